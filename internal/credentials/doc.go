@@ -5,7 +5,7 @@
 // current at their handshake; those that are open are not affected.
 //
 // A file that is written while it is read, a key that does not belong to its certificate yet, a bundle that ends within
-// a certificate, one that has expired already: none of these replaces what works. A new content counts once two
+// a certificate, one that has expired already: none of these replaces usable content. New content counts once two
 // readings in a row find it, so that a file of which a part is missing is not taken for a shorter one. While a file
 // cannot be used, its previous content is, and [Store.State] has the error.
 //

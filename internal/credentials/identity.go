@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-// An Identity is what the verified certificate of a client says that it is.
+// An Identity has the names in the verified certificate of a client.
 type Identity struct {
 	// Name has all names of the certificate, so that it stays the same when the certificate is renewed. It is at most
 	// longestName bytes long, and empty without a certificate.
@@ -54,7 +54,7 @@ func identityOf(c *x509.Certificate) Identity {
 	if id.Name == "" {
 		id.Name = c.Subject.String()
 	}
-	if id.Name == "" { // nothing else would tell its owner from others
+	if id.Name == "" { // nothing else would distinguish its owner from others
 		id.Name = "key " + fingerprint(string(c.RawSubjectPublicKeyInfo))
 	}
 	id.Name = strings.ToValidUTF8(id.Name, "\uFFFD")

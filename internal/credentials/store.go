@@ -13,7 +13,7 @@ import (
 	"steelyard/internal/files"
 )
 
-// Interval is the time between two readings of a file. A new content is in use after at most two of them.
+// Interval is the time between two readings of a file. New content is in use after at most two of them.
 const Interval = 500 * time.Millisecond
 
 // A File is a certificate with its key, or, without a key, a file of authorities.
@@ -39,7 +39,7 @@ type Store struct {
 	known map[File]*entry
 }
 
-// An entry is what a Store has of a file.
+// An entry holds the content of a file.
 type entry struct {
 	material *Material // nil before the first that is usable
 	err      error     // why the file itself cannot be used
@@ -88,7 +88,7 @@ func (s *Store) State(f File) (*Material, error) {
 	return e.material, e.err
 }
 
-// Follow makes these files, and no others, those that are kept up to date. It reads none.
+// Follow sets which files are kept up to date: these, and no others. It reads none.
 func (s *Store) Follow(used map[File]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,7 +104,7 @@ func (s *Store) Follow(used map[File]bool) {
 	}
 }
 
-// Run reads the files again and again until ctx is done.
+// Run reads the files periodically until ctx is done.
 func (s *Store) Run(ctx context.Context) error {
 	tick := time.NewTicker(Interval)
 	defer tick.Stop()
@@ -171,7 +171,7 @@ func outcome(found *Material, err error) string {
 	return string(found.fingerprint[:])
 }
 
-// outdated refuses a content that has expired in place of one that has not.
+// outdated refuses an expired content as a replacement for one that has not expired.
 func (s *Store) outdated(f File, current, found *Material) error {
 	now := s.now()
 	if end := found.end(); current != nil && !end.After(now) && current.end().After(now) {
@@ -180,7 +180,7 @@ func (s *Store) outdated(f File, current, found *Material) error {
 	return nil
 }
 
-// end is when the material is of no more use: the first of a chain to expire, or the last of authorities.
+// end returns when the material is of no more use: when the first of a chain expires, or the last of authorities.
 func (m *Material) end() time.Time {
 	end := m.Certificates[0].NotAfter
 	for _, c := range m.Certificates {

@@ -2,17 +2,11 @@ package credentials
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"io"
 	"log/slog"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -21,52 +15,28 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"steelyard/e2e/rig/certs"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // An issuer signs certificates.
 type issuer struct {
-	t    *testing.T
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	pem  []byte
+	own *certs.Pair
+	pem []byte
 }
 
-func newIssuer(t *testing.T, name string) *issuer {
-	t.Helper()
-	i := &issuer{t: t}
-	i.cert, i.key, i.pem, _ = i.issue(name, time.Now().Add(time.Hour))
-	return i
+func newIssuer(name string) *issuer {
+	own := certs.New(name, nil)
+	return &issuer{own, own.CertPEM()}
 }
 
-func (i *issuer) issue(name string, until time.Time) (*x509.Certificate, *ecdsa.PrivateKey, []byte, []byte) {
-	i.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		i.t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
-		DNSNames: []string{name}, NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: until,
-		IsCA: i.cert == nil, BasicConstraintsValid: true}
-	parent, signer := i.cert, i.key
-	if parent == nil {
-		parent, signer = template, key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
-	if err != nil {
-		i.t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		i.t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		i.t.Fatal(err)
-	}
-	return cert, key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})
+func (i *issuer) issue(name string, until time.Time) (cert, key []byte) {
+	p := certs.New(name, i.own, func(c *x509.Certificate) {
+		c.DNSNames, c.NotBefore, c.NotAfter = []string{name}, until.Add(-2*time.Hour), until
+	})
+	return p.CertPEM(), p.KeyPEM()
 }
 
 func write(t *testing.T, path string, content []byte) {
@@ -76,7 +46,7 @@ func write(t *testing.T, path string, content []byte) {
 	}
 }
 
-// held is what the store has of a file: the name of its first certificate, how many there are, and the error.
+// held returns what the store has of a file: the name of its first certificate, how many there are, and the error.
 func held(s *Store, f File) (name string, certificates int, problem string) {
 	m, err := s.State(f)
 	if err != nil {
@@ -89,10 +59,10 @@ func held(s *Store, f File) (name string, certificates int, problem string) {
 }
 
 func TestAPairIsReplacedWhenBothFilesBelongTogether(t *testing.T) {
-	ca := newIssuer(t, "authority")
-	_, _, oldCert, oldKey := ca.issue("old", time.Now().Add(time.Hour))
-	_, _, newCert, newKey := ca.issue("new", time.Now().Add(time.Hour))
-	_, _, expiredCert, expiredKey := ca.issue("expired", time.Now().Add(-time.Minute))
+	ca := newIssuer("authority")
+	oldCert, oldKey := ca.issue("old", time.Now().Add(time.Hour))
+	newCert, newKey := ca.issue("new", time.Now().Add(time.Hour))
+	expiredCert, expiredKey := ca.issue("expired", time.Now().Add(-time.Minute))
 	dir := t.TempDir()
 	f := File{Cert: filepath.Join(dir, "cert"), Key: filepath.Join(dir, "key")}
 	write(t, f.Cert, oldCert)
@@ -147,7 +117,7 @@ func TestAPairIsReplacedWhenBothFilesBelongTogether(t *testing.T) {
 }
 
 func TestATruncatedBundleOfAuthoritiesDoesNotReplaceTheWhole(t *testing.T) {
-	a, b, c := newIssuer(t, "a"), newIssuer(t, "b"), newIssuer(t, "c")
+	a, b, c := newIssuer("a"), newIssuer("b"), newIssuer("c")
 	two, three := append(bytes.Clone(a.pem), b.pem...), append(append(bytes.Clone(a.pem), b.pem...), c.pem...)
 	f := File{Cert: filepath.Join(t.TempDir(), "ca")}
 	write(t, f.Cert, two)
@@ -185,7 +155,7 @@ func TestAFileThatIsMissingAtFirstIsReadOnceItIsThere(t *testing.T) {
 	if _, _, problem := held(s, f); !strings.Contains(problem, "no such file") {
 		t.Errorf("its state is %q", problem)
 	}
-	write(t, f.Cert, newIssuer(t, "a").pem)
+	write(t, f.Cert, newIssuer("a").pem)
 	s.Refresh(t.Context())
 	if name, _, problem := held(s, f); name != "a" || problem != "" {
 		t.Errorf("it is there: %q, %q", name, problem)
@@ -201,9 +171,9 @@ func TestAnOpenConnectionOutlivesARotation(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
 	rotate := func() {
-		ca := newIssuer(t, "authority")
+		ca := newIssuer("authority")
 		for _, name := range []string{"server", "client"} {
-			_, _, cert, key := ca.issue(name, time.Now().Add(time.Hour))
+			cert, key := ca.issue(name, time.Now().Add(time.Hour))
 			write(t, path(name), cert)
 			write(t, path(name+".key"), key)
 		}

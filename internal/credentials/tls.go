@@ -7,7 +7,7 @@ import (
 	"fmt"
 )
 
-// A Client are the files and settings with which a client connects.
+// A Client has the files and settings with which a client connects.
 type Client struct {
 	CAFile             string // empty: the authorities of the system
 	CertFile, KeyFile  string // both empty: no client certificate
@@ -47,21 +47,21 @@ func (s *Store) Client(ctx context.Context, c Client) (*tls.Config, error) {
 	return config, nil
 }
 
-// A Server are the files of a listener.
+// A Server has the files of a listener.
 type Server struct {
 	CertFile, KeyFile string
 	ClientCAFile      string // empty: clients need no certificate
 }
 
-// Server returns the configuration of a listener, which takes the current files for each handshake. All of them have
-// to be usable when it is called.
+// Server returns the configuration of a listener, which uses the current files for each handshake. All of them must be
+// usable when it is called.
 func (s *Store) Server(ctx context.Context, c Server) (*tls.Config, error) {
 	handshake := func(ctx context.Context) (*tls.Config, error) {
 		pair, err := s.Get(ctx, File{Cert: c.CertFile, Key: c.KeyFile})
 		if err != nil {
 			return nil, err
 		}
-		// A ticket would let a client back in that an authority no longer vouches for.
+		// A ticket would let a client reconnect whose certificate is no longer accepted.
 		config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*pair.Pair},
 			SessionTicketsDisabled: true}
 		if c.ClientCAFile == "" {

@@ -18,8 +18,15 @@ func (r *Router) Handler() http.Handler {
 	return mux
 }
 
-// backendHealth is a backend in the answer of health.
-type backendHealth struct {
+// Health is the answer of health.
+type Health struct {
+	OK         bool            `json:"ok"`
+	QueueDepth int             `json:"queue_depth"`
+	Backends   []BackendHealth `json:"backends"`
+}
+
+// BackendHealth is a backend in it.
+type BackendHealth struct {
 	Addr        string   `json:"addr"`
 	InFlight    int      `json:"in_flight"`
 	EWMALatency *float64 `json:"ewma_latency"` // seconds; null before the first answer
@@ -28,13 +35,9 @@ type backendHealth struct {
 // health is GET /_custom_router/health.
 func (r *Router) health(w http.ResponseWriter, _ *http.Request) {
 	s := r.state()
-	out := struct {
-		OK         bool            `json:"ok"`
-		QueueDepth int             `json:"queue_depth"`
-		Backends   []backendHealth `json:"backends"`
-	}{OK: true, QueueDepth: s.depth, Backends: make([]backendHealth, len(s.backends))}
+	out := Health{OK: true, QueueDepth: s.depth, Backends: make([]BackendHealth, len(s.backends))}
 	for i, b := range s.backends {
-		out.Backends[i] = backendHealth{Addr: b.Address, InFlight: b.InFlight}
+		out.Backends[i] = BackendHealth{Addr: b.Address, InFlight: b.InFlight}
 		if !math.IsNaN(b.Latency) {
 			out.Backends[i].EWMALatency = &b.Latency
 		}

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,31 +20,62 @@ import (
 const (
 	maxBackends   = 10_000
 	maxBody       = 1 << 20 // of set-backends
+	maxHost       = 253     // that of DNS
 	lookupTimeout = 2 * time.Second
 )
 
-// resolve looks up the IP:port of backends, by host:port as they were set.
-func resolve(ctx context.Context, backends []string) (map[string]string, error) {
+// resolve looks up the IP:port of backends. Of several with the same, the first stays: they are one server.
+func resolve(ctx context.Context, backends []string) (distinct []string, found map[string]string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
-	found := make(map[string]string, len(backends))
+	found = make(map[string]string, len(backends))
+	seen := make(map[string]bool)
 	for _, b := range backends {
 		host, port, _ := net.SplitHostPort(b) // checked by parseBackend
-		if _, err := netip.ParseAddr(host); err == nil {
-			found[b] = b
-			continue
-		}
-		ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+		ip, err := netip.ParseAddr(host)
 		if err != nil {
-			return nil, fmt.Errorf("backend %q: %w", b, err)
+			ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+			if err != nil {
+				return nil, nil, fmt.Errorf("backend %q: %w", b, err)
+			}
+			ip = slices.MinFunc(ips, func(a, b netip.Addr) int { return a.Unmap().Compare(b.Unmap()) }).Unmap()
 		}
-		slices.SortFunc(ips, func(a, b netip.Addr) int { return a.Unmap().Compare(b.Unmap()) })
-		found[b] = net.JoinHostPort(ips[0].Unmap().String(), port)
+		if err := checkIP(ip); err != nil {
+			return nil, nil, fmt.Errorf("backend %q: %w", b, err)
+		}
+		if address := net.JoinHostPort(ip.String(), port); !seen[address] {
+			seen[address] = true
+			found[b] = address
+			distinct = append(distinct, b)
+		}
 	}
-	return found, nil
+	return distinct, found, nil
 }
 
-// parseBackend is the host:port of "http://host:port" or "host:port".
+// checkIP returns an error for an address that no server has.
+func checkIP(ip netip.Addr) error {
+	broadcast := netip.AddrFrom4([4]byte{255, 255, 255, 255})
+	if ip.Zone() != "" || ip.IsUnspecified() || ip.IsMulticast() || ip == broadcast {
+		return fmt.Errorf("%q is no address of one server: want an IP without zone that can be connected to", ip)
+	}
+	return nil
+}
+
+// hostName is what is looked up. Underscores are common in names of containers.
+var hostName = regexp.MustCompile(`^[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?\.?$`)
+
+// canonical returns a host in the one spelling under which it is shown.
+func canonical(host string) (string, error) {
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return ip.Unmap().String(), checkIP(ip.Unmap())
+	}
+	if host = strings.ToLower(host); !hostName.MatchString(host) || len(host) > maxHost {
+		return "", fmt.Errorf("%q is neither an IP nor a host name", host)
+	}
+	return host, nil
+}
+
+// parseBackend returns the host:port, in one spelling, of "http://host:port" or "host:port".
 func parseBackend(text string) (string, error) {
 	address := text
 	if strings.Contains(text, "://") {
@@ -64,13 +96,17 @@ func parseBackend(text string) (string, error) {
 	if err != nil || host == "" {
 		return "", fmt.Errorf("backend %q: want http://HOST:PORT or HOST:PORT", text)
 	}
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil || n == 0 {
 		return "", fmt.Errorf("backend %q: the port is %q, want 1 to 65535", text, port)
 	}
-	return address, nil
+	if host, err = canonical(host); err != nil {
+		return "", fmt.Errorf("backend %q: %w", text, err)
+	}
+	return net.JoinHostPort(host, strconv.FormatUint(n, 10)), nil
 }
 
-// parseBackends reads the body of set-backends: all backends, each once. Nothing is taken from a body with an error.
+// parseBackends reads the body of set-backends: all backends, each once. A body with an error changes nothing.
 func parseBackends(body io.Reader) ([]string, error) {
 	var in struct {
 		Backends *[]string `json:"backends"`
@@ -110,7 +146,7 @@ func (r *Router) setBackends(w http.ResponseWriter, req *http.Request) {
 	defer r.setting.Unlock()
 	var address map[string]string
 	if err == nil {
-		address, err = resolve(req.Context(), backends)
+		backends, address, err = resolve(req.Context(), backends)
 	}
 	if err != nil {
 		r.options.Log.Warn("backends refused, those before stay", "error", err)

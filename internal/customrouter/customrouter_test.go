@@ -3,6 +3,7 @@ package customrouter
 import (
 	"context"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -23,6 +24,85 @@ func TestBothFormsOfABackendAreRead(t *testing.T) {
 		`{"backends": ["http://10.0.0.1:8000", "10.0.0.2:80", "http://[::1]:90/", "http://pod", "10.0.0.2:80"]}`))
 	if want := "10.0.0.1:8000 10.0.0.2:80 [::1]:90 pod:80"; err != nil || strings.Join(got, " ") != want {
 		t.Errorf("got %v, %v; want %s", got, err, want)
+	}
+}
+
+// TestABackendHasOneSpelling, which also holds nothing that a metric's label would have to escape.
+func TestABackendHasOneSpelling(t *testing.T) {
+	for text, want := range map[string]string{
+		"LOCALHOST:03911": "localhost:3911", "[0:0:0:0:0:0:0:1]:80": "[::1]:80", "[::ffff:10.0.0.1]:80": "10.0.0.1:80",
+		"http://My_Pod-0.svc.:8000": "my_pod-0.svc.:8000",
+	} {
+		if got, err := parseBackend(text); err != nil || got != want {
+			t.Errorf("%s reads as %q, %v, want %q", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"0.0.0.0:80", "[::]:80", "255.255.255.255:1", "224.0.0.1:80", "[ff02::1]:80",
+		"[fe80::1%eth0]:80", "[fe80::1%\x01\n]:80", "a\nb:80", `a"b:80`, "-a:80", "ä:80", "a b:80",
+		strings.Repeat("a", 254) + ":80"} {
+		if got, err := parseBackend(text); err == nil {
+			t.Errorf("%q reads as %q, want an error", text, got)
+		}
+	}
+}
+
+func TestAServerIsOneBackendUnderAllItsNames(t *testing.T) {
+	r := New(Options{Log: slog.New(slog.DiscardHandler)})
+	set := func(backends string) int {
+		w := httptest.NewRecorder()
+		r.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, APIPath+"set-backends",
+			strings.NewReader(`{"backends": [`+backends+`]}`)))
+		return w.Code
+	}
+	if code := set(`"127.0.0.1:3911", "localhost:3911", "LOCALHOST:3911", "127.0.0.1:03911", "localhost:3912"`); code !=
+		http.StatusOK {
+		t.Fatalf("the answer is %d", code)
+	}
+	got := r.state().backends
+	if len(got) != 2 || got[0].Address != "127.0.0.1:3911" || got[1].Address != "localhost:3912" {
+		t.Errorf("the backends are %+v, want two", got)
+	}
+	if code := set(`"0.0.0.0:1"`); code != http.StatusBadRequest || len(r.state().backends) != 2 {
+		t.Errorf("an address of no server: %d, and %d backends", code, len(r.state().backends))
+	}
+}
+
+// TestARequestWhoseBackendIsDeadWaitsAgain, and goes where it can be connected to, ahead of those behind it.
+func TestARequestWhoseBackendIsDeadWaitsAgain(t *testing.T) {
+	live, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer live.Close()
+	const dead = "127.0.0.1:1"
+	r := New(Options{Queue: picking.QueuedOptions{QueueMax: 9, Alpha: 0.3}, Connect: Connect})
+	ok := live.Addr().String()
+	type sent struct {
+		request int
+		verdict Verdict
+	}
+	verdicts := make(chan sent, 3)
+	for i := range 3 {
+		r.Arrive(time.Now(), func(v Verdict) { verdicts <- sent{i, v} })
+	}
+	r.set(time.Now(), []string{dead, ok}, map[string]string{dead: dead, ok: ok})
+	var order []int
+	for i := range 3 {
+		got := <-verdicts
+		if got.verdict != (Verdict{Address: ok}) {
+			t.Errorf("request %d has the verdict %+v", got.request, got.verdict)
+		}
+		order = append(order, got.request)
+		r.checks.Wait() // the dead one is known to be dead
+		if i == 0 {
+			if s := r.state(); s.depth != 2 || s.dispatched != 1 || s.backends[0].State != picking.BackendPaused {
+				t.Errorf("the state is %+v, want 2 waiting, 1 sent and the first backend paused", s)
+			}
+		}
+		r.End(time.Now(), uint64(got.request+1), picking.Answered)
+	}
+	if !slices.Equal(order, []int{0, 1, 2}) && !slices.Equal(order, []int{1, 0, 2}) { // 0 and 1 were sent at once
+		t.Errorf("the order is %v", order)
 	}
 }
 
@@ -47,11 +127,16 @@ func TestAnEndIsAnAnswerAFailureOrAbandoned(t *testing.T) {
 		want    picking.Outcome
 	}{
 		{"200", 200, "via_upstream", picking.Answered},
-		{"a client's own error", 404, "via_upstream", picking.Answered},
+		{"a client's own error, or of a backend without the model", 404, "via_upstream", picking.Rejected},
+		{"a broken body, which Envoy answers", 400, "http1.codec_error", picking.Abandoned},
+		{"a body that Envoy refuses", 413, "request_payload_too_large", picking.Abandoned},
+		{"a redirect", 302, "via_upstream", picking.Answered},
+		{"nowhere to connect to", 503, "no_healthy_upstream", picking.Failed},
 		{"too many requests", 429, "via_upstream", picking.Failed},
 		{"503 of the backend", 503, "via_upstream", picking.Failed},
 		{"no connection", 503, "upstream_reset_before_response_started{connection_termination}", picking.Failed},
-		{"no answer", 0, "", picking.Failed},
+		{"no answer", 0, "via_upstream", picking.Failed},
+		{"Envoy ends", 0, "", picking.Abandoned},
 		{"cut off", 200, "upstream_reset_after_response_started{connection_termination}", picking.Failed},
 		{"the client left", 0, "downstream_remote_disconnect", picking.Abandoned},
 		{"the client left while the answer came", 200, "downstream_remote_disconnect", picking.Abandoned},
@@ -132,8 +217,8 @@ func TestTheRouterHasNoTraceOfRequestsThatEnded(t *testing.T) {
 	for number := range uint64(4) {
 		r.End(now, number, picking.Answered)
 	}
-	if s := r.state(); s.depth != 0 || len(s.backends) != 0 || len(r.waiting)+len(r.running) != 0 || s.dispatched != 1 {
-		t.Errorf("the state is %+v, with %d waiting and %d running", s, len(r.waiting), len(r.running))
+	if s := r.state(); s.depth != 0 || len(s.backends) != 0 || len(r.requests) != 0 || s.dispatched != 1 {
+		t.Errorf("the state is %+v, with %d requests", s, len(r.requests))
 	}
 }
 

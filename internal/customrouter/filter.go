@@ -15,15 +15,19 @@ type Settings struct {
 	Options Options
 }
 
-// OutcomeOf is how a request ended at its backend, by the status of its answer, 0 without one, and Envoy's details of
-// the response code.
+// OutcomeOf returns how a request ended at its backend, by the status of its answer, 0 without one, and Envoy's details
+// of the response code.
 func OutcomeOf(status int, details string) picking.Outcome {
-	const tooMany, serverError = 429, 500
+	const clientError, tooMany, serverError = 400, 429, 500
 	switch {
-	case strings.HasPrefix(details, "downstream_"), strings.HasPrefix(details, "http2."):
-		return picking.Abandoned // the client's connection or stream ended first
-	case status == 0, status == tooMany, status >= serverError, strings.HasPrefix(details, "upstream_"):
+	case strings.HasPrefix(details, "upstream_"), details == "no_healthy_upstream":
 		return picking.Failed
+	case details != "via_upstream":
+		return picking.Abandoned // the client left, or Envoy itself ended it, such as for a broken body
+	case status == 0, status == tooMany, status >= serverError:
+		return picking.Failed
+	case status >= clientError:
+		return picking.Rejected
 	}
 	return picking.Answered
 }

@@ -3,95 +3,146 @@ package customrouter
 import (
 	"context"
 	"log/slog"
+	"net"
 	"sync"
 	"time"
 
 	"steelyard/picking"
 )
 
-// tick is how often requests that waited for too long are looked for.
+// tick is the time between two searches for requests that have waited too long.
 const tick = 100 * time.Millisecond
+
+// connectTimeout bounds Connect, as in Envoy.
+const connectTimeout = 2 * time.Second
 
 // Options of a Router.
 type Options struct {
 	Queue       picking.QueuedOptions
 	LogInterval time.Duration // between two lines with the state of each backend; 0: none
 	Log         *slog.Logger  `json:"-"`
+	// Connect connects to an address and lets go of it; an error says that the address is no good now. It is called
+	// before a request goes to a backend that is new or failed last. nil: requests find out themselves.
+	Connect func(address string) error `json:"-"`
 }
 
-// A Verdict is what becomes of a request: an address, or, without one, a refusal.
+// Connect connects to an address by TCP.
+func Connect(address string) error {
+	conn, err := net.DialTimeout("tcp", address, connectTimeout)
+	if err == nil {
+		err = conn.Close()
+	}
+	return err
+}
+
+// A Verdict ends the waiting of a request: with an address, or, without one, a refusal.
 type Verdict struct {
 	Address string // IP:port
 	Refused picking.Refusal
 }
 
-// A Router is the strategy with the requests that wait for its verdicts. It is safe for concurrent use.
+// A Router applies the strategy, and holds the requests that wait for its verdicts. It is safe for concurrent use.
 type Router struct {
 	options Options
 	setting sync.Mutex // for one set-backends at a time
 
 	mu       sync.Mutex
 	strategy *picking.Queued
-	address  map[string]string // IP:port of the backends, as they were looked up
+	address  map[string]string // IP:port of the backends, as looked up
 	last     uint64            // number of the latest request
-	waiting  map[uint64]func(Verdict)
-	running  map[uint64]running // dispatched, and not ended
+	requests map[uint64]*request
+	checks   sync.WaitGroup // of connections
 
 	dispatched, evicted, timedOut uint64
 }
 
-// running is a request at a backend.
-type running struct {
-	backend string
+// request is one that waits or is at a backend.
+type request struct {
+	settle  func(Verdict)
+	arrived time.Time
+	backend string // empty: it waits
 	since   time.Time
 }
 
 // New makes a router without backends: requests wait.
 func New(o Options) *Router {
 	return &Router{options: o, strategy: picking.NewQueued(o.Queue), address: make(map[string]string),
-		waiting: make(map[uint64]func(Verdict)), running: make(map[uint64]running)}
+		requests: make(map[uint64]*request)}
 }
 
-// Arrive takes in a request and returns its number. settle is called once with its verdict, from any goroutine and
-// maybe before Arrive returns, unless the request ends first. It must not block, nor call the router.
+// Arrive adds a request and returns its number. settle is called once with its verdict, from any goroutine and maybe
+// before Arrive returns, unless the request ends first. It must not block, nor call the router.
 func (r *Router) Arrive(now time.Time, settle func(Verdict)) (number uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.last++
-	r.waiting[r.last] = settle
+	r.requests[r.last] = &request{settle: settle, arrived: now}
 	r.settle(now, r.strategy.Arrive(now, r.last))
 	return r.last
 }
 
-// settle hands out verdicts.
+// settle delivers verdicts.
 func (r *Router) settle(now time.Time, verdicts []picking.Verdict) {
 	for _, v := range verdicts {
-		settle := r.waiting[v.Request]
-		delete(r.waiting, v.Request)
-		switch {
-		case v.Backend != "":
-			r.dispatched++
-			r.running[v.Request] = running{v.Backend, now}
-		case v.Refused == picking.RefusedEvicted:
+		q := r.requests[v.Request]
+		if v.Backend != "" {
+			q.backend = v.Backend
+			if address := r.address[v.Backend]; v.Unproven && r.options.Connect != nil {
+				r.checks.Go(func() { r.check(v.Request, address) })
+			} else {
+				r.send(now, q, address)
+			}
+			continue
+		}
+		delete(r.requests, v.Request)
+		if v.Refused == picking.RefusedEvicted {
 			r.evicted++
-		default:
+		} else {
 			r.timedOut++
 		}
-		settle(Verdict{Address: r.address[v.Backend], Refused: v.Refused})
+		q.settle(Verdict{Refused: v.Refused})
 	}
 }
 
-// End takes in the end of a request, wherever it is: waiting, at a backend, or refused.
+// send lets a request go to its backend.
+func (r *Router) send(now time.Time, q *request, address string) {
+	r.dispatched++
+	q.since = now
+	q.settle(Verdict{Address: address})
+}
+
+// check lets a request go to its backend if that can be connected to; if not, it waits again.
+func (r *Router) check(number uint64, address string) {
+	err := r.options.Connect(address)
+	now := time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	q := r.requests[number]
+	switch {
+	case q == nil: // its client gave up
+	case err != nil:
+		backend := q.backend
+		q.backend = ""
+		r.settle(now, r.strategy.Unreachable(now, backend, number, q.arrived))
+	default:
+		r.send(now, q, address)
+	}
+}
+
+// End ends a request in any state: waiting, at a backend, or refused.
 func (r *Router) End(now time.Time, number uint64, o picking.Outcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, waits := r.waiting[number]; waits {
-		delete(r.waiting, number)
+	q := r.requests[number]
+	delete(r.requests, number)
+	switch {
+	case q == nil: // it was refused
+	case q.backend == "":
 		r.strategy.Leave(number)
-	}
-	if at, ok := r.running[number]; ok {
-		delete(r.running, number)
-		r.settle(now, r.strategy.Done(now, at.backend, now.Sub(at.since), o))
+	case q.since.IsZero(): // it is not sent yet
+		r.settle(now, r.strategy.Done(now, q.backend, 0, picking.Abandoned))
+	default:
+		r.settle(now, r.strategy.Done(now, q.backend, now.Sub(q.since), o))
 	}
 }
 
@@ -103,7 +154,7 @@ func (r *Router) set(now time.Time, backends []string, address map[string]string
 	r.settle(now, r.strategy.SetBackends(now, backends))
 }
 
-// Run refuses requests that have waited for too long, and logs the state of the backends, until ctx is done.
+// Run refuses requests that have waited too long, and logs the state of the backends, until ctx is done.
 func (r *Router) Run(ctx context.Context) error {
 	look := time.NewTicker(tick)
 	defer look.Stop()
@@ -111,6 +162,7 @@ func (r *Router) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
+			r.checks.Wait()
 			return nil
 		case now := <-look.C:
 			r.refuse(now)
@@ -122,7 +174,7 @@ func (r *Router) Run(ctx context.Context) error {
 	}
 }
 
-// refuse refuses the requests that have waited for too long.
+// refuse refuses the requests that have waited too long.
 func (r *Router) refuse(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

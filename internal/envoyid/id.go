@@ -8,8 +8,8 @@ import (
 )
 
 // An ID is the id of an Envoy's node, the IP address from which it connects, and the names in its verified certificate.
-// Nobody without that certificate can report for it, whatever node id they give. The port is left out, because to some
-// services an Envoy opens one connection from each worker thread.
+// No client without that certificate can report for it, whatever node id it sends. The port is left out, because to
+// some services an Envoy opens one connection from each worker thread.
 type ID struct {
 	NodeID      string
 	Host        string
@@ -22,7 +22,7 @@ func Compare(a, b ID) int {
 		cmp.Compare(a.Certificate, b.Certificate))
 }
 
-// HostOf returns the IP address of a peer without its port; empty for one that is no IP address with a port. An
+// HostOf returns the IP address of a peer without its port; empty if the peer is not an IP address with a port. An
 // IPv4-mapped address becomes IPv4, so that the connections of an Envoy have one host whether the listener is
 // dual-stack or not.
 func HostOf(peer string) string {
@@ -33,10 +33,10 @@ func HostOf(peer string) string {
 	return address.Addr().Unmap().String()
 }
 
-// maxNodeID is the length, in bytes, that the id of a node is cut to.
+// maxNodeID bounds a node id, in bytes; longer ones are cut.
 const maxNodeID = 256
 
-// NodeID returns what is kept of the id that a node sent.
+// NodeID returns the id of a node, bounded.
 func NodeID(sent string) string { return Clip(sent, maxNodeID) }
 
 // Clip copies at most limit bytes of s, up to the end of a rune.

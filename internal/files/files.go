@@ -15,7 +15,7 @@ import (
 const Patience = 2 * time.Second
 
 // Read returns the content of the regular file at path, at most limit bytes of it. To find out whether a file is longer
-// than it may be, ask for one more byte. Read gives up when ctx is done.
+// than the limit, ask for one more byte. Read gives up when ctx is done.
 func Read(ctx context.Context, path string, limit int64) ([]byte, error) {
 	return Within(ctx, path, "read "+strconv.FormatInt(limit, 10), func() ([]byte, error) {
 		f, err := open(path)
@@ -27,7 +27,7 @@ func Read(ctx context.Context, path string, limit int64) ([]byte, error) {
 	})
 }
 
-// Stat is os.Stat.
+// Stat is os.Stat, but gives up after Patience.
 func Stat(ctx context.Context, path string) (os.FileInfo, error) {
 	return Within(ctx, path, "stat", func() (os.FileInfo, error) { return os.Stat(path) })
 }
@@ -88,7 +88,7 @@ func (p *pieces) Read(into []byte) (int, error) {
 	return copy(into, piece), p.err
 }
 
-// kind names a file that is no regular file.
+// kind returns the name of a kind of file that is not regular.
 func kind(m fs.FileMode) string {
 	switch {
 	case m.IsDir():

@@ -16,8 +16,8 @@ const (
 	// and a file that replaces the one that hangs is read after a quarter of the time for which that has hung, at the
 	// latest.
 	retryPart = 4
-	// mostHanging bounds the calls that hang, of all paths. Each may hold a thread. A path of which no call hangs is
-	// not concerned: a mount that hangs must not make others unreadable.
+	// mostHanging bounds the calls that hang, of all paths. Each may hold a thread. It does not apply to a path without
+	// a call that hangs: a mount that hangs must not make others unreadable.
 	mostHanging = 256
 )
 
@@ -38,7 +38,7 @@ func Within[T any](ctx context.Context, path, name string, do func() (T, error))
 	case <-c.done:
 		v, _ := c.value.(T) // the zero value with an error, or of an interface
 		if b, ok := any(v).([]byte); ok && c.shared {
-			v = any(bytes.Clone(b)).(T) // each caller's own
+			v = any(bytes.Clone(b)).(T) // a copy for each caller
 		}
 		return v, c.err
 	case <-patience.Done():

@@ -2,11 +2,10 @@ package spelling
 
 import "strings"
 
-// longestTypo bounds the work for a word that nobody mistyped.
+// longestTypo bounds the work for a long word, which is not a typing error.
 const longestTypo = 64
 
-// Nearest is the word that was probably meant, or "" where none is near. Case,
-// hyphens and underscores do not count.
+// Nearest returns the word that was probably meant, or "" if none is near. Case, hyphens and underscores do not count.
 func Nearest(word string, known []string) string {
 	if len(word) > longestTypo {
 		return ""
@@ -24,8 +23,8 @@ func Nearest(word string, known []string) string {
 	return best
 }
 
-// abbreviated is the one word of which this is an abbreviation (trtllm) or that
-// is the beginning of this one (tritonserver).
+// abbreviated returns the one word of which this is an abbreviation (trtllm) or that is the beginning of this one
+// (tritonserver).
 func abbreviated(folded string, known []string) string {
 	found := ""
 	for _, k := range known {
@@ -55,8 +54,8 @@ func subsequence(part, whole string) bool {
 	return part == ""
 }
 
-// distance is the number of bytes to insert, delete or replace (Levenshtein),
-// where two neighbours that changed places count as one.
+// distance returns the number of bytes to insert, delete or replace (Levenshtein), where two neighbours that changed
+// places count as one.
 func distance(a, b string) int {
 	before, last := make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {
@@ -80,7 +79,7 @@ func distance(a, b string) int {
 	return last[len(b)]
 }
 
-// DidYouMean is ": did you mean WORD?", or empty where no word is near.
+// DidYouMean returns ": did you mean WORD?", or "" if no word is near.
 func DidYouMean(word string, known []string) string {
 	if meant := Nearest(word, known); meant != "" {
 		return ": did you mean " + meant + "?"
