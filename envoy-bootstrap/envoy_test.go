@@ -2,17 +2,9 @@ package envoybootstrap
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -30,6 +22,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
+	"steelyard/e2e/rig/certs"
 	"steelyard/e2e/rig/proc"
 	"steelyard/e2e/rig/proc/proctest"
 )
@@ -699,7 +692,7 @@ func (f *front) ask(ctx context.Context, path string) int {
 
 func TestEnvoyAndSteelyardAuthenticateEachOther(t *testing.T) {
 	pki := newPKI(t)
-	cp := startControlPlane(t, grpc.Creds(credentials.NewTLS(pki.server(t))))
+	cp := startControlPlane(t, grpc.Creds(credentials.NewTLS(pki.server())))
 	backends := startBackends(t, http.StatusOK)
 	cp.publish(assignment("llama", endpoint{address: backends[0].address, health: healthy}))
 	envoy := startFront(t, Options{
@@ -710,74 +703,26 @@ func TestEnvoyAndSteelyardAuthenticateEachOther(t *testing.T) {
 }
 
 // A pki is a certificate authority and one certificate of it, for 127.0.0.1, as files.
-type pki struct{ ca, cert, key string }
+type pki struct {
+	authority, leaf *certs.Pair
+	ca, cert, key   string
+}
 
 func newPKI(t *testing.T) pki {
 	t.Helper()
 	dir := t.TempDir()
 	p := pki{ca: filepath.Join(dir, "ca.pem"), cert: filepath.Join(dir, "cert.pem"), key: filepath.Join(dir, "key.pem")}
-	now := time.Now()
-	ca := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test CA"}, NotBefore: now.Add(-time.Hour),
-		NotAfter: now.Add(time.Hour),
-		IsCA:     true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	leaf := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "test"}, NotBefore: now.Add(-time.Hour),
-		NotAfter:    now.Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	caKey, leafKey := newKey(t), newKey(t)
-	writePEM(t, p.ca, "CERTIFICATE", certificate(t, ca, ca, caKey, caKey))
-	writePEM(t, p.cert, "CERTIFICATE", certificate(t, leaf, ca, leafKey, caKey))
-	der, err := x509.MarshalECPrivateKey(leafKey)
-	if err != nil {
+	p.authority = certs.New("test CA", nil)
+	p.leaf = certs.New("test", p.authority)
+	if err := errors.Join(os.WriteFile(p.ca, p.authority.CertPEM(), 0o600), p.leaf.Save(p.cert, p.key)); err != nil {
 		t.Fatal(err)
 	}
-	writePEM(t, p.key, "EC PRIVATE KEY", der)
 	return p
 }
 
-func newKey(t *testing.T) *ecdsa.PrivateKey {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
-}
-
-func certificate(t *testing.T, c, parent *x509.Certificate, key, signer *ecdsa.PrivateKey) []byte {
-	t.Helper()
-	der, err := x509.CreateCertificate(rand.Reader, c, parent, key.Public(), signer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return der
-}
-
-func writePEM(t *testing.T, path, kind string, der []byte) {
-	t.Helper()
-	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // server is a TLS server's side that admits no client without a certificate.
-func (p pki) server(t *testing.T) *tls.Config {
-	t.Helper()
-	pair, err := tls.LoadX509KeyPair(p.cert, p.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ca, err := os.ReadFile(p.ca)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(ca)
-	return &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: pool,
+func (p pki) server() *tls.Config {
+	return &tls.Config{Certificates: []tls.Certificate{p.leaf.TLS()}, ClientCAs: p.authority.Pool(),
 		ClientAuth: tls.RequireAndVerifyClientCert}
 }
 

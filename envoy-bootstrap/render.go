@@ -224,6 +224,9 @@ type modelRoute struct {
 // pickedHeader is what the picker adds to a request that it named an endpoint for.
 const pickedHeader = "x-gateway-destination-endpoint"
 
+// PickedHeader returns the header that a picker sets.
+func (v view) PickedHeader() string { return pickedHeader }
+
 // Routes are those to the model servers, the first that matches applies.
 func (v view) Routes() []modelRoute {
 	all := []modelRoute{{view: v, Match: "{prefix: /}", To: v.Target()}}
@@ -333,7 +336,7 @@ func indent(spaces int, text string) string {
 	return prefixed(strings.Repeat(" ", spaces), text)
 }
 
-// comment makes every line of a rendered part a comment: what belongs into a
+// comment makes every line of a rendered part a comment: what belongs in a
 // place that only the reader knows.
 func comment(spaces int, text string) string {
 	return prefixed("#"+strings.Repeat(" ", spaces), text)

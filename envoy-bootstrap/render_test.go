@@ -1,11 +1,8 @@
 package envoybootstrap
 
 import (
-	"bytes"
 	"encoding/json"
-	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -27,9 +24,9 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
-)
 
-var update = flag.Bool("update", false, "write the files that the tests compare with")
+	"steelyard/e2e/rig/golden"
+)
 
 // shipped are the files of this folder and how each is rendered.
 var shipped = map[string]func() ([]byte, error){
@@ -46,23 +43,11 @@ func llama(m Mode) Options {
 func TestShippedFilesAreWhatTheCommandPrints(t *testing.T) {
 	for file, render := range shipped {
 		t.Run(file, func(t *testing.T) {
-			want, err := render()
+			got, err := render()
 			if err != nil {
 				t.Fatal(err)
 			}
-			if *update {
-				if err := os.WriteFile(file, want, 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			got, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !bytes.Equal(got, want) {
-				t.Errorf("%s is not what the template renders: run go test ./envoy-bootstrap -update and review the "+
-					"change", file)
-			}
+			golden.Check(t, file, string(got))
 		})
 	}
 }

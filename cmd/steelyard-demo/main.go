@@ -38,8 +38,8 @@ func main() {
 	}
 }
 
-// untilClosed ends with a signal, or with end. A closed terminal or pipe must leave nothing behind either; but the
-// signal of a closed pipe does not tell it from the connection of a client that is gone, which is ordinary: see output.
+// untilClosed ends with a signal, or with end. A closed terminal or pipe must leave nothing behind either; but SIGPIPE
+// does not show whether standard output or the connection of a client was closed, which is ordinary: see output.
 func untilClosed() (ctx context.Context, end func()) {
 	signal.Ignore(syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
@@ -97,46 +97,58 @@ Ctrl-C.`,
 }
 
 func queueCommand() *cobra.Command {
-	var o queueing.Options
-	c := &cobra.Command{
+	return withDuration(&cobra.Command{
 		Use:   "queue",
 		Short: "Show a queue with two classes at twice the load that the servers can take",
 		Long: `Start a control plane, simulated model servers that execute one request at a time
 and two real Envoys with the module, and send two classes of requests, twice as
 much as the servers can do. ENVOY_DYNAMIC_MODULES_SEARCH_PATH has to name the
 folder of libsteelyard.so, as make demo-queue does.`,
-		Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if o.Duration <= 0 {
-				return errors.New("--duration has to be above 0")
-			}
-			o.Out, o.ControlPlane = cmd.OutOrStdout(), controlPlane
-			return queueing.Run(cmd.Context(), o)
-		},
-	}
-	c.Flags().DurationVar(&o.Duration, "duration", queueing.DefaultDuration, "length of the load")
-	return c
+	}, queueing.DefaultDuration, "length of the load", func(ctx context.Context, out io.Writer, d time.Duration) error {
+		return queueing.Run(ctx, out, d, controlPlane)
+	})
 }
 
 func routerCommand() *cobra.Command {
-	var o scaleup.Options
-	c := &cobra.Command{
+	return withDuration(&cobra.Command{
 		Use:   "router",
 		Short: "Show what requests wait when busy replicas are scaled up: round robin, then steelyard router",
 		Long: `Send simulated replicas more requests than they can answer, and add replicas half of
 the time later: first through an Envoy with its own round robin, then through
 steelyard router. ENVOY_DYNAMIC_MODULES_SEARCH_PATH has to name the folder of
 libsteelyard.so, as make demo-router does.`,
-		Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if o.Duration < time.Second {
-				return errors.New("--duration has to be 1s or more")
-			}
-			o.Out, o.Router = cmd.OutOrStdout(), runRouter
-			return scaleup.Run(cmd.Context(), o)
-		},
+	}, scaleup.DefaultDuration, ofEachPhase, func(ctx context.Context, out io.Writer, d time.Duration) error {
+		return scaleup.Run(ctx, out, d, runRouter)
+	})
+}
+
+func prefixCommand() *cobra.Command {
+	return withDuration(&cobra.Command{
+		Use:   "prefix",
+		Short: "Show conversations on engines with prefix caches: by weights, by a header, by the prompt",
+		Long: `Start a control plane, simulated engines with prefix caches and real Envoys, and
+send the same conversations three times: by the weights of work, by a header that
+names the conversation, and by the prompt, in the module.
+ENVOY_DYNAMIC_MODULES_SEARCH_PATH has to name the folder of libsteelyard.so, as make
+demo-prefix does.`,
+	}, conversing.DefaultDuration, ofEachPhase, func(ctx context.Context, out io.Writer, d time.Duration) error {
+		return conversing.Run(ctx, out, d, controlPlane)
+	})
+}
+
+const ofEachPhase = "length of the load of each phase"
+
+// withDuration makes a command with one option, and how long a demo needs at least.
+func withDuration(c *cobra.Command, byDefault time.Duration, usage string,
+	run func(ctx context.Context, out io.Writer, d time.Duration) error) *cobra.Command {
+	d := c.Flags().Duration("duration", byDefault, usage)
+	c.Args, c.SilenceUsage, c.SilenceErrors = cobra.NoArgs, true, true
+	c.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *d < time.Second {
+			return errors.New("--duration has to be 1s or more")
+		}
+		return run(cmd.Context(), cmd.OutOrStdout(), *d)
 	}
-	c.Flags().DurationVar(&o.Duration, "duration", scaleup.DefaultDuration, "length of the load of each phase")
 	return c
 }
 
@@ -151,29 +163,6 @@ func runRouter(ctx context.Context, getenv func(string) string, log io.Writer) e
 	}
 	o.Host, o.EnvoyLog, o.Log = "127.0.0.1", log, slog.New(slog.NewTextHandler(log, nil))
 	return router.Run(ctx, o)
-}
-
-func prefixCommand() *cobra.Command {
-	var o conversing.Options
-	c := &cobra.Command{
-		Use:   "prefix",
-		Short: "Show conversations on engines with prefix caches: by weights, by a header, by the prompt",
-		Long: `Start a control plane, simulated engines with prefix caches and real Envoys, and
-send the same conversations three times: by the weights of work, by a header that
-names the conversation, and by the prompt, in the module.
-ENVOY_DYNAMIC_MODULES_SEARCH_PATH has to name the folder of libsteelyard.so, as make
-demo-prefix does.`,
-		Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if o.Duration < time.Second {
-				return errors.New("--duration has to be 1s or more")
-			}
-			o.Out, o.ControlPlane = cmd.OutOrStdout(), controlPlane
-			return conversing.Run(cmd.Context(), o)
-		},
-	}
-	c.Flags().DurationVar(&o.Duration, "duration", conversing.DefaultDuration, "length of the load of each phase")
-	return c
 }
 
 // controlPlane is what `steelyard serve` runs, from a text instead of a file.

@@ -64,10 +64,36 @@ relative paths in it are those of the configuration that Steelyard follows.`,
 	return a.flags(c)
 }
 
+// overriding is what drain and pin have in common.
+type overriding struct {
+	asking
+	change console.Change
+	length time.Duration
+}
+
+func (o *overriding) flags(c *cobra.Command) *cobra.Command {
+	c.Flags().DurationVar(&o.length, "for", time.Hour, "when it ends by itself, at most 168h")
+	c.Flags().StringVar(&o.change.Reason, "reason", "", "why, for all that see it")
+	return o.asking.flags(c)
+}
+
+// override sends the change, unless no Steelyard would do it.
+func (o *overriding) override(ctx context.Context, c *console.Client, out console.Output, args []string) error {
+	o.change.ForSeconds = view.Seconds(o.length)
+	now := time.Now()
+	if err := override.Check(view.Override{Kind: o.change.Kind, Share: o.change.Share, Reason: o.change.Reason,
+		Since: view.At(now), Until: view.At(now.Add(o.length))}); err != nil {
+		return usageError{err}
+	}
+	done, err := c.Override(ctx, args[0], args[1], o.change)
+	if err != nil {
+		return err
+	}
+	return console.PrintOverride(out, done)
+}
+
 func drainCommand() *cobra.Command {
-	var a asking
-	var change console.Change
-	var length time.Duration
+	var o overriding
 	c := &cobra.Command{
 		Use:   "drain CLUSTER ENDPOINT",
 		Short: "Send an endpoint no new requests for some time",
@@ -80,28 +106,17 @@ This needs a token with the role operate.`,
 		Example: `  steelyard drain llama 10.0.0.1:8000 --for 30m --reason "new driver"
   steelyard undrain llama 10.0.0.1:8000`,
 		Args: cobra.ExactArgs(2),
-		RunE: a.run(func(ctx context.Context, c *console.Client, out console.Output, args []string) error {
-			change.Kind, change.ForSeconds = view.OverrideDrain, view.Seconds(length)
-			if err := checkChange(change, length); err != nil {
-				return err
-			}
-			o, err := c.Override(ctx, args[0], args[1], change)
-			if err != nil {
-				return err
-			}
-			return console.PrintOverride(out, o)
+		RunE: o.run(func(ctx context.Context, c *console.Client, out console.Output, args []string) error {
+			o.change.Kind = view.OverrideDrain
+			return o.override(ctx, c, out, args)
 		}),
-		ValidArgsFunction: a.names,
+		ValidArgsFunction: o.names,
 	}
-	c.Flags().DurationVar(&length, "for", time.Hour, "when it ends by itself, at most 168h")
-	c.Flags().StringVar(&change.Reason, "reason", "", "why, for all that see it")
-	return a.flags(c)
+	return o.flags(c)
 }
 
 func pinCommand() *cobra.Command {
-	var a asking
-	var change console.Change
-	var length time.Duration
+	var o overriding
 	var share string
 	c := &cobra.Command{
 		Use:   "pin CLUSTER ENDPOINT",
@@ -114,39 +129,19 @@ This needs a token with the role operate.`,
 		Example: `  steelyard pin llama 10.0.0.1:8000 --share 5% --for 30m
   steelyard undrain llama 10.0.0.1:8000`,
 		Args: cobra.ExactArgs(2),
-		RunE: a.run(func(ctx context.Context, c *console.Client, out console.Output, args []string) error {
+		RunE: o.run(func(ctx context.Context, c *console.Client, out console.Output, args []string) error {
 			part, err := parsePart(share)
 			if err != nil {
 				return err
 			}
-			change.Kind, change.Share, change.ForSeconds = view.OverridePin, view.Num(part), view.Seconds(length)
-			if err := checkChange(change, length); err != nil {
-				return err
-			}
-			o, err := c.Override(ctx, args[0], args[1], change)
-			if err != nil {
-				return err
-			}
-			return console.PrintOverride(out, o)
+			o.change.Kind, o.change.Share = view.OverridePin, view.Num(part)
+			return o.override(ctx, c, out, args)
 		}),
-		ValidArgsFunction: a.names,
+		ValidArgsFunction: o.names,
 	}
 	c.Flags().StringVar(&share, "share", "", "part of the requests: 5% or 0.05 (required)")
 	_ = c.MarkFlagRequired("share")
-	c.Flags().DurationVar(&length, "for", time.Hour, "when it ends by itself, at most 168h")
-	c.Flags().StringVar(&change.Reason, "reason", "", "why, for all that see it")
-	return a.flags(c)
-}
-
-// checkChange refuses what no Steelyard would do.
-func checkChange(c console.Change, length time.Duration) error {
-	now := time.Now()
-	err := override.Check(view.Override{Kind: c.Kind, Share: c.Share, Reason: c.Reason, Since: view.At(now),
-		Until: view.At(now.Add(length))})
-	if err != nil {
-		return usageError{err}
-	}
-	return nil
+	return o.flags(c)
 }
 
 // parsePart reads a part of a whole, as a number or as percent.

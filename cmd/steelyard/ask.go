@@ -11,13 +11,15 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"steelyard/cmd/internal/console"
 	"steelyard/controlplane/view"
+	"steelyard/internal/credentials"
 )
 
-// asking is what all commands that ask a running Steelyard have in common.
+// asking holds the options of all commands that query a running Steelyard.
 type asking struct {
 	console.Options
 	format string
@@ -31,16 +33,21 @@ func (a *asking) flags(c *cobra.Command) *cobra.Command {
 		console.DefaultAdmin+")")
 	f.StringVar(&a.TokenFile, "token-file", "", "file with a token of admin.tokens_file (default: "+console.EnvToken+
 		", or the file in "+console.EnvTokenFile+")")
-	f.StringVar(&a.CAFile, "ca-file", "", "with https: authorities to trust, PEM (default: the system's)")
-	f.StringVar(&a.CertFile, "cert-file", "", "with https: client certificate, PEM")
-	f.StringVar(&a.KeyFile, "key-file", "", "with https: key of that certificate, PEM")
-	f.StringVar(&a.ServerName, "server-name", "", "with https: name in the server's certificate (default: the host)")
+	clientTLSFlags(f, &a.TLS)
 	f.StringVarP(&a.format, "output", "o", console.FormatTable, "form of the output: table, json or yaml")
 	completes(c, "output", console.Formats()...)
 	return c
 }
 
-// client is for one command line. A mistake in its options is one in the command line.
+// clientTLSFlags adds the options of how to connect with TLS.
+func clientTLSFlags(f *pflag.FlagSet, c *credentials.Client) {
+	f.StringVar(&c.CAFile, "ca-file", "", "with https: authorities to trust, PEM (default: the system's)")
+	f.StringVar(&c.CertFile, "cert-file", "", "with https: client certificate, PEM")
+	f.StringVar(&c.KeyFile, "key-file", "", "with https: key of that certificate, PEM")
+	f.StringVar(&c.ServerName, "server-name", "", "with https: name in the server's certificate (default: the host)")
+}
+
+// client returns a client and an output for the options. A wrong option is a usage error.
 func (a *asking) client(cmd *cobra.Command) (*console.Client, console.Output, error) {
 	if err := oneOf("output", a.format, console.Formats()...); err != nil {
 		return nil, console.Output{}, err
@@ -95,24 +102,6 @@ func (a *asking) names(cmd *cobra.Command, args []string, _ string) ([]string, c
 		return nil, cobra.ShellCompDirectiveError
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp
-}
-
-// completesCluster makes the names of the clusters known to the shell, for the option --cluster.
-func (a *asking) completesCluster(c *cobra.Command) {
-	_ = c.RegisterFlagCompletionFunc("cluster",
-		func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			ctx, cancel := context.WithTimeout(context.Background(), completing)
-			defer cancel()
-			client, err := console.NewClient(ctx, a.Options)
-			if err != nil {
-				return nil, cobra.ShellCompDirectiveError
-			}
-			names, err := client.Clusters(ctx)
-			if err != nil {
-				return nil, cobra.ShellCompDirectiveError
-			}
-			return names, cobra.ShellCompDirectiveNoFileComp
-		})
 }
 
 func statusCommand() *cobra.Command {
@@ -181,7 +170,7 @@ under the cursor: ? lists them.`,
 				return topLive(ctx, console.Top{Client: c, Cluster: cluster, Limit: limit, Interval: interval})
 			}
 			return console.Every(ctx, interval, count, func() error {
-				v, err := c.FirstOr(ctx, cluster, limit)
+				v, err := c.ClusterFrom(ctx, cluster, 0, limit)
 				if err != nil {
 					return err
 				}
@@ -190,8 +179,8 @@ under the cursor: ? lists them.`,
 		}),
 		ValidArgsFunction: a.names,
 	}
-	c.Flags().DurationVar(&interval, "interval", time.Second, "time between two pictures")
-	c.Flags().IntVar(&count, "count", 0, "number of pictures, without keys (default: until q, or Ctrl-C)")
+	c.Flags().DurationVar(&interval, "interval", time.Second, "time between two updates")
+	c.Flags().IntVar(&count, "count", 0, "number of updates, without keys (default: until q, or Ctrl-C)")
 	c.Flags().IntVar(&limit, "limit", 200, "number of endpoints, the worst, 0 for all")
 	return a.flags(c)
 }
@@ -220,7 +209,7 @@ func explainCommand() *cobra.Command {
 		Use:   "explain CLUSTER ENDPOINT",
 		Short: "Explain why an endpoint has its share, now or some minutes ago",
 		Long: `Explain why an endpoint has its share: a sentence, what it was really served, and the
-steps of the decision: what is heard of it, the load that follows, how far the pool is
+steps of the decision: the reports about it, the load that follows, how far the pool is
 filled, its share, and the weight that the Envoys get. With --at the same of up to a
 quarter of an hour ago.`,
 		Example: `  steelyard explain llama 10.0.0.1:8000
@@ -300,11 +289,11 @@ what operators did. Times are UTC.`,
 	f := c.Flags()
 	f.StringVar(&q.Cluster, "cluster", "", "only those of a cluster")
 	f.StringArrayVar(&q.Kinds, "kind", nil, "only those of a kind; repeat for more")
-	f.IntVar(&q.Limit, "limit", 0, "only the latest so many (default: all)")
+	f.IntVar(&q.Limit, "limit", 0, "number of events, the latest (default: all)")
 	f.Uint64Var(&q.Since, "after", 0, "only those after the event with this id (id in -o json)")
-	f.BoolVarP(&follow, "follow", "f", false, "go on with new ones until Ctrl-C, also after a restart of Steelyard")
+	f.BoolVarP(&follow, "follow", "f", false, "keep printing new events until Ctrl-C, even if Steelyard restarts")
 	completes(c, "kind", eventKinds()...)
-	a.completesCluster(c)
+	_ = c.RegisterFlagCompletionFunc("cluster", a.names)
 	return a.flags(c)
 }
 

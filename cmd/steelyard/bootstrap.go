@@ -30,7 +30,7 @@ func bootstrapCommand() *cobra.Command {
 		Long: `Print a complete bootstrap for Envoy 1.40 whose one cluster follows Steelyard,
 or, with --attach, what an Envoy that has a configuration already needs for that.
 
-Envoy tells Steelyard of its requests, too: when each begins and ends at a model
+Envoy also reports its requests to Steelyard: when each begins and ends at a model
 server, and how many are in progress. No request ever waits for that.
 
 Two modes, of which Envoy can do only one at a time:

@@ -64,7 +64,7 @@ func eachCommand(c *cobra.Command, visit func(*cobra.Command)) {
 	}
 }
 
-// prepare makes all commands refuse what cannot be meant, and say what may be.
+// prepare makes all commands refuse unknown words, and suggest known ones.
 func prepare(c *cobra.Command) {
 	c.InitDefaultCompletionCmd()
 	eachCommand(c, refuseUnknownShell)

@@ -19,6 +19,7 @@ import (
 	"steelyard/collectors/scrape"
 	"steelyard/controlplane/config"
 	"steelyard/controlplane/discovery"
+	"steelyard/internal/credentials"
 	"steelyard/internal/files"
 	"steelyard/internal/spelling"
 )
@@ -33,7 +34,7 @@ const (
 type inspection struct {
 	engine          string
 	custom          modelserver.Custom
-	tls             scrape.TLS
+	tls             credentials.Client
 	bearerTokenFile string
 	config, cluster string
 	json            bool
@@ -90,11 +91,7 @@ func (o *inspection) flags(c *cobra.Command) {
 	f.StringVar(&o.custom.Running, "running", "", "with --engine custom: the gauge of requests executing")
 	f.StringVar(&o.custom.Utilization, "utilization", "", "with --engine custom: the gauge of memory in use, 0..1")
 	f.StringVar(&o.custom.Completions, "completions", "", "with --engine custom: the counter of requests completed")
-	f.StringVar(&o.tls.CAFile, "ca-file", "", "with https: authorities to trust, PEM (default: the system's)")
-	f.StringVar(&o.tls.CertFile, "cert-file", "", "with https: client certificate, PEM")
-	f.StringVar(&o.tls.KeyFile, "key-file", "", "with https: key of that certificate, PEM")
-	f.StringVar(&o.tls.ServerName, "server-name", "", "with https: name in the server's certificate (default: the "+
-		"host of the URL)")
+	clientTLSFlags(f, &o.tls)
 	f.BoolVar(&o.tls.InsecureSkipVerify, "insecure-skip-verify", false, "with https: accept any certificate")
 	f.StringVar(&o.bearerTokenFile, "bearer-token-file", "", "a file with the token for the Authorization header")
 	f.StringVarP(&o.config, "config", "c", "", "a configuration, whose settings fetch the page of an endpoint")
@@ -128,7 +125,7 @@ func engineNames() []string {
 	return names
 }
 
-// reader is that of the engine, which it finds if none is given.
+// reader returns the reader of the engine, which it finds if none is given.
 func (o *inspection) reader(body []byte) (*modelserver.Reader, error) {
 	if o.engine == "" && o.custom == (modelserver.Custom{}) {
 		o.engine = string(modelserver.Detect(body))
@@ -150,7 +147,7 @@ func (o *inspection) reader(body []byte) (*modelserver.Reader, error) {
 // body is the metrics page of a URL, an endpoint of a configuration, a file, or standard input ("-").
 func (o *inspection) body(ctx context.Context, name string, stdin io.Reader) ([]byte, error) {
 	isURL := strings.HasPrefix(name, "http://") || strings.HasPrefix(name, "https://")
-	fetching := o.tls != (scrape.TLS{}) || o.bearerTokenFile != ""
+	fetching := o.tls != (credentials.Client{}) || o.bearerTokenFile != ""
 	switch {
 	case o.config == "" && o.cluster != "":
 		return nil, usagef("--cluster needs --config with the file that the cluster is in")

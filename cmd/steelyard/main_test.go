@@ -178,7 +178,7 @@ func TestInspectShowsTheWorkOfRequests(t *testing.T) {
 	}
 }
 
-// words are those of a command line, in which only blanks part them.
+// words splits a command line at blanks.
 func words(line string) []string {
 	return strings.FieldsFunc(line, func(r rune) bool { return r == ' ' })
 }

@@ -31,8 +31,8 @@ Weights need no picker and no hop. A picker is worth its hop where requests are
 short compared with the time between two pushes of weights, or where a gateway
 asks for one.
 
-While Steelyard is away for more than 3 s, or the picker itself, requests go by
-the proxies' own balancing and the last weights.`,
+While Steelyard is unreachable for more than 3 s, or the picker itself is,
+proxies balance on their own with the last weights.`,
 		Example: `  steelyard picker --steelyard 10.0.0.5:18000 --cluster llama --listen 127.0.0.1:18002
   steelyard bootstrap --cluster llama --xds 10.0.0.5:18000 --picker 127.0.0.1:18002`,
 		Args: cobra.NoArgs,
@@ -64,7 +64,7 @@ the proxies' own balancing and the last weights.`,
 	f.StringVar(&o.Admin, "admin", "127.0.0.1:18003", "listener of /metrics, /healthz and /readyz, HOST:PORT")
 	f.StringVar(&o.Name, "name", host, "name under which Steelyard shows this picker")
 	f.BoolVar(&o.Strict, "strict", false, "answer 503 where no endpoint can be named, as the Endpoint Picker protocol "+
-		"asks; otherwise such requests go by the proxy's own balancing")
+		"asks; otherwise the proxy balances such requests on its own")
 	f.BoolVar(&o.Prefix, "prefix", false, "prefer endpoints that have a part of the prompt in their prefix cache, by "+
 		"the answers that went through this picker; needs a proxy that sends bodies (bootstrap --prefix)")
 	f.StringVar(&tls.certFile, "tls-cert-file", "", "certificate of the listener for proxies, PEM (turns TLS on)")

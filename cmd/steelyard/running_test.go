@@ -168,9 +168,16 @@ func (r *running) redisSection() string {
 // run runs a command against it, with the token of a person or without.
 func (r *running) run(person string, args ...string) (code int, stdout, stderr string) {
 	r.t.Helper()
+	return r.runIn("", person, args...)
+}
+
+// runIn is run in a folder.
+func (r *running) runIn(dir, person string, args ...string) (code int, stdout, stderr string) {
+	r.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	c := exec.CommandContext(ctx, r.binary, args...)
+	c.Dir = dir
 	c.Env = append(os.Environ(), "STEELYARD_ADMIN="+r.admin)
 	if person != "" {
 		c.Env = append(c.Env, "STEELYARD_TOKEN_FILE="+filepath.Join(r.dir, person))

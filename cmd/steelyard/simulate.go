@@ -70,8 +70,8 @@ mistake in the command line.`,
 	f.BoolVar(&o.Plot, "plot", false, "draw waits, queues and weights as text")
 	f.IntSliceVar(&o.PlotPods, "plot-pods", nil, "pods to draw, by number from 0 (default: one of each kind, and "+
 		"those with events)")
-	f.IntVar(&o.Hunt, "hunt", 0, "run so many seeds, and name the one under which Steelyard does worst against "+
-		"least_request")
+	f.IntVar(&o.Hunt, "hunt", 0, "number of seeds to run, to find the one under which Steelyard does worst "+
+		"against least_request")
 	f.StringVarP(&o.Config, "config", "c", "", "a configuration, whose cluster replaces the scenario's pods")
 	f.StringVar(&o.Cluster, "cluster", "", "the cluster of that configuration (default: its only one)")
 	f.IntVar(&o.Pods, "pods", 0, "number of endpoints, where the configuration finds them by DNS")

@@ -42,7 +42,7 @@ func New(sink io.Writer, format func(io.Writer) slog.Handler) *Log {
 // Handler is what a slog.Logger writes through. It never blocks.
 func (l *Log) Handler() slog.Handler { return l.handler }
 
-// Status says how the writing goes. It never blocks.
+// Status returns the state of the writing. It never blocks.
 func (l *Log) Status() Status { return l.queue.snapshot() }
 
 // Close writes the waiting lines and ends the writer. It returns after patience at the latest; a write that still waits
@@ -96,7 +96,7 @@ func (l *Log) drain() {
 		left, err := l.put(lines)
 		if err == nil && dropped > 0 {
 			if _, err = l.put(l.about(dropped)); err == nil {
-				l.queue.said(dropped)
+				l.queue.reported(dropped)
 			}
 		}
 		l.queue.written(left, err)

@@ -14,15 +14,15 @@ const limit = 1 << 20
 type queue struct {
 	wake chan struct{} // capacity one: there is something to write
 
-	mu      sync.Mutex // never held during a write
-	waiting []byte     // whole lines
-	spare   []byte     // the memory of the lines written last
-	full    bool       // a line was dropped after those that wait
-	unsaid  uint64     // dropped lines that no line in the log has counted yet
-	status  Status
+	mu         sync.Mutex // never held during a write
+	waiting    []byte     // whole lines
+	spare      []byte     // the memory of the lines written last
+	full       bool       // a line was dropped after those that wait
+	unreported uint64     // dropped lines that no line in the log has counted yet
+	status     Status
 }
 
-// Status says how the writing goes.
+// A Status is the state of the writing.
 type Status struct {
 	Dropped  uint64    // lines that were not written, since the start
 	LastDrop time.Time // zero before the first
@@ -51,7 +51,7 @@ func (q *queue) Write(line []byte) (int, error) {
 
 // drop counts lines that are not written. It is called with the lock.
 func (q *queue) drop(lines int) {
-	q.unsaid += uint64(lines)
+	q.unreported += uint64(lines)
 	q.status.Dropped += uint64(lines)
 	q.status.LastDrop = time.Now()
 }
@@ -64,10 +64,10 @@ func (q *queue) take() (lines []byte, dropped uint64) {
 	lines = q.waiting
 	q.waiting, q.spare = q.spare[:0], lines
 	q.full = false
-	if len(lines) > 0 || q.unsaid > 0 {
+	if len(lines) > 0 || q.unreported > 0 {
 		q.status.WritingSince = time.Now()
 	}
-	return lines, q.unsaid
+	return lines, q.unreported
 }
 
 // written records the outcome of a write. Lines that were not written in full are lost.
@@ -80,10 +80,10 @@ func (q *queue) written(left []byte, err error) {
 	}
 }
 
-// said records that a line in the log has counted so many dropped lines.
-func (q *queue) said(dropped uint64) {
+// reported records that a line in the log has counted dropped lines.
+func (q *queue) reported(dropped uint64) {
 	q.mu.Lock()
-	q.unsaid -= dropped
+	q.unreported -= dropped
 	q.mu.Unlock()
 }
 

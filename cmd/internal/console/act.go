@@ -42,7 +42,7 @@ func overridePath(cluster, endpoint string) []string {
 	return []string{"clusters", cluster, "overrides", endpoint}
 }
 
-// PrintOverride says what is in force from now on, and how to undo it.
+// PrintOverride prints the override that is now in force, and how to undo it.
 func PrintOverride(o Output, v view.Override) error {
 	return o.print(v, func(w io.Writer) {
 		fmt.Fprintf(w, "%s of %s is %s until %s (%s)\n", v.Address, printable(v.Cluster), overrideText(v),
@@ -54,7 +54,7 @@ func PrintOverride(o Output, v view.Override) error {
 	})
 }
 
-// PrintUndone says what is not in force any more.
+// PrintUndone prints which override is no longer in force.
 func PrintUndone(o Output, v view.Override) error {
 	return o.print(v, func(w io.Writer) {
 		fmt.Fprintf(w, "%s of %s is not %s any more\n", v.Address, printable(v.Cluster), overrideText(v))

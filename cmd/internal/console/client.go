@@ -21,7 +21,7 @@ import (
 	"steelyard/internal/files"
 )
 
-// Where a command finds Steelyard, unless an option or a variable of the environment says otherwise.
+// Where a command finds Steelyard, unless an option or a variable of the environment names another address.
 const (
 	DefaultAdmin = "http://127.0.0.1:19000"
 
@@ -40,12 +40,9 @@ const (
 
 // Options are how Steelyard is reached.
 type Options struct {
-	Admin      string // URL of its admin listener; empty: EnvAdmin, or DefaultAdmin
-	TokenFile  string // file with a token; empty: EnvToken, or EnvTokenFile, or none
-	CAFile     string // authorities to trust; empty: the system's
-	CertFile   string // client certificate, with KeyFile
-	KeyFile    string
-	ServerName string // in the server's certificate; empty: the host of Admin
+	Admin     string // URL of its admin listener; empty: EnvAdmin, or DefaultAdmin
+	TokenFile string // file with a token; empty: EnvToken, or EnvTokenFile, or none
+	TLS       credentials.Client
 }
 
 // A Client asks one Steelyard.
@@ -89,12 +86,12 @@ func NewClient(ctx context.Context, o Options) (*Client, error) {
 	if c.token, err = token(ctx, o); err != nil {
 		return nil, err
 	}
-	if base.Scheme == "http" && (o.CAFile != "" || o.CertFile != "" || o.KeyFile != "") {
+	if base.Scheme == "http" && (o.TLS.CAFile != "" || o.TLS.CertFile != "" || o.TLS.KeyFile != "") {
 		return nil, wrong("--admin %s has no TLS: write https://, or leave out the options for certificates", base)
 	}
 	transport := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 4}
 	if base.Scheme == "https" {
-		if transport.TLSClientConfig, err = tlsConfig(ctx, o, base.Hostname()); err != nil {
+		if transport.TLSClientConfig, err = tlsConfig(ctx, o.TLS, base.Hostname()); err != nil {
 			return nil, err
 		}
 	}
@@ -103,20 +100,12 @@ func NewClient(ctx context.Context, o Options) (*Client, error) {
 	return c, nil
 }
 
-func tlsConfig(ctx context.Context, o Options, host string) (*tls.Config, error) {
-	c := credentials.Client{CAFile: o.CAFile, CertFile: o.CertFile, KeyFile: o.KeyFile, ServerName: o.ServerName}
-	if (o.CertFile == "") != (o.KeyFile == "") {
+func tlsConfig(ctx context.Context, c credentials.Client, host string) (*tls.Config, error) {
+	if (c.CertFile == "") != (c.KeyFile == "") {
 		return nil, wrong("--cert-file and --key-file: write both or none")
 	}
-	config, err := credentials.New(slog.New(slog.DiscardHandler)).Client(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	if config.ServerName == "" {
-		config = config.Clone()
-		config.ServerName = host
-	}
-	return config, nil
+	c.ServerName = cmp.Or(c.ServerName, host)
+	return credentials.New(slog.New(slog.DiscardHandler)).Client(ctx, c)
 }
 
 // token is never printed, nor in an error.

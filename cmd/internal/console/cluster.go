@@ -26,22 +26,21 @@ func (c *Client) Cluster(ctx context.Context, name string, limit int) (*view.Clu
 	return &v, nil
 }
 
-// FirstOr asks for a cluster by its name, or for the first one.
-func (c *Client) FirstOr(ctx context.Context, name string, limit int) (*view.Cluster, error) {
-	if name == "" {
+// ClusterFrom asks for the cluster that is step away from this one, or from the first, in the order of their names.
+func (c *Client) ClusterFrom(ctx context.Context, name string, step, limit int) (*view.Cluster, error) {
+	if name == "" || step != 0 {
 		names, err := c.Clusters(ctx)
 		if err != nil {
 			return nil, err
 		}
 		if len(names) == 0 {
-			return nil, errNoCluster
+			return nil, errors.New("no cluster is configured")
 		}
-		name = names[0]
+		at := max(0, slices.Index(names, name))
+		name = names[(at+step+len(names))%len(names)]
 	}
 	return c.Cluster(ctx, name, limit)
 }
-
-var errNoCluster = errors.New("no cluster is configured")
 
 // PrintCluster prints what steelyard top shows.
 func PrintCluster(o Output, c *view.Cluster, now time.Time) error {
@@ -85,7 +84,7 @@ func (c *topColumn) compare(a, b *view.Endpoint) int {
 	return cmp.Compare(c.number(b).Or(-1), c.number(a).Or(-1))
 }
 
-// topColumns are those of a cluster; nil has none.
+// topColumns returns the columns for a cluster; nil has none.
 func topColumns(c *view.Cluster) []topColumn {
 	if c == nil {
 		return nil
@@ -196,7 +195,7 @@ func answerTime(e *view.Endpoint) view.Number {
 
 func failed(e *view.Endpoint) view.Number { return recent(e, e.FailedShare, e.FailedShareAgeSeconds) }
 
-// loadOf is how full it is: seconds of work, or requests for each slot. It is unknown where a median one stands in.
+// loadOf is how full it is: seconds of work, or requests for each slot. It is unknown where the median is used instead.
 func loadOf(e *view.Endpoint) view.Number {
 	if e.LoadSource == "median" {
 		return view.Number{}

@@ -3,7 +3,6 @@ package console
 import (
 	"bytes"
 	"errors"
-	"flag"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -18,28 +17,11 @@ import (
 
 	"steelyard/controlplane/admin"
 	"steelyard/controlplane/view"
+	"steelyard/e2e/rig/golden"
+	"steelyard/internal/credentials"
 )
 
-var update = flag.Bool("update", false, "rewrite the golden files; look at the difference before you commit it")
-
 var noon = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", path, diff)
-	}
-}
 
 func before(d time.Duration) view.Time { return view.At(noon.Add(-d)) }
 
@@ -234,7 +216,7 @@ func TestTablesFitTheTerminal(t *testing.T) {
 					t.Errorf("%s: %d columns in a terminal of %d: %q", name, n, width, line)
 				}
 			}
-			golden(t, fmt.Sprintf("%s-%d.txt", name, width), out.String())
+			golden.Check(t, fmt.Sprintf("testdata/%s-%d.txt", name, width), out.String())
 		}
 	}
 }
@@ -384,8 +366,9 @@ func TestTheTokenComesFromAFileOrTheEnvironmentAndIsNeverShown(t *testing.T) {
 	if err == nil || strings.Contains(err.Error(), "words") {
 		t.Errorf("no token: %v", err)
 	}
-	for _, o := range []Options{{Admin: "ftp://x"}, {Admin: "http://a:b@x"}, {Admin: "http://x", CAFile: "ca.pem"},
-		{Admin: "https://x", CertFile: "c.pem"}} {
+	for _, o := range []Options{{Admin: "ftp://x"}, {Admin: "http://a:b@x"},
+		{Admin: "http://x", TLS: credentials.Client{CAFile: "ca.pem"}},
+		{Admin: "https://x", TLS: credentials.Client{CertFile: "c.pem"}}} {
 		if _, err := NewClient(t.Context(), o); !errors.Is(err, ErrOptions) {
 			t.Errorf("%+v: %v", o, err)
 		}

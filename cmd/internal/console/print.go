@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"strconv"
 	"strings"
@@ -222,7 +223,8 @@ func printable(s string) string {
 
 const unknown = "-"
 
-// percent is a part as percent, with a decimal; what is not nothing is not 0.0.
+// percent is a part as percent, with a decimal; what is not nothing is not 0.0, and halves are rounded up as on the
+// page and in the sentences of the API.
 func percent(n view.Number) string {
 	v, ok := n.Value()
 	switch {
@@ -231,7 +233,7 @@ func percent(n view.Number) string {
 	case v > 0 && v < 0.0005:
 		return "<0.1%"
 	}
-	return strconv.FormatFloat(100*v, 'f', 1, 64) + "%"
+	return strconv.FormatFloat(math.Round(1000*v)/10, 'f', 1, 64) + "%"
 }
 
 // number has three digits.

@@ -168,24 +168,14 @@ func keysOf(text string) (out []string) {
 
 // ask gets the cluster that is step away from the one named in the order of their names, and an explanation.
 func (t *Top) ask(ctx context.Context, cluster, explains string, step int) (a topAnswer) {
-	if cluster == "" || step != 0 {
-		names, err := t.Client.Clusters(ctx)
-		switch {
-		case err != nil:
-			return topAnswer{err: err}
-		case len(names) == 0:
-			return topAnswer{err: errNoCluster}
-		}
-		at := max(0, slices.Index(names, cluster))
-		cluster = names[(at+step+len(names))%len(names)]
-	}
-	if a.cluster, a.err = t.Client.Cluster(ctx, cluster, t.Limit); a.err == nil && explains != "" {
-		a.why, a.err = t.Client.Explain(ctx, cluster, explains, "")
+	a.cluster, a.err = t.Client.ClusterFrom(ctx, cluster, step, t.Limit)
+	if a.err == nil && explains != "" {
+		a.why, a.err = t.Client.Explain(ctx, a.cluster.Name, explains, "")
 	}
 	return a
 }
 
-// take shows an answer. What may pass by itself is only said.
+// take shows an answer. A fault that may pass by itself is shown, and no error.
 func (t *Top) take(a topAnswer) error {
 	t.failure = a.err
 	if a.err != nil {

@@ -29,6 +29,7 @@ import (
 	"steelyard/collectors/ledger"
 	"steelyard/controlplane/admin"
 	"steelyard/controlplane/config"
+	"steelyard/e2e/rig/grpctest"
 	"steelyard/xds/loads/loadsv1"
 )
 
@@ -74,14 +75,9 @@ func (w *guarded) client(name string) *grpc.ClientConn {
 	_, _, cert, key := identity(w.t, name, w.ca, w.caKey)
 	roots := x509.NewCertPool()
 	roots.AddCert(w.ca)
-	conn, err := grpc.NewClient("passthrough:///"+w.daemon.XDSAddress(),
+	return grpctest.Connect(w.t, w.daemon.XDSAddress(),
 		grpc.WithTransportCredentials(grpccredentials.NewTLS(&tls.Config{RootCAs: roots, ServerName: "127.0.0.1",
 			Certificates: []tls.Certificate{pairOf(w.t, cert, key)}})))
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.t.Cleanup(func() { conn.Close() })
-	return conn
 }
 
 var nodeOne = &corev3.Node{Id: "envoy-1"}

@@ -177,7 +177,7 @@ func (d *Daemon) Status() admin.Status {
 	s := admin.Status{
 		Signals: d.signals.totals(time.Now()), XDSPort: d.viewPort(), AdminPort: d.viewAdminPort(),
 		StartedAt:        view.At(d.started),
-		ConfigGeneration: generation, Draining: d.draining.Load(), BeenReady: d.manager.BeenReady(),
+		ConfigGeneration: generation, Draining: d.draining.Load(), BeenReady: d.manager.EverReady(),
 	}
 	s.Replicas, s.Tracing = d.replicasStatus(), d.tracingStatus()
 	s.Overrides = d.operate.status()

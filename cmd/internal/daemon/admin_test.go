@@ -14,6 +14,7 @@ import (
 
 	"steelyard/controlplane/admin"
 	"steelyard/controlplane/config"
+	"steelyard/e2e/rig/output"
 )
 
 // TestTheAdminListenerSpeaksTLSAndFollowsItsTokens: a token that leaves the file is refused, and while the file cannot
@@ -36,7 +37,7 @@ func TestTheAdminListenerSpeaksTLSAndFollowsItsTokens(t *testing.T) {
 	cfg := parse(t, pool)
 	cfg.Admin.TLS = &config.ServerTLS{CertFile: cert, KeyFile: key}
 	cfg.Admin.TokensFile = file
-	log := &lockedBuffer{}
+	log := new(output.Buffer)
 	d, _ := serveLogged(t, cfg, slog.New(slog.NewTextHandler(log, nil)))
 	roots := x509.NewCertPool()
 	roots.AddCert(ca)
@@ -98,7 +99,7 @@ func TestAnOpenDoorIsLoggedAtTheStart(t *testing.T) {
 	cfg := parse(t, pool)
 	cfg.XDS.Listen, cfg.XDS.Insecure = "0.0.0.0:0", true
 	cfg.Admin.Listen, cfg.Admin.Insecure = "0.0.0.0:0", true
-	log := &lockedBuffer{}
+	log := new(output.Buffer)
 	d, err := New(cfg, Options{Version: "test", Log: slog.New(slog.NewTextHandler(log, nil))})
 	if err != nil {
 		t.Fatal(err)

@@ -136,9 +136,14 @@ func CheckFiles(cfg *config.Config, c *config.Checker) {
 			c.Fail(path, "%v", err)
 		}
 	}
-	if r := cfg.Redis; r != nil && r.PasswordFile != "" {
-		if _, err := inflight.Password(ctx, r.PasswordFile); err != nil {
-			c.Fail(&r.PasswordFile, "%v: write the path of a file with only the password", err)
+	if r := cfg.Redis; r != nil {
+		for _, path := range []*string{&r.PasswordFile, &r.SentinelPasswordFile} {
+			if *path == "" {
+				continue
+			}
+			if _, err := inflight.Password(ctx, *path); err != nil {
+				c.Fail(path, "%v: write the path of a file with only the password", err)
+			}
 		}
 	}
 	checkKubernetes(cfg, c)

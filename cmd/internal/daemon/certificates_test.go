@@ -14,7 +14,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -23,6 +22,7 @@ import (
 
 	"steelyard/controlplane/admin"
 	"steelyard/controlplane/config"
+	"steelyard/e2e/rig/output"
 )
 
 const oneDay = 24 * time.Hour
@@ -47,7 +47,7 @@ func TestEveryRefusedHandshakeIsCountedByItsReasonAndLoggedOnce(t *testing.T) {
 	_, _, otherCert, otherKey := identity(t, "stranger", strangers, strangersKey)
 	cfg := parse(t, fmt.Sprintf(counted, "127.0.0.1:1"))
 	cfg.XDS.TLS = &config.ServerTLS{CertFile: serverCert, KeyFile: serverKey, ClientCAFile: caFile}
-	log := &lockedBuffer{}
+	log := new(output.Buffer)
 	d, base := serveLogged(t, cfg, slog.New(slog.NewTextHandler(log, nil)))
 
 	roots := x509.NewCertPool()
@@ -132,23 +132,6 @@ func hasProblem(s admin.Status, text string) error {
 		}
 	}
 	return fmt.Errorf("no problem says %q: %+v", text, s.Problems)
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }
 
 func TestCertificatesInUseAreShownWithTheirEnd(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"steelyard/controlplane/config"
 	"steelyard/controlplane/discovery"
 	"steelyard/controlplane/liveness"
+	"steelyard/internal/credentials"
 )
 
 // outdated is called when the endpoints or the configuration have changed.
@@ -114,12 +115,15 @@ func Target(c config.Cluster, e discovery.Endpoint) scrape.Target {
 		t.Custom = modelserver.Custom(*c.Custom)
 	}
 	if s := c.Scrape.TLS; s != nil {
-		t.TLS = scrape.TLS{
-			CAFile: s.CAFile, CertFile: s.CertFile, KeyFile: s.KeyFile,
-			ServerName: s.ServerName, InsecureSkipVerify: s.InsecureSkipVerify,
-		}
+		t.TLS = clientTLS(&s.ClientTLS)
+		t.TLS.InsecureSkipVerify = s.InsecureSkipVerify
 	}
 	return t
+}
+
+// clientTLS is how to connect to a server with TLS, as configured.
+func clientTLS(c *config.ClientTLS) credentials.Client {
+	return credentials.Client{CAFile: c.CAFile, CertFile: c.CertFile, KeyFile: c.KeyFile, ServerName: c.ServerName}
 }
 
 // newPoller makes the poller of in-flight counts that cfg configures; nil for none.
@@ -141,10 +145,12 @@ func (d *Daemon) redisOptions(cfg *config.Redis) inflight.Options {
 	o := inflight.Options{
 		Addresses: cfg.Addresses, Mode: cfg.Mode, MasterName: cfg.MasterName,
 		Username: cfg.Username, PasswordFile: cfg.PasswordFile, DB: cfg.DB,
+		SentinelUsername: cfg.SentinelUsername, SentinelPasswordFile: cfg.SentinelPasswordFile,
 		Interval: cfg.Interval, Timeout: cfg.Timeout, Replica: d.replica,
 	}
 	if cfg.TLS != nil {
-		o.TLS, o.Credentials = (*inflight.TLS)(cfg.TLS), d.credentials
+		files := clientTLS(cfg.TLS)
+		o.TLS, o.Credentials = &files, d.credentials
 	}
 	return o
 }

@@ -26,6 +26,7 @@ import (
 	"steelyard/controlplane/config"
 	"steelyard/controlplane/liveness"
 	"steelyard/internal/credentials"
+	"steelyard/picking/queue"
 	"steelyard/xds"
 	"steelyard/xds/access"
 	"steelyard/xds/envoyspec"
@@ -124,7 +125,7 @@ func New(cfg *config.Config, o Options) (*Daemon, error) {
 	d.signals.register(d.grpc)
 	d.loads = loads.New(o.Log)
 	d.loads.Register(d.grpc)
-	d.places = places.New(d.metrics, o.Log)
+	d.places = places.New(d.metrics, o.Log, time.Now().Add(queue.Grace))
 	d.places.Register(d.grpc)
 	d.scrapes = scrape.New(d.scraped, o.Log)
 	d.scrapes.Progress, d.scrapes.Credentials = &d.scraping, d.credentials
@@ -272,7 +273,7 @@ func (d *Daemon) apply(cfg *config.Config) (change config.Change, generation uin
 	}
 	generation = d.swap(cfg, poller)
 	d.followCredentials(cfg)
-	d.configureQueues(cfg)
+	d.configurePickers(cfg)
 	for i := range cfg.Clusters {
 		d.streams.SetEnvoyCPU(cfg.Clusters[i].Name, cfg.Clusters[i].Push.EnvoyCPU)
 	}

@@ -3,18 +3,13 @@ package daemon
 import (
 	"context"
 	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -33,7 +28,7 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
+	grpccredentials "google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 
 	"steelyard/collectors/modelserver"
@@ -42,6 +37,8 @@ import (
 	"steelyard/controlplane/config"
 	"steelyard/controlplane/discovery"
 	"steelyard/controlplane/view"
+	"steelyard/e2e/rig/certs"
+	"steelyard/internal/credentials"
 )
 
 func TestMain(m *testing.M) {
@@ -78,7 +75,7 @@ func TestATargetIsSetByTheEndpointThenTheClusterThenTheServingPort(t *testing.T)
 	base := scrape.Target{
 		Cluster: "llama", Address: "10.0.0.1:8000", URL: "https://10.0.0.1:8000/metrics", Engine: "vllm",
 		Interval: 250 * time.Millisecond, Timeout: 200 * time.Millisecond, BodyLimit: 4 << 20,
-		BearerTokenFile: "token", TLS: scrape.TLS{CAFile: "ca", InsecureSkipVerify: true},
+		BearerTokenFile: "token", TLS: credentials.Client{CAFile: "ca", InsecureSkipVerify: true},
 	}
 	with := func(change func(*scrape.Target)) scrape.Target { t := base; change(&t); return t }
 	tests := []struct {
@@ -368,44 +365,24 @@ func identity(t *testing.T, name string, parent *x509.Certificate, parentKey *ec
 func identityUntil(t *testing.T, end time.Time, name string, parent *x509.Certificate, parentKey *ecdsa.PrivateKey,
 	usage ...x509.ExtKeyUsage) (cert *x509.Certificate, key *ecdsa.PrivateKey, certFile, keyFile string) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
+	var authority *certs.Pair
+	if parent != nil {
+		authority = &certs.Pair{Cert: parent, Key: parentKey}
 	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
-		NotBefore: end.Add(-1000 * 24 * time.Hour), NotAfter: end,
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: parent == nil, BasicConstraintsValid: true,
-		ExtKeyUsage: usage,
-	}
-	if id, err := url.Parse(name); err == nil && id.Scheme != "" {
-		template.URIs = []*url.URL{id}
-	} else if strings.Contains(name, ".") {
-		template.DNSNames = []string{name}
-	}
-	if parent == nil {
-		parent, parentKey = template, key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, parentKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if cert, err = x509.ParseCertificate(der); err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := certs.New(name, authority, func(c *x509.Certificate) {
+		c.NotBefore, c.NotAfter, c.ExtKeyUsage = end.Add(-1000*24*time.Hour), end, usage
+		if id, err := url.Parse(name); err == nil && id.Scheme != "" {
+			c.URIs = []*url.URL{id}
+		} else if strings.Contains(name, ".") {
+			c.DNSNames = []string{name}
+		}
+	})
 	dir := t.TempDir()
 	certFile, keyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	for path, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der},
-		keyFile: {Type: "PRIVATE KEY", Bytes: keyDER}} {
-		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
+	if err := p.Save(certFile, keyFile); err != nil {
+		t.Fatal(err)
 	}
-	return cert, key, certFile, keyFile
+	return p.Cert, p.Key, certFile, keyFile
 }
 
 func TestOnlyEnvoysWithACertificateOfTheRightAuthorityConnect(t *testing.T) {
@@ -437,7 +414,7 @@ func TestOnlyEnvoysWithACertificateOfTheRightAuthorityConnect(t *testing.T) {
 					nil
 			}
 		}
-		conn, err := grpc.NewClient(d.XDSAddress(), grpc.WithTransportCredentials(credentials.NewTLS(client)))
+		conn, err := grpc.NewClient(d.XDSAddress(), grpc.WithTransportCredentials(grpccredentials.NewTLS(client)))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,6 +17,7 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 
+	"steelyard/e2e/rig/grpctest"
 	"steelyard/xds/xdstest"
 )
 
@@ -26,7 +27,8 @@ func flood(t *testing.T, address string, read bool, next func(i int) (names []st
 	sent *atomic.Int64, stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(dial(t, address)).StreamAggregatedResources(ctx)
+	client := discoveryv3.NewAggregatedDiscoveryServiceClient(grpctest.Connect(t, address))
+	stream, err := client.StreamAggregatedResources(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +92,7 @@ func TestAFloodOfRequestsLeavesAnEnvoyItsPushInterval(t *testing.T) {
 		}
 		return nil
 	})
-	log, err := accesslogv3.NewAccessLogServiceClient(dial(t, d.XDSAddress())).StreamAccessLogs(t.Context())
+	log, err := accesslogv3.NewAccessLogServiceClient(grpctest.Connect(t, d.XDSAddress())).StreamAccessLogs(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -60,7 +60,7 @@ func serviceOf(s *config.KubernetesService) kubernetes.ServiceConfig {
 	}
 }
 
-// checkKubernetes reports what cannot work of what cfg says about Kubernetes.
+// checkKubernetes reports what cannot work in the settings for Kubernetes.
 func checkKubernetes(cfg *config.Config, c *config.Checker) {
 	if path := &cfg.Kubernetes.Kubeconfig; *path != "" {
 		if err := kubernetes.CheckKubeconfig(*path); err != nil {

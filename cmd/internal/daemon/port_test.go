@@ -14,6 +14,7 @@ import (
 	"steelyard/controlplane/admin"
 	"steelyard/controlplane/config"
 	"steelyard/controlplane/view"
+	"steelyard/e2e/rig/output"
 	"steelyard/xds/xdstest"
 )
 
@@ -148,7 +149,7 @@ func askWithoutReading(ctx context.Context, address string, requests []byte) {
 // TestNothingHoldsTheEndUp: not a reader of the admin API, not a hung disk, and nothing that nobody thought of. The
 // Envoys whose connections Steelyard then closes itself have not vanished.
 func TestNothingHoldsTheEndUp(t *testing.T) {
-	var log lockedBuffer
+	var log output.Buffer
 	d, err := New(parse(t, fmt.Sprintf(counted, "127.0.0.1:1")), Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
 		t.Fatal(err)

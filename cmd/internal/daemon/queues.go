@@ -4,16 +4,23 @@ import (
 	"steelyard/controlplane/config"
 	"steelyard/controlplane/view"
 	"steelyard/picking/queue"
+	"steelyard/xds/loads"
 	"steelyard/xds/loads/loadsv1"
 	"steelyard/xds/places"
 )
 
-// configureQueues makes the queues those of the configuration. Envoys get the headers with the next decision.
-func (d *Daemon) configureQueues(cfg *config.Config) {
+// configurePickers makes the queues, and what pickers are sent, those of the configuration. Pickers get that with the
+// next decision.
+func (d *Daemon) configurePickers(cfg *config.Config) {
 	settings := make(map[string]*places.Settings)
-	headers := make(map[string]*loadsv1.QueueHeaders)
+	sent := make(map[string]loads.Settings)
 	for i := range cfg.Clusters {
 		c := &cfg.Clusters[i]
+		s := loads.Settings{Prefix: prefixOf(&c.Prefix)}
+		if c.Queue != nil {
+			s.Queue = &loadsv1.QueueHeaders{Class: c.Queue.ClassHeader, Tenant: c.Queue.TenantHeader}
+		}
+		sent[c.Name] = s
 		if c.Queue == nil {
 			continue
 		}
@@ -22,10 +29,18 @@ func (d *Daemon) configureQueues(cfg *config.Config) {
 			o.Classes = append(o.Classes, queue.Class(class))
 		}
 		settings[c.Name] = o
-		headers[c.Name] = &loadsv1.QueueHeaders{Class: c.Queue.ClassHeader, Tenant: c.Queue.TenantHeader}
 	}
 	d.places.Configure(settings)
-	d.loads.SetQueues(headers)
+	d.loads.Configure(sent)
+}
+
+func prefixOf(c *config.Prefix) *loadsv1.Prefix {
+	p := &loadsv1.Prefix{Routes: uint32(c.Routes), TtlSeconds: uint32(c.TTL.Seconds()),
+		LongestMatch: c.Choice == config.PrefixLongestMatch}
+	for _, m := range c.Markers {
+		p.Markers = append(p.Markers, uint32(m))
+	}
+	return p
 }
 
 // addQueue fills in the queue of a cluster.

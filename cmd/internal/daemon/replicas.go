@@ -221,7 +221,8 @@ func (s *signals) replicasSource() []view.SourceStatus {
 }
 
 func cutReason(s replicas.Status) string {
-	return fmt.Sprintf("Redis: %v; this replica goes by the counts of its own Envoys and scrapes every endpoint", s.Err)
+	return fmt.Sprintf("Redis: %v; this replica uses only the counts of its own Envoys, and scrapes every endpoint",
+		s.Err)
 }
 
 // replicasStatus is the state of the replicas, for the admin API.

@@ -38,7 +38,7 @@ type signals struct {
 
 	mu       sync.Mutex
 	clusters map[string]uint64 // that have members: generation of their watchers in the ledger, 0 for none
-	// modeGeneration is that of modes, which were sent to the Envoys.
+	// modeGeneration is the ledger's generation of modes, which were sent to the Envoys.
 	modeGeneration uint64
 	modes          map[ledger.Envoy]ledger.Mode
 }
@@ -72,7 +72,7 @@ func (s *signals) register(g *grpc.Server) {
 	}
 }
 
-// close ends the streams: an Envoy never ends them.
+// close ends the streams, because Envoys never do.
 func (s *signals) close() {
 	if s.accessLogs != nil {
 		s.accessLogs.Close()
@@ -260,10 +260,10 @@ func (s *signals) Sources(cluster string, now time.Time) []view.SourceStatus {
 	watchers := s.streams.Watchers(cluster)
 	var out []view.SourceStatus
 	if s.accessLogs != nil {
-		out = append(out, source(view.SourceAccessLog, watchers, known, heardOfLog))
+		out = append(out, source(view.SourceAccessLog, watchers, known, logState))
 	}
 	if s.loadReports != nil {
-		out = append(out, source(view.SourceLoadReports, watchers, known, heardOfReports))
+		out = append(out, source(view.SourceLoadReports, watchers, known, loadReportState))
 	}
 	return append(out, s.replicasSource()...)
 }
@@ -298,19 +298,19 @@ func (s *signals) Disputes(cluster string, now time.Time) (out []view.Dispute) {
 	return out
 }
 
-// A hearing is the state of a source's reports from one Envoy.
-type hearing uint8
+// A reportState is the state of a source's reports from one Envoy.
+type reportState uint8
 
 const (
-	heard   hearing = iota
-	idle            // it has nothing to report
-	missing         // it does not report, although it has requests
+	reporting reportState = iota
+	idle                  // it has nothing to report
+	missing               // it does not report, although it has requests
 )
 
-// heardOfLog returns the state of an Envoy's access log, and the time of its last information. An Envoy without traffic
+// logState returns the state of an Envoy's access log, and the time of its last information. An Envoy without traffic
 // opens no log, and one in mode reports has none; their load reports show that, where they send any. An Envoy with
 // traffic (by its load reports) and without a log lacks the lines in its configuration, or has lost the log.
-func heardOfLog(e ledger.EnvoyStatus) (hearing, time.Time) {
+func logState(e ledger.EnvoyStatus) (reportState, time.Time) {
 	const traffic = 0.5 // requests per second
 	last := later(e.LastEvent, e.LastReport)
 	switch {
@@ -321,15 +321,15 @@ func heardOfLog(e ledger.EnvoyStatus) (hearing, time.Time) {
 	case last.IsZero():
 		return idle, last
 	}
-	return heard, last
+	return reporting, last
 }
 
-// heardOfReports returns the state of an Envoy's load reports. They come without traffic, too.
-func heardOfReports(e ledger.EnvoyStatus) (hearing, time.Time) {
+// loadReportState returns the state of an Envoy's load reports. They come without traffic, too.
+func loadReportState(e ledger.EnvoyStatus) (reportState, time.Time) {
 	if e.Silent || e.LastReport.IsZero() {
 		return missing, e.LastReport
 	}
-	return heard, e.LastReport
+	return reporting, e.LastReport
 }
 
 func later(a, b time.Time) time.Time {
@@ -339,17 +339,17 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// source sums up from how many of the watchers a source hears.
+// source summarizes how many of the watchers report to a source.
 func source(name string, watchers []ledger.Envoy, known map[ledger.Envoy]ledger.EnvoyStatus,
-	hear func(ledger.EnvoyStatus) (hearing, time.Time)) view.SourceStatus {
+	stateOf func(ledger.EnvoyStatus) (reportState, time.Time)) view.SourceStatus {
 	out := view.SourceStatus{Name: name}
 	var last time.Time
 	var without []string
-	count := make(map[hearing]int)
+	count := make(map[reportState]int)
 	for _, w := range watchers {
-		how, at := hear(known[w])
-		count[how]++
-		if how == missing {
+		state, at := stateOf(known[w])
+		count[state]++
+		if state == missing {
 			without = append(without, w.NodeID)
 		}
 		last = later(last, at)
@@ -357,16 +357,16 @@ func source(name string, watchers []ledger.Envoy, known map[ledger.Envoy]ledger.
 	slices.Sort(without)
 	out.LastSuccess = view.At(last)
 	out.Envoys = view.Reporting{
-		Expected: view.Num(float64(len(watchers))), Reporting: view.Num(float64(count[heard])),
+		Expected: view.Num(float64(len(watchers))), Reporting: view.Num(float64(count[reporting])),
 		Idle:    view.Num(float64(count[idle])),
 		Missing: without[:min(len(without), view.MaxMissing)],
 	}
 	switch {
-	case count[missing] == 0 && count[heard] == 0 && count[idle] > 0:
+	case count[missing] == 0 && count[reporting] == 0 && count[idle] > 0:
 		out.State = view.SourceIdle
 	case count[missing] == 0:
 		out.State = view.SourceOK
-	case count[heard] > 0:
+	case count[reporting] > 0:
 		out.State = view.SourcePartial
 	case last.IsZero():
 		out.State = view.SourceOff

@@ -20,13 +20,12 @@ import (
 	loadstatsv3 "github.com/envoyproxy/go-control-plane/envoy/service/load_stats/v3"
 	runtimev3 "github.com/envoyproxy/go-control-plane/envoy/service/runtime/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 
 	"steelyard/collectors/ledger"
 	"steelyard/controlplane/admin"
 	"steelyard/controlplane/discovery"
 	"steelyard/controlplane/view"
+	"steelyard/e2e/rig/grpctest"
 	"steelyard/xds"
 )
 
@@ -37,21 +36,11 @@ clusters:
   scrape: {disabled: true}
 `
 
-// dial opens a connection to the xDS port, as each worker of an Envoy does.
-func dial(t *testing.T, address string) *grpc.ClientConn {
-	t.Helper()
-	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	return conn
-}
-
 // subscribe has an Envoy follow a cluster.
 func subscribe(t *testing.T, address, node, cluster string) {
 	t.Helper()
-	stream, err := endpointservice.NewEndpointDiscoveryServiceClient(dial(t, address)).StreamEndpoints(t.Context())
+	client := endpointservice.NewEndpointDiscoveryServiceClient(grpctest.Connect(t, address))
+	stream, err := client.StreamEndpoints(t.Context())
 	if err == nil {
 		err = stream.Send(&discoveryv3.DiscoveryRequest{Node: &corev3.Node{Id: node}, TypeUrl: resource.EndpointType,
 			ResourceNames: []string{cluster}})
@@ -87,7 +76,7 @@ type httpEntries = accesslogv3.StreamAccessLogsMessage_HTTPAccessLogEntries
 // begin has an Envoy report a request that began at an endpoint.
 func begin(t *testing.T, address, node, endpoint string, port uint32) {
 	t.Helper()
-	stream, err := accesslogv3.NewAccessLogServiceClient(dial(t, address)).StreamAccessLogs(t.Context())
+	stream, err := accesslogv3.NewAccessLogServiceClient(grpctest.Connect(t, address)).StreamAccessLogs(t.Context())
 	if err == nil {
 		err = stream.Send(&accesslogv3.StreamAccessLogsMessage{
 			Identifier: &accesslogv3.StreamAccessLogsMessage_Identifier{Node: &corev3.Node{Id: node},
@@ -166,7 +155,7 @@ func TestAnEnvoyIsTheSameOnAllItsStreams(t *testing.T) {
 // layer is the runtime layer that an Envoy is sent at its start.
 func layer(t *testing.T, address, node string) map[string]float64 {
 	t.Helper()
-	stream, err := runtimev3.NewRuntimeDiscoveryServiceClient(dial(t, address)).StreamRuntime(t.Context())
+	stream, err := runtimev3.NewRuntimeDiscoveryServiceClient(grpctest.Connect(t, address)).StreamRuntime(t.Context())
 	if err == nil {
 		err = stream.Send(&discoveryv3.DiscoveryRequest{Node: &corev3.Node{Id: node},
 			ResourceNames: []string{xds.RuntimeLayer}})
@@ -237,23 +226,23 @@ func TestAnEnvoyWithTrafficAndNoLogIsMissed(t *testing.T) {
 	now := time.Now()
 	for name, c := range map[string]struct {
 		status       ledger.EnvoyStatus
-		log, reports hearing
+		log, reports reportState
 	}{
 		"nothing at all":      {ledger.EnvoyStatus{}, idle, missing},
-		"reports, no traffic": {ledger.EnvoyStatus{LastReport: now}, heard, heard},
-		"reports, traffic":    {ledger.EnvoyStatus{LastReport: now, RequestRate: 20}, missing, heard},
+		"reports, no traffic": {ledger.EnvoyStatus{LastReport: now}, reporting, reporting},
+		"reports, traffic":    {ledger.EnvoyStatus{LastReport: now, RequestRate: 20}, missing, reporting},
 		"in mode reports": {ledger.EnvoyStatus{LastReport: now, RequestRate: 900, Mode: ledger.ModeReports},
-			heard, heard},
-		"a log and traffic": {ledger.EnvoyStatus{LastEvent: now, RequestRate: 20, Streams: 2}, heard, missing},
-		"a log, it was a while": {ledger.EnvoyStatus{LastEvent: now.Add(-time.Hour), LastReport: now}, heard,
-			heard},
+			reporting, reporting},
+		"a log and traffic": {ledger.EnvoyStatus{LastEvent: now, RequestRate: 20, Streams: 2}, reporting, missing},
+		"a log, it was a while": {ledger.EnvoyStatus{LastEvent: now.Add(-time.Hour), LastReport: now}, reporting,
+			reporting},
 		"a log that broke, traffic": {ledger.EnvoyStatus{LastEvent: now.Add(-time.Minute), LastReport: now,
-			RequestRate: 20}, missing, heard},
+			RequestRate: 20}, missing, reporting},
 		"silent": {ledger.EnvoyStatus{LastEvent: now, LastReport: now, Streams: 1, Silent: true},
 			missing, missing},
 	} {
-		log, _ := heardOfLog(c.status)
-		reports, _ := heardOfReports(c.status)
+		log, _ := logState(c.status)
+		reports, _ := loadReportState(c.status)
 		if log != c.log || reports != c.reports {
 			t.Errorf("%s: log %v, reports %v; want %v and %v", name, log, reports, c.log, c.reports)
 		}
@@ -295,8 +284,8 @@ func TestOnlyWhatWorkedIsDown(t *testing.T) {
 				id := ledger.Envoy{NodeID: fmt.Sprint(i)}
 				watchers, known[id] = append(watchers, id), e
 			}
-			log := source(view.SourceAccessLog, watchers, known, heardOfLog)
-			reports := source(view.SourceLoadReports, watchers, known, heardOfReports)
+			log := source(view.SourceAccessLog, watchers, known, logState)
+			reports := source(view.SourceLoadReports, watchers, known, loadReportState)
 			if log.State != c.log || reports.State != c.reports {
 				t.Errorf("log %v, reports %v; want %v and %v", log.State, reports.State, c.log, c.reports)
 			}
@@ -336,7 +325,7 @@ func openReports(t *testing.T, address, node string) reporter {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	t.Cleanup(cancel)
-	stream, err := loadstatsv3.NewLoadReportingServiceClient(dial(t, address)).StreamLoadStats(ctx)
+	stream, err := loadstatsv3.NewLoadReportingServiceClient(grpctest.Connect(t, address)).StreamLoadStats(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -501,18 +490,11 @@ func TestSizesOfRequestsReachTheLoop(t *testing.T) {
 func TestATickFollowsTheWatchersAndNoReadDoes(t *testing.T) {
 	streams := xds.NewServer(xds.Options{Log: slog.New(slog.DiscardHandler)})
 	defer streams.Close()
-	server := grpc.NewServer()
-	streams.Register(server)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	go server.Serve(listener)
-	defer server.Stop()
+	address, _ := grpctest.Serve(t, streams.Register)
 	s := newSignals(Options{Log: slog.New(slog.DiscardHandler)}, parse(t, pool).XDS, streams, nil, func(string) {})
 	s.setMembers(map[string]membership{"llama": {}, "other": {}})
-	subscribe(t, listener.Addr().String(), "a", "llama")
-	subscribe(t, listener.Addr().String(), "b", "other")
+	subscribe(t, address, "a", "llama")
+	subscribe(t, address, "b", "other")
 	eventually(t, "two Envoys subscribe", func() error {
 		if len(streams.Watchers("llama"))+len(streams.Watchers("other")) < 2 {
 			return errors.New("not yet")

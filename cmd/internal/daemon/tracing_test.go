@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"steelyard/controlplane/admin"
+	"steelyard/e2e/rig/grpctest"
 	"steelyard/xds/xdstest"
 )
 
@@ -89,19 +89,8 @@ func collectTraces(t *testing.T, protocol string) (c *traceCollector, endpoint s
 		t.Cleanup(s.Close)
 		return c, s.URL
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := grpc.NewServer()
-	collectorv1.RegisterTraceServiceServer(g, c)
-	served := make(chan error, 1)
-	go func() { served <- g.Serve(listener) }()
-	t.Cleanup(func() {
-		g.Stop()
-		<-served
-	})
-	return c, "http://" + listener.Addr().String()
+	address, _ := grpctest.Serve(t, func(g *grpc.Server) { collectorv1.RegisterTraceServiceServer(g, c) })
+	return c, "http://" + address
 }
 
 // tracedPool is a pool of one server.

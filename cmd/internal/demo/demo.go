@@ -38,7 +38,7 @@ type demo struct {
 
 	fleet   *fleet
 	files   folder
-	envoys  *envoys
+	envoys  *Envoys
 	behind  *proc.Envoy // without requests, and stopped by Trouble; nil without
 	control Handle
 	rate    float64 // of the load, in requests per second
@@ -47,11 +47,10 @@ type demo struct {
 // run starts the parts in order of dependence, plays, and stops them in the
 // opposite order. A part that ends on its own ends the demo.
 func (d *demo) run(ctx context.Context) (err error) {
-	d.fleet, err = startFleet(d.options.Endpoints, d.options)
-	defer func() { err = errors.Join(err, d.fleet.close()) }()
-	if err != nil {
+	if d.fleet, err = startFleet(d.options.Endpoints); err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, d.fleet.close()) }()
 	d.files, err = newFolder()
 	defer func() { err = errors.Join(err, d.files.remove()) }()
 	if err != nil {
@@ -62,37 +61,21 @@ func (d *demo) run(ctx context.Context) (err error) {
 	if err := d.files.write(d.files.config(), string(text)); err != nil {
 		return err
 	}
-	if d.control, err = d.options.ControlPlane(ctx, text); err != nil {
-		return fmt.Errorf("starting Steelyard: %w", err)
-	}
-
-	// The control plane outlives the Envoys and, with them, the caller's context.
-	background, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
-	group, failed := errgroup.WithContext(background)
-	group.Go(func() error { return d.control.Run(failed) })
-	group.Go(func() error { return d.fleet.count(failed) })
-	playing, end := context.WithCancelCause(ctx)
-	defer end(nil)
-	defer context.AfterFunc(failed, func() { end(errors.New("a part of the demo ended early")) })()
-
-	err = d.play(playing)
-	stop()
-	return errors.Join(err, group.Wait())
+	return d.options.ControlPlane.During(ctx, text, d.play, d.fleet.counter.Run)
 }
 
 // play starts the Envoys, runs the phases and shows the results.
-func (d *demo) play(ctx context.Context) (err error) {
-	d.envoys, err = startEnvoys(ctx, d.options.Envoys, d.control.XDSAddress(), d.fleet.addresses())
+func (d *demo) play(ctx context.Context, control Handle) (err error) {
+	d.control = control
+	if d.envoys, err = d.startEnvoys(ctx); err != nil {
+		return err
+	}
 	defer func() {
 		if d.behind != nil { // before its folder
 			err = errors.Join(err, d.behind.Kill())
 		}
-		err = errors.Join(err, d.envoys.close())
+		err = errors.Join(err, d.envoys.Close())
 	}()
-	if err != nil {
-		return err
-	}
 	d.introduce()
 	var phases []phase
 	for _, p := range policies {
@@ -138,10 +121,12 @@ Phases:    %s each, the same requests in both
 		d.rate, 100*d.options.Load, 100*d.fleet.equalSplit(d.rate), d.options.Duration)
 }
 
-// trouble makes a server stall, and an Envoy that no request goes through stand still.
+// trouble makes a server stall, and an Envoy that no request goes through hang.
 func (d *demo) trouble(ctx context.Context) (err error) {
-	name := fmt.Sprintf("demo-envoy-%d", len(d.envoys.all)+1)
-	if d.behind, err = startEnvoy(ctx, d.envoys.dir, name, d.control.XDSAddress(), d.fleet.addresses()); err != nil {
+	if d.behind, err = d.envoys.start(ctx, len(d.envoys.all)); err != nil {
+		return err
+	}
+	if err := awaitWeights(ctx, d.behind, len(d.fleet.servers)); err != nil {
 		return err
 	}
 	d.fleet.servers[0].SetFrozen(true)
@@ -166,7 +151,7 @@ Try in another terminal, in this folder:
   sed 's/"%[4]s"/&, capacity: %[6]d/' %[7]s | bin/steelyard diff -   # of one endpoint
   bin/steelyard drain %[3]s %[4]s --for 1m --reason "trying it"
 
-`, d.control.AdminAddress(), d.files.tokens(), clusterName, d.fleet.servers[len(d.fleet.servers)-1].Address(),
+`, d.control.AdminAddress(), d.files.tokens(), ClusterName, d.fleet.servers[len(d.fleet.servers)-1].Address(),
 		slots, 2*slots, d.files.config())
 }
 
@@ -176,6 +161,10 @@ const keepChunk = 10 * time.Minute
 
 // keep continues the load under Steelyard until ctx ends.
 func (d *demo) keep(ctx context.Context) error {
+	urls, err := d.envoys.URLs(ctx, steelyard.listener, path)
+	if err != nil {
+		return err
+	}
 	d.screen.printf("\nThe load continues under Steelyard's weights until Ctrl-C.\n" +
 		"For a minute, the shares served are still those of round robin, too.\n")
 	for i, e := range d.envoys.all {
@@ -188,10 +177,6 @@ func (d *demo) keep(ctx context.Context) error {
 	}
 	d.screen.printf("%s", d.commands())
 	d.screen.calm()
-	urls, err := d.envoys.urls(ctx, steelyard.listener)
-	if err != nil {
-		return err
-	}
 	w := d.watch(steelyard, math.MaxInt64)
 	defer w.run(ctx)()
 	plan := d.plan(urls, keepChunk, w.meter)

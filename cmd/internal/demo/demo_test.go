@@ -15,7 +15,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -27,6 +26,7 @@ import (
 	"steelyard/cmd/internal/daemon"
 	"steelyard/controlplane/config"
 	"steelyard/e2e/rig/load"
+	"steelyard/e2e/rig/output"
 	"steelyard/weighting"
 	"steelyard/xds"
 )
@@ -89,30 +89,12 @@ func (f *fixed) Run(ctx context.Context) error {
 }
 
 // brief is the smallest demo, in a temporary folder of its own.
-func brief(t *testing.T) (o Options, out *output, dir string) {
+func brief(t *testing.T) (o Options, out *output.Buffer, dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	t.Setenv("TMPDIR", dir)
-	out = new(output)
+	out = new(output.Buffer)
 	return Options{Duration: time.Second, Envoys: 2, Endpoints: 3, Out: out, ControlPlane: newFixed}, out, dir
-}
-
-// output collects what the demo writes, and can be read meanwhile.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
 }
 
 // wantNothingLeft fails if a file or an Envoy of this process is still there.
@@ -274,7 +256,7 @@ func TestTheLoadThatIsKeptUpHasNoGapWhenNothingIsAnswered(t *testing.T) {
 
 // runUntil runs a demo, interrupts it when its output has the text, and returns
 // its error.
-func runUntil(t *testing.T, o Options, out *output, text string) error {
+func runUntil(t *testing.T, o Options, out *output.Buffer, text string) error {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -302,7 +284,7 @@ func TestDemoEndsWithAPartThatFails(t *testing.T) {
 	broken := errors.New("broken")
 	tests := []struct {
 		name    string
-		control func(context.Context, []byte) (Handle, error)
+		control ControlPlane
 	}{
 		{"at its start", func(context.Context, []byte) (Handle, error) { return nil, broken }},
 		{"later", func(ctx context.Context, text []byte) (Handle, error) {

@@ -1,9 +1,9 @@
 package demo
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"strings"
 
@@ -13,39 +13,33 @@ import (
 	"steelyard/e2e/rig/modelsim"
 )
 
-// clusterName is the name of the pool in Steelyard's configuration, and
-// redisKey where the requests in flight to its members are counted.
-const (
-	clusterName = "demo"
-	redisKey    = "inflight:" + clusterName
-)
+// redisKey is where the requests in flight to the members of the pool are counted.
+const redisKey = "inflight:" + ClusterName
 
 // A fleet is the simulated model servers and the Redis in which the requests in
 // flight to them are counted.
 type fleet struct {
-	servers []*modelsim.Server
+	servers modelsim.Servers
 	redis   *miniredis.Miniredis
 	client  *redis.Client
 	counter *modelsim.Counter
 }
 
-// startFleet starts n servers. What was started is returned with an error too,
-// to be closed.
-func startFleet(n int, o Options) (*fleet, error) {
+// startFleet starts n servers.
+func startFleet(n int) (*fleet, error) {
 	f := new(fleet)
 	var err error
 	if f.redis, err = miniredis.Run(); err != nil {
-		return f, fmt.Errorf("starting the embedded Redis: %w", err)
+		return nil, fmt.Errorf("starting the embedded Redis: %w", err)
 	}
 	f.client = redis.NewClient(&redis.Options{Addr: f.redis.Addr()})
-	f.counter = modelsim.NewCounter(f.client, redisKey, o.Log)
-	for i := range n {
-		server, err := modelsim.Start(serverOptions(i, f.counter))
-		if err != nil {
-			return f, err
-		}
-		f.servers = append(f.servers, server)
-		f.counter.Track(server.Address())
+	f.counter = modelsim.NewCounter(f.client, redisKey, slog.New(slog.DiscardHandler))
+	f.servers, err = modelsim.StartServers(n, func(i int) modelsim.Options { return serverOptions(i, f.counter) })
+	if err != nil {
+		return nil, errors.Join(err, f.close())
+	}
+	for _, s := range f.servers {
+		f.counter.Track(s.Address())
 	}
 	return f, nil
 }
@@ -65,21 +59,9 @@ func serverOptions(i int, observer modelsim.Observer) modelsim.Options {
 
 // close stops the servers and then the Redis that they count in.
 func (f *fleet) close() error {
-	var errs []error
-	for _, s := range f.servers {
-		errs = append(errs, s.Close())
-	}
-	if f.client != nil {
-		errs = append(errs, f.client.Close())
-	}
-	if f.redis != nil {
-		f.redis.Close()
-	}
-	return errors.Join(errs...)
+	defer f.redis.Close()
+	return errors.Join(f.servers.Close(), f.client.Close())
 }
-
-// count keeps the counts in Redis until ctx is done.
-func (f *fleet) count(ctx context.Context) error { return f.counter.Run(ctx) }
 
 // capacity is how many requests of mean length all servers together complete in
 // a second.
@@ -104,15 +86,6 @@ func (f *fleet) equalSplit(rate float64) float64 {
 		worst = max(worst, rate/float64(len(f.servers))/f.capacityOf(s))
 	}
 	return worst
-}
-
-// addresses are where the servers take requests.
-func (f *fleet) addresses() []string {
-	all := make([]string, len(f.servers))
-	for i, s := range f.servers {
-		all[i] = s.Address()
-	}
-	return all
 }
 
 // endpoints describes the servers, in their order.
@@ -147,7 +120,7 @@ clusters:
     inflight: {redis_key: "inflight:{cluster}"}
     endpoints:
       static:
-`, tokens, f.redis.Addr(), clusterName, slots)
+`, tokens, f.redis.Addr(), ClusterName, slots)
 	for _, s := range f.servers {
 		fmt.Fprintf(&b, "        - {address: \"%s\"%s}\n", s.Address(), tritonKeys(s))
 	}

@@ -1,7 +1,6 @@
 package demo
 
 import (
-	"log/slog"
 	"math"
 	"slices"
 	"strings"
@@ -16,15 +15,15 @@ import (
 
 func someFleet(t *testing.T, n int) *fleet {
 	t.Helper()
-	f, err := startFleet(n, Options{Log: slog.New(slog.DiscardHandler)})
+	f, err := startFleet(n)
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
 		if err := f.close(); err != nil {
 			t.Errorf("close: %v", err)
 		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	return f
 }
 
@@ -57,7 +56,7 @@ func TestConfigurationOfTheDemoIsAccepted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(c.Clusters) != 1 || c.Clusters[0].Name != clusterName || c.Clusters[0].Capacity != slots {
+	if len(c.Clusters) != 1 || c.Clusters[0].Name != ClusterName || c.Clusters[0].Capacity != slots {
 		t.Fatalf("clusters %+v", c.Clusters)
 	}
 	var got []string
@@ -67,15 +66,15 @@ func TestConfigurationOfTheDemoIsAccepted(t *testing.T) {
 			t.Errorf("endpoint %d: engine %q, metrics port %d", i, e.Engine, e.MetricsPort)
 		}
 	}
-	if !slices.Equal(got, f.addresses()) {
-		t.Errorf("endpoints %v, want %v", got, f.addresses())
+	if !slices.Equal(got, f.servers.Addresses()) {
+		t.Errorf("endpoints %v, want %v", got, f.servers.Addresses())
 	}
 }
 
 // The phases differ in where the endpoints and their weights come from, and in
 // nothing else.
 func TestBootstrapHasTheClusterAsBootstrapMakesItAndWithRoundRobin(t *testing.T) {
-	text, err := makeBootstrap("demo-envoy-1", "127.0.0.1:18000", []string{"127.0.0.1:1", "127.0.0.1:2"})
+	text, err := bothPolicies("127.0.0.1:18000", []string{"127.0.0.1:1", "127.0.0.1:2"})("demo-envoy-1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +93,7 @@ func TestBootstrapHasTheClusterAsBootstrapMakesItAndWithRoundRobin(t *testing.T)
 	for _, c := range doc.Static.Clusters {
 		byName[c["name"]] = c
 	}
-	weighted, plain := byName[clusterName], byName[roundRobinCluster]
+	weighted, plain := byName[ClusterName], byName[roundRobinCluster]
 	if weighted == nil || plain == nil {
 		t.Fatalf("clusters are missing in\n%s", text)
 	}

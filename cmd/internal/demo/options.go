@@ -1,11 +1,9 @@
 package demo
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
@@ -40,20 +38,8 @@ type Options struct {
 	Trouble  bool   // then make a server and an Envoy fail
 	JSONFile string // where the figures go as JSON; none when empty
 
-	Out io.Writer    // progress and results; redrawn in place if it is a terminal
-	Log *slog.Logger // of the parts that the demo starts; discarded when nil
-
-	// ControlPlane makes Steelyard from the text of its configuration file.
-	// Required. The demo runs what it returns at once.
-	ControlPlane func(ctx context.Context, configYAML []byte) (Handle, error)
-}
-
-// A Handle is a control plane whose listeners are bound.
-type Handle interface {
-	XDSAddress() string   // where Envoys connect, host:port
-	AdminAddress() string // where the dashboard is, host:port
-	// Run serves until ctx is done, and returns when everything has stopped.
-	Run(ctx context.Context) error
+	Out          io.Writer    // progress and results; redrawn in place if it is a terminal
+	ControlPlane ControlPlane // required
 }
 
 func (o Options) withDefaults() (Options, error) {
@@ -63,9 +49,6 @@ func (o Options) withDefaults() (Options, error) {
 	setDefault(&o.Load, DefaultLoad)
 	if o.Out == nil {
 		o.Out = io.Discard
-	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return o, o.validate()
 }

@@ -18,7 +18,7 @@ type policy struct {
 
 var (
 	roundRobin = policy{"round_robin", "round robin", roundRobinListener}
-	steelyard  = policy{"steelyard", "Steelyard", weightedListener}
+	steelyard  = policy{"steelyard", "Steelyard", WeightedListener}
 	policies   = []policy{roundRobin, steelyard}
 )
 
@@ -64,7 +64,7 @@ const (
 
 // phase runs the load under a policy. It ends when all servers are idle.
 func (d *demo) phase(ctx context.Context, p policy, duration time.Duration) (phase, error) {
-	urls, err := d.envoys.urls(ctx, p.listener)
+	urls, err := d.envoys.URLs(ctx, p.listener, path)
 	if err != nil {
 		return phase{}, err
 	}

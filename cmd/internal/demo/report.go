@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-
-	"steelyard/e2e/rig/load"
 )
 
 // A report is the outcome of a demo.
@@ -22,46 +20,28 @@ const lateLimit = 0.05
 // text is the report for people.
 func (r report) text() string {
 	var b strings.Builder
-	r.writePhases(&b)
+	b.WriteString(comparison.Text(r.phases))
 	r.writeRatio(&b)
 	r.writeEndpoints(&b)
 	for _, p := range r.phases {
 		if late := p.result.Lateness.P99; late > lateLimit {
 			fmt.Fprintf(&b, "\nThis machine was too busy: under %s one request in a hundred left %s late or "+
-				"more.\nThe waits say little then; give it fewer endpoints or Envoys.\n", p.policy.title, span(late))
+				"more.\nThe waits mean little then: use fewer endpoints or Envoys.\n", p.policy.title, span(late))
 		}
 	}
 	return b.String()
 }
 
-// rows are the lines of the table of phases.
-var rows = []struct {
-	title string
-	value func(load.Result) string
-}{
-	{"requests", func(r load.Result) string { return fmt.Sprint(r.Requests) }},
-	{"errors", func(r load.Result) string { return fmt.Sprint(r.Errors) }},
-	{"  of them 5xx", func(r load.Result) string { return fmt.Sprint(r.ServerErrors()) }},
-	{"wait p50", func(r load.Result) string { return span(r.Wait.P50) }},
-	{"wait p90", func(r load.Result) string { return span(r.Wait.P90) }},
-	{"wait p99", func(r load.Result) string { return span(r.Wait.P99) }},
-	{"wait mean", func(r load.Result) string { return span(r.Wait.Mean) }},
-}
-
-func (r report) writePhases(b *strings.Builder) {
-	fmt.Fprintf(b, "%-14s", "")
-	for _, p := range r.phases {
-		fmt.Fprintf(b, " %14s", p.policy.title)
-	}
-	fmt.Fprintln(b)
-	for _, row := range rows {
-		fmt.Fprintf(b, "%-14s", row.title)
-		for _, p := range r.phases {
-			fmt.Fprintf(b, " %14s", row.value(p.result))
-		}
-		fmt.Fprintln(b)
-	}
-}
+// comparison is the table of phases.
+var comparison = Table[phase]{First: 14, Other: 14}.
+	With("", func(p phase) string { return p.policy.title }).
+	With("requests", func(p phase) string { return fmt.Sprint(p.result.Requests) }).
+	With("errors", func(p phase) string { return fmt.Sprint(p.result.Errors) }).
+	With("  5xx", func(p phase) string { return fmt.Sprint(p.result.ServerErrors()) }).
+	With("wait p50", func(p phase) string { return span(p.result.Wait.P50) }).
+	With("wait p90", func(p phase) string { return span(p.result.Wait.P90) }).
+	With("wait p99", func(p phase) string { return span(p.result.Wait.P99) }).
+	With("wait mean", func(p phase) string { return span(p.result.Wait.Mean) })
 
 // writeRatio writes one line about the effect of the weights on the tail.
 func (r report) writeRatio(b *strings.Builder) {

@@ -2,37 +2,15 @@ package demo
 
 import (
 	"bytes"
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"steelyard/e2e/rig/golden"
 	"steelyard/e2e/rig/load"
 )
-
-var update = flag.Bool("update", false, "rewrite the goldens")
-
-// golden compares with a file in testdata.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got, -update to accept):\n%s", path, diff)
-	}
-}
 
 func someReport() report {
 	return report{
@@ -64,7 +42,7 @@ func someReport() report {
 	}
 }
 
-func TestReportForPeople(t *testing.T) { golden(t, "report.txt", someReport().text()) }
+func TestReportForPeople(t *testing.T) { golden.Check(t, "testdata/report.txt", someReport().text()) }
 
 func TestReportWithoutAnyWait(t *testing.T) {
 	r := someReport()
@@ -83,7 +61,7 @@ func TestReportForMachines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "report.json", string(got))
+	golden.Check(t, "testdata/report.json", string(got))
 }
 
 func someFrame() frame {
@@ -100,7 +78,7 @@ func someFrame() frame {
 
 func TestPictureOfARunningPhase(t *testing.T) {
 	f := someFrame()
-	golden(t, "picture.txt", f.picture())
+	golden.Check(t, "testdata/picture.txt", f.picture())
 	for line := range strings.Lines(f.picture()) {
 		if n := len([]rune(line)); n > 81 {
 			t.Errorf("%d columns would wrap and spoil the redrawing: %s", n-1, line)

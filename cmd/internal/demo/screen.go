@@ -115,13 +115,13 @@ func (s *screen) show(f frame) {
 	s.drawn = strings.Count(picture, "\n")
 }
 
-// settle replaces the picture by its last words.
+// settle replaces the picture by a text that stays.
 func (s *screen) settle(text string) {
 	s.printf("%s%s", s.erase(), text)
 	s.drawn = 0
 }
 
-// erase is the control sequence that takes the picture off a terminal: up by its
+// erase returns the control sequence that removes the picture from a terminal: up by its
 // height, then clear to the end.
 func (s *screen) erase() string {
 	if s.drawn == 0 {

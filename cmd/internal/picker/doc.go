@@ -5,13 +5,13 @@
 // It answers the Endpoint Picker protocol of the Gateway API Inference Extension, so an InferencePool can name it: the
 // endpoint and two others for retries in the header and the dynamic metadata (namespace envoy.lb)
 // x-gateway-destination-endpoint, and 503 where none of the endpoints that the proxy allows for a request can be used.
-// Where loads are missing or stale it names none, and the proxy goes by its own balancing, with Steelyard's weights if
+// Where loads are missing or stale it names none, and the proxy balances on its own, with Steelyard's weights if
 // it has them; with Options.Strict the answer is 503, as the protocol asks of a picker without endpoints.
 //
 // It needs the headers of a request only: bodies are sent on as they come. Any mode of bodies works, so that it can
 // take the place of a picker that reads them. With Options.Prefix, and a proxy that buffers bodies, it reads prompts
-// (package prefix): the choice is then in the answer to the body, and a route is learned from the headers of a
-// successful answer.
+// (package prefix): the choice is then in the answer to the first part of the body, and a route is learned from the
+// headers of a successful answer, to the endpoint that gave it.
 //
 // # States
 //

@@ -22,7 +22,6 @@ import (
 
 	"steelyard/internal/credentials"
 	"steelyard/picking"
-	"steelyard/picking/prefix"
 	"steelyard/xds/loads/follow"
 )
 
@@ -47,9 +46,9 @@ type Options struct {
 	Steelyard string // its xDS listener, host:port
 	Listen    string // where proxies connect, host:port
 	Admin     string // of /metrics, /healthz and /readyz, host:port
-	Name      string // under which Steelyard shows it
+	Name      string // that Steelyard shows for it
 	Clusters  []string
-	// Strict answers 503 where there is no choice; otherwise the proxy goes by its own balancing.
+	// Strict answers 503 where there is no choice; otherwise the proxy balances on its own.
 	Strict bool
 	// Prefix has choices wait for the body, if the proxy buffers and sends it, and prefer endpoints that have a
 	// part of the prompt in their prefix cache, by the answers that the proxy got.
@@ -75,7 +74,7 @@ type Picker struct {
 // New binds the listeners. A caller that does not call Run calls Close.
 func New(o Options) (*Picker, error) {
 	if len(o.Clusters) == 0 {
-		return nil, errors.New("no cluster is named: name at least one of Steelyard's configuration")
+		return nil, errors.New("no cluster: name at least one cluster of Steelyard's configuration")
 	}
 	p := &Picker{options: o, health: health.NewServer(), registry: prometheus.NewRegistry(),
 		credentials: credentials.New(o.Log)}
@@ -92,7 +91,7 @@ func New(o Options) (*Picker, error) {
 	}
 	p.loads = follow.New(p.conn, o.Name, o.Clusters, o.Log)
 	if o.Prefix {
-		p.loads.LearnRoutes(prefix.Limits{})
+		p.loads.LearnRoutes()
 	}
 	p.serve(toProxies)
 	return p, nil
@@ -155,7 +154,7 @@ func (p *Picker) serve(c grpccredentials.TransportCredentials) {
 func (p *Picker) Address() string      { return p.listener.Addr().String() }
 func (p *Picker) AdminAddress() string { return p.admin.Addr().String() }
 
-// Close frees what New took.
+// Close releases the listeners and the connection.
 func (p *Picker) Close() {
 	p.listener.Close()
 	p.admin.Close()
@@ -164,7 +163,7 @@ func (p *Picker) Close() {
 	}
 }
 
-// Run serves until ctx is done. Proxies whose streams end then go by their own balancing.
+// Run serves until ctx is done. Proxies whose streams end then balance on their own.
 func (p *Picker) Run(ctx context.Context) error {
 	defer p.Close()
 	admin := &http.Server{Handler: p.handler(), ReadHeaderTimeout: adminTimeout, ReadTimeout: adminTimeout,
@@ -218,7 +217,7 @@ func (p *Picker) renewHealth() {
 	p.health.SetServingStatus(extprocv3.ExternalProcessor_ServiceDesc.ServiceName, status)
 }
 
-// notReady is why requests of some cluster are not chosen for; nil while all are.
+// notReady returns why the picker cannot choose for some cluster; nil if it can for all.
 func (p *Picker) notReady(now time.Time) error {
 	for _, c := range p.options.Clusters {
 		endpoints, age, known := p.loads.Pool(c).State(now)
@@ -235,7 +234,7 @@ func (p *Picker) notReady(now time.Time) error {
 	return nil
 }
 
-// orFollowing is err, or that the stream is open.
+// orFollowing returns err; without one the stream is open, and the configuration is the likely cause.
 func orFollowing(err error) error {
 	if err == nil {
 		return errors.New("the stream is open: is the cluster in Steelyard's configuration?")

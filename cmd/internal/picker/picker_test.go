@@ -1,6 +1,7 @@
 package picker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -42,7 +43,7 @@ type rig struct {
 	health healthv1.HealthClient
 }
 
-// decision is that of a law with one step: idle endpoints under these addresses.
+// decision returns the decision of one step: idle endpoints under these addresses.
 func decision(addresses ...string) weighting.Decision {
 	var s weighting.Snapshot
 	for _, a := range addresses {
@@ -157,9 +158,10 @@ func hint(addresses ...any) *corev3.Metadata {
 		Fields: map[string]*structpb.Value{subset: structpb.NewListValue(list)}}}}
 }
 
-// namedBy are the endpoints in the header and in the metadata of an answer.
+// namedBy are the endpoints in the header and in the metadata of an answer, to headers or to a body.
 func namedBy(a *extprocv3.ProcessingResponse) (header, meta string) {
-	for _, h := range a.GetRequestHeaders().GetResponse().GetHeaderMutation().GetSetHeaders() {
+	response := cmp.Or(a.GetRequestHeaders().GetResponse(), a.GetRequestBody().GetResponse())
+	for _, h := range response.GetHeaderMutation().GetSetHeaders() {
 		if h.GetHeader().GetKey() == destination {
 			header = string(h.GetHeader().GetRawValue())
 		}
@@ -229,6 +231,37 @@ func TestWithoutLoadsTheProxyDecidesOrStrictRefuses(t *testing.T) {
 		if !strict && (len(removed) != 1 || removed[0] != destination) {
 			t.Errorf("a client could name the endpoint: %v is removed", removed)
 		}
+	}
+}
+
+// TestWhileSteelyardShedsStrictAnswers429, as the protocol asks; otherwise the proxy has the share by itself.
+func TestWhileSteelyardShedsStrictAnswers429(t *testing.T) {
+	for _, strict := range []bool{false, true} {
+		r := newRig(t, Options{Strict: strict})
+		d := decision("10.0.0.1:80")
+		d.DropFraction = 1
+		r.loads.Publish("llama", d)
+		pool := r.picker.loads.Pool("llama")
+		r.eventually("the picker has the loads", func() bool { return pool.Drop(time.Now()) == 1 })
+		got, err := r.exchange(t.Context(), headers(nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		header, _ := namedBy(got[0])
+		code := got[0].GetImmediateResponse().GetStatus().GetCode()
+		if strict && (header != "" || code != typev3.StatusCode_TooManyRequests) || !strict && header != "10.0.0.1:80" {
+			t.Errorf("strict %v: endpoint %q, status %v", strict, header, code)
+		}
+		d.DropFraction = 0
+		r.loads.Publish("llama", d)
+		r.eventually("requests are sent again", func() bool {
+			got, err := r.exchange(t.Context(), headers(nil))
+			if err != nil {
+				t.Fatal(err)
+			}
+			header, _ := namedBy(got[0])
+			return header == "10.0.0.1:80"
+		})
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	modev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"steelyard/weighting"
 )
@@ -36,29 +38,42 @@ func chat(question string) string {
 // ask plays a request with a body through the picker, up to the headers of its answer, and returns its endpoint.
 func (r *rig) ask(body, status string) (endpoint string) {
 	r.t.Helper()
+	return r.askAt(body, status, &extprocv3.ProcessingRequest{})
+}
+
+// askAt does so where the proxy says, with the headers of the answer, which endpoint gave it.
+func (r *rig) askAt(body, status string, answer *extprocv3.ProcessingRequest) (endpoint string) {
+	r.t.Helper()
+	answer.Request = &extprocv3.ProcessingRequest_ResponseHeaders{ResponseHeaders: &extprocv3.HttpHeaders{
+		Headers: &corev3.HeaderMap{Headers: []*corev3.HeaderValue{{Key: ":status", RawValue: []byte(status)}}}}}
 	first := headers(nil)
 	first.ProtocolConfig = &extprocv3.ProtocolConfiguration{
 		RequestBodyMode: modev3.ProcessingMode_BUFFERED_PARTIAL}
 	got, err := r.exchange(r.t.Context(), first,
 		&extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestBody{
-			RequestBody: &extprocv3.HttpBody{Body: []byte(body), EndOfStream: true}}},
-		&extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_ResponseHeaders{
-			ResponseHeaders: &extprocv3.HttpHeaders{Headers: &corev3.HeaderMap{Headers: []*corev3.HeaderValue{
-				{Key: ":status", RawValue: []byte(status)}}}}}})
+			RequestBody: &extprocv3.HttpBody{Body: []byte(body), EndOfStream: true}}}, answer)
 	if err != nil || len(got) != 3 {
 		r.t.Fatalf("%d answers, error %v", len(got), err)
 	}
-	if got[0].GetRequestHeaders().GetResponse() != nil || got[0].GetDynamicMetadata() != nil {
-		r.t.Errorf("before the body the answer is %v", got[0])
-	}
+	undecided(r.t, got[0])
 	mutation := got[1].GetRequestBody().GetResponse()
 	if !mutation.GetClearRouteCache() || mutation.GetBodyMutation() != nil {
 		r.t.Errorf("the answer to the body is %v", mutation)
 	}
-	for _, h := range mutation.GetHeaderMutation().GetSetHeaders() {
-		endpoint, _, _ = strings.Cut(string(h.GetHeader().GetRawValue()), ",")
-	}
+	header, _ := namedBy(got[1])
+	endpoint, _, _ = strings.Cut(header, ",")
 	return endpoint
+}
+
+// undecided checks the answer to headers whose body is waited for: what a client named is removed, and the route is
+// found again, with the header that comes later.
+func undecided(t *testing.T, answer *extprocv3.ProcessingResponse) {
+	t.Helper()
+	got := answer.GetRequestHeaders().GetResponse()
+	if !got.GetClearRouteCache() || !slices.Equal(got.GetHeaderMutation().GetRemoveHeaders(), []string{destination}) ||
+		got.GetHeaderMutation().GetSetHeaders() != nil || answer.GetDynamicMetadata() != nil {
+		t.Errorf("before the body the answer is %v", answer)
+	}
 }
 
 // routes is the number of learned routes.
@@ -87,6 +102,38 @@ func TestAnEndpointIsPreferredForThePromptThatItAnswered(t *testing.T) {
 	}
 }
 
+// TestARouteIsToTheEndpointThatAnswered, as a gateway says it, and as Envoy does.
+func TestARouteIsToTheEndpointThatAnswered(t *testing.T) {
+	text := func(key, value string) *structpb.Struct {
+		return &structpb.Struct{Fields: map[string]*structpb.Value{key: structpb.NewStringValue(value)}}
+	}
+	for name, said := range map[string]func(endpoint string) *extprocv3.ProcessingRequest{
+		"metadata": func(endpoint string) *extprocv3.ProcessingRequest {
+			return &extprocv3.ProcessingRequest{MetadataContext: &corev3.Metadata{
+				FilterMetadata: map[string]*structpb.Struct{destinationSpace: text(served, endpoint)}}}
+		},
+		"attribute": func(endpoint string) *extprocv3.ProcessingRequest {
+			return &extprocv3.ProcessingRequest{
+				Attributes: map[string]*structpb.Struct{attributes: text(upstream, endpoint)}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, Options{Prefix: true})
+			r.publishWork("10.0.0.1:80", "10.0.0.2:80")
+			if r.askAt(chat("a"), "200", said("10.0.0.3:80")); r.routes() != 0 {
+				t.Errorf("%d routes are learned to an unknown endpoint", r.routes())
+			}
+			other := map[string]string{"10.0.0.1:80": "10.0.0.2:80", "10.0.0.2:80": "10.0.0.1:80"}
+			where := r.ask(chat("b"), "500")
+			r.askAt(chat("b"), "200", said(other[where]))
+			r.eventually("the one that answered is chosen", func() bool {
+				r.publishWork("10.0.0.1:80", "10.0.0.2:80")
+				return r.ask(chat("b"), "500") == other[where] && strings.Contains(r.page(), `reason="prefix"`)
+			})
+		})
+	}
+}
+
 func TestRoutesLeaveWithTheirEndpoint(t *testing.T) {
 	r := newRig(t, Options{Prefix: true})
 	r.publishWork("10.0.0.1:80")
@@ -100,35 +147,24 @@ func TestRoutesLeaveWithTheirEndpoint(t *testing.T) {
 	}
 }
 
-// TestABodyLongerThanTheBufferIsNotWaitedFor: by its size it is chosen for at once; without a size the proxy balances.
-func TestABodyLongerThanTheBufferIsNotWaitedFor(t *testing.T) {
+// TestOfALongBodyTheFirstPartCounts: the proxy sends as much as its buffer takes, and streams on with the choice.
+func TestOfALongBodyTheFirstPartCounts(t *testing.T) {
 	r := newRig(t, Options{Prefix: true})
 	r.publishWork("10.0.0.1:80")
-	partial := &extprocv3.ProtocolConfiguration{RequestBodyMode: modev3.ProcessingMode_BUFFERED_PARTIAL}
-	large := headers(nil)
-	large.ProtocolConfig = partial
-	large.GetRequestHeaders().GetHeaders().GetHeaders()[0].RawValue = []byte("3000000")
-	got, err := r.exchange(t.Context(), large)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if header, _ := namedBy(got[0]); header != "10.0.0.1:80" {
-		t.Errorf("a large one: %v", got[0])
-	}
-	chunked := headers(nil)
-	chunked.ProtocolConfig = partial
-	chunked.GetRequestHeaders().GetHeaders().Headers = nil
-	got, err = r.exchange(t.Context(), chunked, &extprocv3.ProcessingRequest{
-		Request: &extprocv3.ProcessingRequest_RequestBody{RequestBody: &extprocv3.HttpBody{Body: []byte("{")}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got[1].GetRequestBody() == nil || got[1].GetDynamicMetadata() != nil ||
-		got[1].GetRequestBody().GetResponse() != nil {
-		t.Errorf("a part of one without a size: %v", got[1])
-	}
-	if page := r.page(); !strings.Contains(page, `steelyard_picker_choices_total{cluster="llama",reason="late"} 1`) {
-		t.Errorf("it is not counted in\n%s", page)
+	for name, length := range map[string]string{"of a known size": "3000000", "chunked": ""} {
+		long := headers(nil)
+		long.ProtocolConfig = &extprocv3.ProtocolConfiguration{RequestBodyMode: modev3.ProcessingMode_BUFFERED_PARTIAL}
+		long.GetRequestHeaders().GetHeaders().GetHeaders()[0].RawValue = []byte(length)
+		got, err := r.exchange(t.Context(), long, &extprocv3.ProcessingRequest{
+			Request: &extprocv3.ProcessingRequest_RequestBody{
+				RequestBody: &extprocv3.HttpBody{Body: []byte(chat("a"))}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		undecided(t, got[0])
+		if endpoint, meta := namedBy(got[1]); endpoint != "10.0.0.1:80" || meta != endpoint {
+			t.Errorf("%s: header %q, metadata %q", name, endpoint, meta)
+		}
 	}
 }
 

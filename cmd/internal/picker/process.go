@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"io"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 	"time"
@@ -26,8 +27,15 @@ import (
 const (
 	destination      = "x-gateway-destination-endpoint"
 	destinationSpace = "envoy.lb"
+	served           = "x-gateway-destination-endpoint-served"
 	subset           = "x-gateway-destination-endpoint-subset"
 	subsetSpace      = "envoy.lb.subset_hint"
+)
+
+// Names of Envoy: the attribute that has the address of the endpoint that answered, and the group that it is in.
+const (
+	attributes = "envoy.filters.http.ext_proc"
+	upstream   = "upstream.address"
 )
 
 // clusterKey is the gRPC metadata by which an Envoy names the cluster that it asks for.
@@ -36,12 +44,8 @@ const clusterKey = "x-steelyard-cluster"
 // maxSubset bounds the addresses of a subset that are looked at.
 const maxSubset = 10_000
 
-// reasonLate is why a request without content-length goes by the proxy's own balancing: its body is longer than the
-// proxy's buffer, and with a part of a body the proxy takes no choice (Envoy 1.40).
-const reasonLate = "late"
-
-// buffered is the size of Envoy's buffer, unless it is configured, in bytes.
-const buffered = 1 << 20
+// reasonShed is why a request is refused though there are endpoints: all are saturated.
+const reasonShed picking.Reason = "shed"
 
 // reasonStrict is the reason of a 503 because there is no choice.
 const reasonStrict = "no_endpoint"
@@ -123,7 +127,7 @@ type exchange struct {
 	waits   bool // for the body, before there is a choice
 	asked   picking.Request
 	prompt  prefix.Prompt
-	chosen  string // the endpoint, where its answer is to be learned from
+	chosen  string
 }
 
 // answer is the response to one message: the choice to request headers, or to the first part of the body, and to all
@@ -133,7 +137,7 @@ func (x *exchange) answer(r *extprocv3.ProcessingRequest) *extprocv3.ProcessingR
 	case *extprocv3.ProcessingRequest_RequestHeaders:
 		return x.headers(m.RequestHeaders, r.GetMetadataContext())
 	case *extprocv3.ProcessingRequest_ResponseHeaders:
-		x.learn(m.ResponseHeaders)
+		x.learn(m.ResponseHeaders, r)
 		return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ResponseHeaders{
 			ResponseHeaders: &extprocv3.HeadersResponse{}}}
 	case *extprocv3.ProcessingRequest_RequestBody:
@@ -151,7 +155,7 @@ func (x *exchange) answer(r *extprocv3.ProcessingRequest) *extprocv3.ProcessingR
 	return nil
 }
 
-// body is the answer to a part of the body: with the choice, if it waited for that.
+// body is the answer to a part of the body: with the choice, if it waited for the first.
 func (x *exchange) body(b *extprocv3.HttpBody) *extprocv3.ProcessingResponse {
 	out := &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestBody{
 		RequestBody: passed(b, x.modes.request)}}
@@ -159,12 +163,9 @@ func (x *exchange) body(b *extprocv3.HttpBody) *extprocv3.ProcessingResponse {
 		return out
 	}
 	x.waits = false
-	if !b.GetEndOfStream() {
-		x.choices(x.cluster, reasonLate)
-		return out
-	}
-	x.asked.Size = int64(len(b.GetBody()))
-	x.prompt = new(prefix.Reader).Read(b.GetBody(), x.asked.Size)
+	var first prefix.First
+	first.Add(b.GetBody(), prefix.MaxBody)
+	x.prompt, x.asked.Size = first.Read(x.loads.Pool(x.cluster).Reader(), x.asked.Size, b.GetEndOfStream())
 	choice := x.choose()
 	if refusal := x.refused(choice); refusal != nil {
 		return refusal
@@ -173,10 +174,13 @@ func (x *exchange) body(b *extprocv3.HttpBody) *extprocv3.ProcessingResponse {
 	return out
 }
 
-// learn takes in the answer to a request that was chosen for.
-func (x *exchange) learn(h *extprocv3.HttpHeaders) {
-	if status := headerOf(h, ":status"); x.chosen != "" && strings.HasPrefix(status, "2") {
-		x.loads.Pool(x.cluster).Learn(&x.prompt, x.chosen, time.Now())
+// learn records which endpoint answered the request; if the proxy does not report it, the chosen one is assumed.
+func (x *exchange) learn(h *extprocv3.HttpHeaders, r *extprocv3.ProcessingRequest) {
+	if strings.HasPrefix(headerOf(h, ":status"), "2") {
+		reported := r.GetMetadataContext().GetFilterMetadata()[destinationSpace]
+		endpoint := cmp.Or(reported.GetFields()[served].GetStringValue(),
+			r.GetAttributes()[attributes].GetFields()[upstream].GetStringValue(), x.chosen)
+		x.loads.Pool(x.cluster).Learn(&x.prompt, endpoint, time.Now())
 	}
 }
 
@@ -202,8 +206,11 @@ func (x *exchange) headers(h *extprocv3.HttpHeaders, m *corev3.Metadata) *extpro
 	switch none := limited && len(x.asked.Subset) == 0; {
 	case none:
 		x.choices(x.cluster, string(choice.Reason))
-	case x.prefix && x.modes.buffered && !h.GetEndOfStream() && x.asked.Size <= buffered:
+	case x.prefix && x.modes.buffered && !h.GetEndOfStream():
+		// For a body that came in pieces, Envoy 1.40 clears the route when the request has gone on. So it is cleared
+		// here.
 		x.waits = true
+		response.Response, _ = named(picking.Choice{})
 		return out
 	default:
 		choice = x.choose()
@@ -217,18 +224,20 @@ func (x *exchange) headers(h *extprocv3.HttpHeaders, m *corev3.Metadata) *extpro
 
 // choose names the endpoint of the request, and counts the choice.
 func (x *exchange) choose() picking.Choice {
-	c := x.loads.Pool(x.cluster).Choose(time.Now(), x.asked, &x.prompt)
-	x.choices(x.cluster, string(c.Reason))
-	if len(x.prompt.Steps) > 0 {
-		x.chosen = c.Address
+	pool, now := x.loads.Pool(x.cluster), time.Now()
+	c := picking.Choice{Reason: reasonShed}
+	if !x.strict || rand.Float64() >= pool.Drop(now) {
+		c = pool.Choose(now, x.asked, &x.prompt)
 	}
+	x.choices(x.cluster, string(c.Reason))
+	x.chosen = c.Address
 	return c
 }
 
 // refused is the answer where there is no choice, and none is not good enough; else nil.
 func (x *exchange) refused(c picking.Choice) *extprocv3.ProcessingResponse {
 	if c.Address == "" && (c.Reason == picking.ReasonSubset || x.strict) {
-		return unavailable(c.Reason)
+		return refusal(c.Reason)
 	}
 	return nil
 }
@@ -251,15 +260,18 @@ func named(c picking.Choice) (*extprocv3.CommonResponse, *structpb.Struct) {
 			destination: structpb.NewStringValue(endpoints)}})}}
 }
 
-// unavailable refuses a request that no endpoint may serve.
-func unavailable(reason picking.Reason) *extprocv3.ProcessingResponse {
-	text := reasonStrict
-	if reason == picking.ReasonSubset {
+// refusal refuses a request that no endpoint may serve, or that none is to serve now.
+func refusal(reason picking.Reason) *extprocv3.ProcessingResponse {
+	text, code := reasonStrict, typev3.StatusCode_ServiceUnavailable
+	switch reason {
+	case picking.ReasonSubset:
 		text = "none of the endpoints in " + subset + " is known"
+	case reasonShed:
+		text, code = "all endpoints are saturated", typev3.StatusCode_TooManyRequests
 	}
 	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ImmediateResponse{
 		ImmediateResponse: &extprocv3.ImmediateResponse{
-			Status: &typev3.HttpStatus{Code: typev3.StatusCode_ServiceUnavailable},
+			Status: &typev3.HttpStatus{Code: code},
 			Body:   []byte("steelyard picker: " + text + "\n"), Details: "steelyard_picker_" + string(reason),
 		}}}
 }

@@ -8,9 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"text/template"
 	"time"
@@ -19,8 +22,12 @@ import (
 )
 
 const (
-	// grace is the time that Envoy has to end; requests in progress end with it.
-	grace = 5 * time.Second
+	// drainTime bounds the time for which requests that wait or are in progress are answered before the end. Kubernetes
+	// kills after 30 s.
+	drainTime = 25 * time.Second
+	// grace is the time that Envoy has to end; requests still in progress end with it.
+	grace     = 5 * time.Second
+	drainTick = 50 * time.Millisecond
 	// searchPath names the folder in which Envoy looks for the module.
 	searchPath = "ENVOY_DYNAMIC_MODULES_SEARCH_PATH"
 	moduleFile = "libsteelyard.so"
@@ -41,7 +48,8 @@ func Run(ctx context.Context, o Options) error {
 	}
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "envoy.yaml")
-	config, err := o.envoyConfig(filepath.Join(dir, "api"))
+	socket := filepath.Join(dir, "api")
+	config, err := o.envoyConfig(socket)
 	if err != nil {
 		return err
 	}
@@ -52,7 +60,10 @@ func Run(ctx context.Context, o Options) error {
 		"--concurrency", "2")
 	cmd.Env = append(os.Environ(), searchPath+"="+module)
 	cmd.Stderr, cmd.WaitDelay = o.EnvoyLog, grace
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.Cancel = func() error {
+		drain(socket)
+		return cmd.Process.Signal(syscall.SIGTERM)
+	}
 	o.Log.Info("serving", "clients", o.address(), "envoy", o.Envoy, "module", module, "threshold", o.Queue.Threshold,
 		"queue_max_size", o.Queue.QueueMax, "queue_timeout", o.Queue.QueueTimeout)
 	err = cmd.Run()
@@ -63,6 +74,29 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("running Envoy (%s): %w", o.Envoy, err)
 	}
 	return fmt.Errorf("running Envoy (%s): it ended", o.Envoy)
+}
+
+// drain waits until no request waits or is in progress, or Envoy is gone.
+func drain(socket string) {
+	var dialer net.Dialer
+	client := http.Client{Timeout: grace, Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return dialer.DialContext(ctx, "unix", socket)
+		}}}
+	for end := time.Now().Add(drainTime); time.Now().Before(end); time.Sleep(drainTick) {
+		resp, err := client.Get("http://router" + customrouter.APIPath + "health")
+		if err != nil {
+			return
+		}
+		h := customrouter.Health{QueueDepth: 1} // unless the answer says otherwise
+		_ = json.NewDecoder(resp.Body).Decode(&h)
+		resp.Body.Close()
+		if h.QueueDepth == 0 && !slices.ContainsFunc(h.Backends, func(b customrouter.BackendHealth) bool {
+			return b.InFlight > 0
+		}) {
+			return
+		}
+	}
 }
 
 // moduleFolder is where the module is: the folder of the environment, or that of this program.

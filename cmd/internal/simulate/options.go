@@ -63,7 +63,7 @@ const (
 	mostLoad  = 10.0
 )
 
-// largestSeed is that of a file.
+// largestSeed is the largest that a file can have.
 const largestSeed uint64 = math.MaxInt64
 
 // mostSeeds bounds a hunt.
@@ -241,7 +241,7 @@ func checkRequests(s sim.Scenario) error {
 }
 
 // longestWarmUp is the largest part of a duration that does not count, unless the scenario sets
-// another: one in so many.
+// another: a fifth.
 const longestWarmUp = 5
 
 func (o *Options) named(ctx context.Context) (sim.Scenario, error) {

@@ -131,7 +131,7 @@ func (r run) tails() string {
 	}
 	var b strings.Builder
 	what := "wait in mean service times"
-	if prompted(r.scenario) {
+	if hasEngines(r.scenario) {
 		what = "time to first token in seconds"
 	}
 	b.WriteString("\n" + what + ": ├ half of the requests, ┼ 90%, ┤ 99%, > the longest or beyond\n")

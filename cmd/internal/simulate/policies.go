@@ -60,7 +60,7 @@ func find(known []sim.Policy, name string) (sim.Policy, bool) {
 	return sim.Policy{}, false
 }
 
-// PolicyNames are those of the policies of any scenario.
+// PolicyNames returns the names of the policies of all scenarios.
 func PolicyNames() []string {
 	names := policyNames(slices.Concat(sim.Policies(), sim.EnginePolicies(), sim.PrefixPolicies()))
 	slices.Sort(names)
@@ -83,10 +83,10 @@ func isBound(p sim.Policy) bool {
 	return p.Steelyard == nil && slices.Contains(bounds, p.Balancer)
 }
 
-// isPushed says that weights are pushed under this policy.
+// isPushed reports whether weights are pushed under this policy.
 func isPushed(p sim.Policy) bool { return p.Steelyard != nil || p.Balancer == sim.FreeSlots }
 
-// described says of a policy what the name leaves out.
+// described returns what the name of a policy leaves out.
 func described(p sim.Policy) string {
 	y := p.Steelyard
 	if y == nil {
@@ -111,7 +111,7 @@ var balancers = map[sim.Balancer]string{
 	sim.RoundRobin:    "Envoy's ROUND_ROBIN without weights",
 	sim.LeastRequest:  "Envoy's LEAST_REQUEST without weights: two choices, by the Envoy's own requests",
 	sim.Random:        "Envoy's RANDOM",
-	sim.FreeSlots:     "weights by who is idle now: what not to do",
+	sim.FreeSlots:     "weights by the slots that look free now: how not to do it",
 	sim.ShortestQueue: "one view of all pods for each request: the bound",
 
 	sim.FewestInFlight:   "for each request the engine with the fewest in flight",

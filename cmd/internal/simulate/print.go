@@ -136,7 +136,7 @@ func kindOf(s sim.Service) string {
 	return k.String()
 }
 
-// onTheirWay is what becomes of signals, as far as the scenario says it.
+// onTheirWay describes delays and losses of signals, as far as the scenario sets them.
 func onTheirWay(g sim.Signals) string {
 	var k keys
 	delay := func(key string, d *time.Duration) {

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// A progress is a line on a terminal that says how far a simulation is; elsewhere
+// A progress is a line on a terminal that shows how far a simulation is; elsewhere
 // it is nothing. It is safe for concurrent use.
 type progress struct {
 	out io.Writer // nil where there is no terminal

@@ -15,15 +15,15 @@ import (
 	"steelyard/weighting/sim/trace"
 )
 
-// A run is one scenario with what became of it under some policies.
+// A run is one scenario with its results under some policies.
 type run struct {
 	scenario sim.Scenario
 	policies []sim.Policy
 	results  []sim.Result // of the same order
 }
 
-// imperceptible is the wait, in mean service times (of engines: in seconds), that
-// nobody feels: ratios of less are not told apart.
+// imperceptible is the longest wait, in mean service times (of engines: in seconds), that
+// users do not notice. A ratio takes shorter ones as this.
 const imperceptible = 0.05
 
 // ratio is how a p99 compares with another one.
@@ -31,16 +31,16 @@ func ratio(p99, other float64) float64 {
 	return max(p99, imperceptible) / max(other, imperceptible)
 }
 
-// prompted says that the pods are engines: what counts is then the time to the first
-// token, in seconds, and else the wait, in mean service times.
-func prompted(s sim.Scenario) bool { return s.Prompts != nil }
+// hasEngines reports whether the pods are engines: what counts is then the time to the first
+// token, in seconds, and otherwise the wait, in mean service times.
+func hasEngines(s sim.Scenario) bool { return s.Prompts != nil }
 
-// hasContents says that requests share parts of their prompts, which engines may have in a prefix cache.
-func hasContents(s sim.Scenario) bool { return prompted(s) && len(s.Prompts.Trace.Contents) > 0 }
+// hasContents reports whether requests share parts of their prompts, which engines may have in a prefix cache.
+func hasContents(s sim.Scenario) bool { return hasEngines(s) && len(s.Prompts.Trace.Contents) > 0 }
 
 // tail is what policies are compared by.
 func (r run) tail(i int) sim.Quantiles {
-	if prompted(r.scenario) {
+	if hasEngines(r.scenario) {
 		return r.results[i].FirstToken
 	}
 	return r.results[i].Wait
@@ -57,7 +57,7 @@ func (r run) reference() (p99 float64, ok bool) {
 	return 0, false
 }
 
-// A column of the table; best says whether the least of its values is marked.
+// A column of the table; best is true if the least of its values is marked.
 type column struct {
 	title string
 	width int
@@ -71,7 +71,7 @@ func columns(s sim.Scenario) []column {
 	ratio := column{"ratio", 7, false, ratioText}
 	pushes := column{"pushes/s", 8, false, pushesText}
 	dropped := column{"dropped", 8, false, func(r run, i int) string { return fmt.Sprint(r.results[i].Dropped) }}
-	if prompted(s) {
+	if hasEngines(s) {
 		columns := []column{
 			requests,
 			{"ttft p50", 8, true, figure("%.2f", func(r sim.Result) float64 { return r.FirstToken.P50 })},
@@ -100,7 +100,7 @@ func columns(s sim.Scenario) []column {
 	}
 }
 
-// figure is a number of a result, where any request was placed.
+// figure formats a number of a result; a dash if no request was placed.
 func figure(format string, pick func(sim.Result) float64) func(run, int) string {
 	return func(r run, i int) string {
 		if r.results[i].Requests == 0 {
@@ -194,7 +194,7 @@ func (r run) best(c column) []string {
 func (r run) legend() string {
 	var b strings.Builder
 	b.WriteString("\n")
-	if prompted(r.scenario) {
+	if hasEngines(r.scenario) {
 		b.WriteString("in seconds; ttft: to the first token, tpot: from one token to the next, on average, e2e: to " +
 			"the last token")
 	} else {
@@ -214,29 +214,29 @@ func (r run) legend() string {
 	}
 	switch {
 	case len(bounds) == 1:
-		fmt.Fprintf(&b, ", %s aside:\nit sees every pod for every request, and is the bound", bounds[0])
+		fmt.Fprintf(&b, ", except %s:\nit sees every pod for every request, and is the bound", bounds[0])
 	case len(bounds) > 1:
-		fmt.Fprintf(&b, ",\n%s aside: they see every engine for every request, and are the bounds",
+		fmt.Fprintf(&b, ",\nexcept %s: they see every engine for every request, and are the bounds",
 			strings.Join(bounds, ", "))
 	}
 	if _, ok := r.reference(); ok {
 		what := "p99 to that of %s, where waits under %g count as %g"
-		if prompted(r.scenario) {
+		if hasEngines(r.scenario) {
 			what = "ttft p99 to that of %s, where what is under %g s counts as %g s"
 		}
 		fmt.Fprintf(&b, "\nratio: of the "+what, sim.LeastRequest, imperceptible, imperceptible)
 	}
 	b.WriteString("\n")
-	if !prompted(r.scenario) {
-		b.WriteString("hunting: variance of the requests that a pod gets in a mean service time, over their mean; 1 " +
-			"is chance,\nmore is herds that all go to the same pod\n")
+	if !hasEngines(r.scenario) {
+		b.WriteString("hunting: variance over mean of the requests that a pod gets in a mean service time;\n" +
+			"1 is chance, above 1 herds hit the same pod\n")
 	}
 	return b.String()
 }
 
-// aboutTrace says where the requests to engines come from, and what became of them.
+// aboutTrace describes where the requests to engines come from, and how they were used.
 func aboutTrace(s sim.Scenario) string {
-	if !prompted(s) {
+	if !hasEngines(s) {
 		return ""
 	}
 	t := s.Prompts.Trace
@@ -247,10 +247,10 @@ func aboutTrace(s sim.Scenario) string {
 		perSecond, len(t.Requests), config.DurationText(t.Span().Round(time.Second)),
 		config.DurationText(once.Round(time.Second)))
 	if s.Duration > once {
-		b.WriteString("then the trace begins again\n")
+		b.WriteString("then the trace starts over\n")
 	}
 	if t == trace.Conversations() {
-		b.WriteString("trace: made by chance, with about the published figures of a chat service\n")
+		b.WriteString("trace: synthetic, modelled on published figures of a chat service\n")
 	}
 	if t == trace.Azure() {
 		fmt.Fprintf(&b, "trace: %s\n", trace.AzureSource)
@@ -263,13 +263,13 @@ func aboutTrace(s sim.Scenario) string {
 		fmt.Fprintf(&b, "the times of the trace are rounded to %s: requests are spread over that\n",
 			config.DurationText(step))
 	case step > 0:
-		fmt.Fprintf(&b, "the times of the trace are rounded to %s, so that requests come in bunches which may not "+
-			"have been: --spread spreads them\n", config.DurationText(step))
+		fmt.Fprintf(&b, "the times of the trace are rounded to %s, so requests may arrive in bunches that were not "+
+			"real: --spread spreads them\n", config.DurationText(step))
 	}
 	return b.String()
 }
 
-// A header says what rows are of.
+// A header describes a run.
 type header struct {
 	Scenario        string  `json:"scenario"`
 	Summary         string  `json:"summary"`
@@ -280,7 +280,7 @@ type header struct {
 	*TraceHeader
 }
 
-// A TraceHeader says what the requests to engines are.
+// A TraceHeader describes the requests to engines.
 type TraceHeader struct {
 	Trace          string  `json:"trace"`
 	Source         string  `json:"source,omitempty"` // and licence, of the built-in trace
@@ -297,7 +297,7 @@ type row struct {
 	*Tokens
 }
 
-// Waits are those of pods with slots, in mean service times.
+// Waits has the waits at pods with slots, in mean service times.
 type Waits struct {
 	P50 *float64 `json:"wait_p50"`
 	P90 *float64 `json:"wait_p90"`
@@ -329,7 +329,7 @@ func (r run) document() document {
 		DurationSeconds: s.Duration.Seconds(), WarmUpSeconds: s.WarmUp.Seconds(),
 		ServiceSeconds: s.Service.Mean.Seconds(),
 	}}
-	if prompted(s) {
+	if hasEngines(s) {
 		t := s.Prompts.Trace
 		d.Header.TraceHeader = &TraceHeader{
 			Trace: t.Name, Rate: s.ArrivalRate(), RoundedSeconds: t.Rounded().Seconds(), Spread: s.Prompts.Spread,
@@ -340,7 +340,7 @@ func (r run) document() document {
 	}
 	for i, p := range r.policies {
 		row := row{Policy: p.Name, Requests: r.results[i].Requests}
-		if prompted(s) {
+		if hasEngines(s) {
 			row.Tokens = tokens(&r.results[i])
 			if hasContents(s) && r.results[i].Requests > 0 {
 				row.CachedShare = &r.results[i].Cached

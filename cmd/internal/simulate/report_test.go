@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"steelyard/e2e/rig/golden"
 	"steelyard/weighting/sim"
 )
 
@@ -57,12 +58,12 @@ func someRun() run {
 	return r
 }
 
-func TestTable(t *testing.T) { golden(t, "table.txt", someRun().table()) }
+func TestTable(t *testing.T) { golden.Check(t, "testdata/table.txt", someRun().table()) }
 
 func TestPlots(t *testing.T) {
 	r := someRun()
 	text := r.plots(typical(r.policies), interesting(r.scenario))
-	golden(t, "plots.txt", text)
+	golden.Check(t, "testdata/plots.txt", text)
 	for line := range strings.Lines(text) {
 		if n := len([]rune(line)); n > 101 {
 			t.Errorf("%d columns: %s", n-1, line)
@@ -131,7 +132,7 @@ func TestRowsForMachines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "rows.json", string(got))
+	golden.Check(t, "testdata/rows.json", string(got))
 	checkRows(t, got, len(someRun().policies))
 	if err := writeJSON(t.TempDir(), &out, 1); err == nil || !strings.Contains(err.Error(), "writing the rows") {
 		t.Errorf("writing to a folder: %v", err)

@@ -14,7 +14,7 @@ import (
 	"steelyard/weighting/sim"
 )
 
-// Run does what the options say. Errors of type Usage are mistakes in the options.
+// Run simulates by the options. Errors of type Usage are mistakes in the options.
 func Run(ctx context.Context, o Options) error {
 	if err := o.check(); err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"steelyard/e2e/rig/golden"
 	"steelyard/weighting/sim"
 )
 
@@ -35,12 +36,14 @@ func simulated(t *testing.T, o Options) string {
 	return out.String()
 }
 
-func TestList(t *testing.T) { golden(t, "simulated/list.txt", simulated(t, Options{List: true})) }
+func TestList(t *testing.T) {
+	golden.Check(t, "testdata/simulated/list.txt", simulated(t, Options{List: true}))
+}
 
 func TestAScenarioWithPlots(t *testing.T) {
 	o := Options{Scenario: shortScenario, Policies: []string{"least_request", "free_slots@1s", "shortest_queue"},
 		Plot: true, PlotPods: []int{0, 3}}
-	golden(t, "simulated/short.txt", simulated(t, o))
+	golden.Check(t, "testdata/simulated/short.txt", simulated(t, o))
 }
 
 func TestSteelyardIsAmongTheRows(t *testing.T) {
@@ -195,7 +198,7 @@ func TestTheHuntTable(t *testing.T) {
 	worse.scenario.Seed++
 	o := Options{Scenario: "it's mine.yaml", Duration: 90 * time.Second, Config: "steelyard.yaml", Cluster: "llama",
 		Pods: 4, EnvoyPolicy: "random"}
-	golden(t, "hunt.txt", o.huntTable([]run{r, worse}))
+	golden.Check(t, "testdata/hunt.txt", o.huntTable([]run{r, worse}))
 }
 
 func TestMistakesInTheCommandLineAreUsage(t *testing.T) {

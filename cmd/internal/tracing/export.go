@@ -47,7 +47,7 @@ type Status struct {
 	ErrorAt          time.Time
 }
 
-// New makes a Recorder, which exports nothing before Run. The error says which protocol is not known.
+// New makes a Recorder, which exports nothing before Run. The error names a protocol that is not known.
 func New(o Options) (*Recorder, error) {
 	client, err := newClient(o)
 	if err != nil {

@@ -69,7 +69,7 @@ func conversation(random, letters *rand.Rand, name string, named bool, system st
 
 func message(role, text string) string { return fmt.Sprintf(`{"role": %q, "content": %q}`, role, text) }
 
-// words are a text of so many bytes that begins with a title.
+// words returns a text of that many bytes, which begins with a title.
 func words(letters *rand.Rand, title string, bytes int) string {
 	var b strings.Builder
 	for b.WriteString(title); b.Len() < bytes; {

@@ -11,11 +11,12 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"go.yaml.in/yaml/v4"
 
+	"steelyard/cmd/internal/demo"
+	"steelyard/e2e/rig/output"
 	"steelyard/e2e/rig/proc"
 )
 
@@ -54,7 +55,7 @@ static_resources:
 `
 
 func startRoundRobin(ctx context.Context, dir string) (*roundRobin, error) {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	ctx, cancel := context.WithTimeout(ctx, demo.StartTimeout)
 	defer cancel()
 	r := &roundRobin{file: filepath.Join(dir, "endpoints.yaml")}
 	if err := r.write(nil); err != nil {
@@ -111,10 +112,10 @@ type router struct {
 	address string
 	stop    context.CancelFunc
 	ended   chan error
-	log     *text
+	log     *output.Buffer
 }
 
-func startRouter(ctx context.Context, o Options) (*router, error) {
+func startRouter(ctx context.Context, out io.Writer, run Router) (*router, error) {
 	address, err := proc.FreeAddress()
 	if err != nil {
 		return nil, err
@@ -128,20 +129,20 @@ func startRouter(ctx context.Context, o Options) (*router, error) {
 		"CUSTOM_ROUTER_LATENCY_THRESHOLD": "0.05"}
 	// It ends after the load, and not with the caller's context.
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
-	r := &router{address: address, stop: stop, ended: make(chan error, 1), log: new(text)}
+	r := &router{address: address, stop: stop, ended: make(chan error, 1), log: new(output.Buffer)}
 	go func() {
-		r.ended <- o.Router(running, func(name string) string { return environment[name] }, r.log)
+		r.ended <- run(running, func(name string) string { return environment[name] }, r.log)
 	}()
 	if err := r.ready(ctx); err != nil {
 		return nil, errors.Join(err, r.close())
 	}
-	fmt.Fprintf(o.Out, "Page:  http://%s/_custom_router/\n", address)
+	fmt.Fprintf(out, "Page:  http://%s/_custom_router/\n", address)
 	return r, nil
 }
 
 // ready waits until the router answers.
 func (r *router) ready(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	ctx, cancel := context.WithTimeout(ctx, demo.StartTimeout)
 	defer cancel()
 	check := proc.AnswersHTTP("http://" + r.address + "/_custom_router/health")
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -191,24 +192,4 @@ func (r *router) set(ctx context.Context, replicas []string) error {
 		return fmt.Errorf("setting the backends: %s: %s", resp.Status, answer)
 	}
 	return nil
-}
-
-// A text is what was written, for an error.
-type text struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-// Write implements io.Writer.
-func (t *text) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.b.Write(p)
-}
-
-// String is all of it.
-func (t *text) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.b.String()
 }

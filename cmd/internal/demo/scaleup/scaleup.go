@@ -1,7 +1,6 @@
 package scaleup
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"steelyard/cmd/internal/demo"
 	"steelyard/e2e/rig/load"
 	"steelyard/e2e/rig/modelsim"
 )
@@ -18,9 +18,6 @@ const (
 	afterwards  = 5
 	meanService = 400 * time.Millisecond
 	overload    = 1.6 // of what the first replicas can do
-
-	// startTimeout bounds the start of a proxy.
-	startTimeout = 30 * time.Second
 )
 
 // rate is requests per second.
@@ -29,12 +26,13 @@ const rate = overload * atFirst * float64(time.Second) / float64(meanService)
 // DefaultDuration is how long the load of each phase lasts.
 const DefaultDuration = 20 * time.Second
 
-// Options are the choices of a demo.
-type Options struct {
-	Duration time.Duration // of the load of each phase
-	Out      io.Writer
-	// Router runs `steelyard router` with the environment of getenv until ctx is done. Its log goes to log.
-	Router func(ctx context.Context, getenv func(string) string, log io.Writer) error
+// A Router runs `steelyard router` with the environment of getenv until ctx is done. Its log goes to log.
+type Router func(ctx context.Context, getenv func(string) string, log io.Writer) error
+
+// A stage is what both phases share.
+type stage struct {
+	out      io.Writer
+	duration time.Duration // of the load of each phase
 }
 
 // A proxy is what the load goes through.
@@ -45,32 +43,33 @@ type proxy interface {
 }
 
 // Run plays the demo, and returns when everything that it started has stopped.
-func Run(ctx context.Context, o Options) (err error) {
+func Run(ctx context.Context, out io.Writer, d time.Duration, run Router) (err error) {
 	dir, err := os.MkdirTemp("", "steelyard-demo-")
 	if err != nil {
 		return fmt.Errorf("making a folder for the Envoys: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	fmt.Fprintf(o.Out, `Steelyard demo: replicas that execute one request of %v (mean) at a time
+	fmt.Fprintf(out, `Steelyard demo: replicas that execute one request of %v (mean) at a time
 Load:  %.0f requests per second, twice for %v: %.0f %% of what the first %d replicas can do
        half of the time later there are %d, which could do %.1f times as much as is sent
 
-`, meanService, rate, o.Duration, 100*overload, atFirst, afterwards, afterwards/(overload*atFirst))
+`, meanService, rate, d, 100*overload, atFirst, afterwards, afterwards/(overload*atFirst))
+	s := stage{out, d}
 	var results []result
 	for _, p := range []struct {
 		name  string
 		start func(context.Context) (proxy, error)
 	}{
 		{"round robin", func(ctx context.Context) (proxy, error) { return startRoundRobin(ctx, dir) }},
-		{"router", func(ctx context.Context) (proxy, error) { return startRouter(ctx, o) }},
+		{"router", func(ctx context.Context) (proxy, error) { return startRouter(ctx, out, run) }},
 	} {
-		r, err := phase(ctx, o, p.name, p.start)
+		r, err := s.phase(ctx, p.name, p.start)
 		if err != nil {
 			return err
 		}
 		results = append(results, r)
 	}
-	fmt.Fprint(o.Out, "\n", table(results))
+	fmt.Fprint(out, "\n", comparison.Text(results))
 	return nil
 }
 
@@ -84,46 +83,39 @@ type result struct {
 }
 
 // phase plays the load through a proxy, with replicas of its own.
-func phase(ctx context.Context, o Options, name string, start func(context.Context) (proxy, error)) (
+func (s stage) phase(ctx context.Context, name string, start func(context.Context) (proxy, error)) (
 	r result, err error) {
-	servers, err := startServers()
-	defer func() {
-		for _, s := range servers {
-			err = errors.Join(err, s.Close())
-		}
-	}()
+	servers, err := modelsim.StartServers(afterwards, func(int) modelsim.Options { return modelsim.Options{Slots: 1} })
 	if err != nil {
 		return r, err
 	}
+	defer func() { err = errors.Join(err, servers.Close()) }()
 	p, err := start(ctx)
 	if err != nil {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, p.close()) }()
-	addresses := make([]string, len(servers))
-	for i, s := range servers {
-		addresses[i] = s.Address()
-	}
+	addresses := servers.Addresses()
 	if err := p.set(ctx, addresses[:atFirst]); err != nil {
 		return r, err
 	}
 	var meter load.Meter
 	scaled := make(chan error, 1)
 	watching, stop := context.WithCancel(ctx)
-	go func() { scaled <- watch(watching, o, name, &meter, func() error { return p.set(ctx, addresses) }) }()
-	got, err := load.Run(ctx, load.Plan{Targets: []string{p.url()}, Rate: rate, Duration: o.Duration, Seed: 1,
-		Work: load.Work{Mean: meanService}, Drain: 30*time.Second + 2*o.Duration, Meter: &meter})
+	go func() { scaled <- s.watch(watching, name, &meter, func() error { return p.set(ctx, addresses) }) }()
+	got, err := load.Run(ctx, load.Plan{Targets: []string{p.url()}, Rate: rate, Duration: s.duration, Seed: 1,
+		Work: load.Work{Mean: meanService}, Drain: 30*time.Second + 2*s.duration, Meter: &meter})
 	stop()
 	if err := errors.Join(err, <-scaled); err != nil {
 		return r, err
 	}
-	return summarize(name, got, o.Duration/2, addresses[atFirst:]), nil
+	return summarize(name, got, s.duration/2, addresses[atFirst:]), nil
 }
 
 // watch shows the load now and then, and scales up after half of the time.
-func watch(ctx context.Context, o Options, name string, meter *load.Meter, scaleUp func() error) error {
+func (s stage) watch(ctx context.Context, name string, meter *load.Meter, scaleUp func() error) error {
 	began := time.Now()
-	half, show := time.NewTimer(o.Duration/2), time.NewTicker(o.Duration/5)
+	half, show := time.NewTimer(s.duration/2), time.NewTicker(s.duration/5)
 	defer half.Stop()
 	defer show.Stop()
 	for {
@@ -134,25 +126,14 @@ func watch(ctx context.Context, o Options, name string, meter *load.Meter, scale
 			if err := scaleUp(); err != nil {
 				return err
 			}
-			fmt.Fprintf(o.Out, "%-12s %3.0f s  scaled up from %d to %d replicas\n", name, time.Since(began).Seconds(),
+			fmt.Fprintf(s.out, "%-12s %3.0f s  scaled up from %d to %d replicas\n", name, time.Since(began).Seconds(),
 				atFirst, afterwards)
 		case <-show.C:
-			s := meter.Snapshot()
-			fmt.Fprintf(o.Out, "%-12s %3.0f s  %4d sent  %4d waiting or executed  %d failed\n", name,
-				time.Since(began).Seconds(), s.Sent, s.Sent-s.Done, s.Errors)
+			now := meter.Snapshot()
+			fmt.Fprintf(s.out, "%-12s %3.0f s  %4d sent  %4d waiting or executed  %d failed\n", name,
+				time.Since(began).Seconds(), now.Sent, now.Sent-now.Done, now.Errors)
 		}
 	}
-}
-
-func startServers() (all []*modelsim.Server, err error) {
-	for range afterwards {
-		s, err := modelsim.Start(modelsim.Options{Slots: 1})
-		if err != nil {
-			return all, err
-		}
-		all = append(all, s)
-	}
-	return all, nil
 }
 
 func summarize(name string, got load.Result, half time.Duration, added []string) result {
@@ -174,36 +155,14 @@ func summarize(name string, got load.Result, half time.Duration, added []string)
 	return r
 }
 
-// rows are the lines of the comparison.
-var rows = []struct {
-	title string
-	value func(result) string
-}{
-	{"before the scale-up, p50", func(r result) string { return seconds(r.before.P50) }},
-	{"before the scale-up, p99", func(r result) string { return seconds(r.before.P99) }},
-	{"after it, mean", func(r result) string { return seconds(r.after.Mean) }},
-	{"after it, p50", func(r result) string { return seconds(r.after.P50) }},
-	{"after it, p99", func(r result) string { return seconds(r.after.P99) }},
-	{"last answer after", func(r result) string { return seconds(r.latest.Seconds()) }},
-	{"answered by new replicas", func(r result) string { return fmt.Sprintf("%d of %d", r.byNew, r.all) }},
-	{"failed", func(r result) string { return fmt.Sprint(r.failed) }},
-}
-
-func seconds(s float64) string { return fmt.Sprintf("%.2f s", s) }
-
-// table compares the latency of requests.
-func table(results []result) string {
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "%-28s", "latency of requests")
-	for _, r := range results {
-		fmt.Fprintf(&b, " %14s", r.name)
-	}
-	for _, row := range rows {
-		fmt.Fprintf(&b, "\n%-28s", row.title)
-		for _, r := range results {
-			fmt.Fprintf(&b, " %14s", row.value(r))
-		}
-	}
-	b.WriteByte('\n')
-	return b.String()
-}
+// comparison is the table of the latency of requests.
+var comparison = demo.Table[result]{First: 28, Other: 14}.
+	With("latency of requests", func(r result) string { return r.name }).
+	With("before the scale-up, p50", func(r result) string { return demo.Seconds(r.before.P50) }).
+	With("before the scale-up, p99", func(r result) string { return demo.Seconds(r.before.P99) }).
+	With("after it, mean", func(r result) string { return demo.Seconds(r.after.Mean) }).
+	With("after it, p50", func(r result) string { return demo.Seconds(r.after.P50) }).
+	With("after it, p99", func(r result) string { return demo.Seconds(r.after.P99) }).
+	With("last answer after", func(r result) string { return demo.Seconds(r.latest.Seconds()) }).
+	With("answered by new replicas", func(r result) string { return fmt.Sprintf("%d of %d", r.byNew, r.all) }).
+	With("failed", func(r result) string { return fmt.Sprint(r.failed) })

@@ -1,0 +1,144 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.yaml.in/yaml/v4"
+
+	"steelyard/e2e/rig/proc"
+	envoybootstrap "steelyard/envoy-bootstrap"
+)
+
+// The listeners of each Envoy: the one of `steelyard bootstrap`, and its copy that routes to a cluster without weights.
+const (
+	WeightedListener   = "ingress"
+	roundRobinListener = "round_robin"
+	roundRobinCluster  = "round_robin"
+)
+
+// path is the path of all requests.
+const path = "/v1/completions"
+
+// startEnvoys starts the Envoys and waits until each has weights for every server.
+func (d *demo) startEnvoys(ctx context.Context) (*Envoys, error) {
+	ctx, cancel := context.WithTimeout(ctx, StartTimeout)
+	defer cancel()
+	servers := d.fleet.servers.Addresses()
+	e, err := StartEnvoys(ctx, d.options.Envoys, "demo-envoy", bothPolicies(d.control.XDSAddress(), servers))
+	if err != nil {
+		return nil, err
+	}
+	for _, envoy := range e.all {
+		if err := awaitWeights(ctx, envoy, len(servers)); err != nil {
+			return nil, errors.Join(err, e.Close())
+		}
+	}
+	return e, nil
+}
+
+// awaitWeights waits until Steelyard's endpoints have reached the Envoy, which opens its listeners without them after a
+// while.
+func awaitWeights(ctx context.Context, e *proc.Envoy, want int) error {
+	return e.WaitReady(ctx, func(ctx context.Context) error {
+		clusters, err := e.Clusters(ctx)
+		if n := len(clusters[ClusterName]); err == nil && n != want {
+			err = fmt.Errorf("%s has %d of %d endpoints from Steelyard", e.Name(), n, want)
+		}
+		return err
+	})
+}
+
+// weights are the shares of the traffic, 0..1 by address, that the first Envoy
+// gives to its endpoints at this moment.
+func (e *Envoys) weights(ctx context.Context) (map[string]float64, error) {
+	clusters, err := e.all[0].Clusters(ctx)
+	if err != nil {
+		return nil, err
+	}
+	sum := 0.0
+	for _, h := range clusters[ClusterName] {
+		sum += float64(h.Weight)
+	}
+	shares := make(map[string]float64)
+	for _, h := range clusters[ClusterName] {
+		shares[h.Address] = float64(h.Weight) / sum
+	}
+	return shares, nil
+}
+
+// object is a mapping of a YAML document.
+type object = map[string]any
+
+// bothPolicies makes the bootstraps of the demo.
+func bothPolicies(xds string, servers []string) func(nodeID string) ([]byte, error) {
+	plain := Bootstrap(xds, envoybootstrap.Options{})
+	return func(nodeID string) ([]byte, error) {
+		text, err := plain(nodeID)
+		if err != nil {
+			return nil, err
+		}
+		return withRoundRobin(text, servers)
+	}
+}
+
+// withRoundRobin adds a copy of the listener and of the cluster, without Steelyard, to what `steelyard bootstrap`
+// prints.
+func withRoundRobin(text []byte, servers []string) ([]byte, error) {
+	var doc struct {
+		Static struct {
+			Listeners []object `yaml:"listeners"`
+			Clusters  []object `yaml:"clusters"`
+			Rest      object   `yaml:",inline"`
+		} `yaml:"static_resources"`
+		Rest object `yaml:",inline"`
+	}
+	if err := yaml.Unmarshal(text, &doc); err != nil {
+		return nil, err
+	}
+	listener, err := copyOf(doc.Static.Listeners, WeightedListener)
+	if err != nil {
+		return nil, err
+	}
+	cluster, err := copyOf(doc.Static.Clusters, ClusterName)
+	if err != nil {
+		return nil, err
+	}
+	if err := withoutWeights(listener, cluster, servers); err != nil {
+		return nil, err
+	}
+	doc.Static.Listeners = append(doc.Static.Listeners, listener)
+	doc.Static.Clusters = append(doc.Static.Clusters, cluster)
+	return yaml.Marshal(doc)
+}
+
+// copyOf returns a deep copy of the resource with this name.
+func copyOf(resources []object, name string) (object, error) {
+	for _, r := range resources {
+		if r["name"] == name {
+			text, err := yaml.Marshal(r)
+			if err != nil {
+				return nil, err
+			}
+			var c object
+			err = yaml.Unmarshal(text, &c)
+			return c, err
+		}
+	}
+	return nil, fmt.Errorf("the template of `steelyard bootstrap` has nothing named %q", name)
+}
+
+// withoutWeights turns the copies into Envoy's own round robin over a fixed list.
+func withoutWeights(listener, cluster object, servers []string) error {
+	listener["name"] = roundRobinListener
+	if n := proc.Reroute(listener, roundRobinCluster); n != 1 {
+		return fmt.Errorf("the template of `steelyard bootstrap` has %d routes, want 1", n)
+	}
+	if err := proc.SetStatic(cluster, roundRobinCluster, servers); err != nil {
+		return err
+	}
+	delete(cluster, "least_request_lb_config")
+	cluster["lb_policy"] = "ROUND_ROBIN"
+	return nil
+}

@@ -1,0 +1,42 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// A ControlPlane makes Steelyard from the text of its configuration file. A demo runs what it returns at once.
+type ControlPlane func(ctx context.Context, configYAML []byte) (Handle, error)
+
+// A Handle is a control plane whose listeners are bound.
+type Handle interface {
+	XDSAddress() string   // where Envoys connect, host:port
+	AdminAddress() string // where the dashboard is, host:port
+	// Run serves until ctx is done, and returns when everything has stopped.
+	Run(ctx context.Context) error
+}
+
+// During runs Steelyard, and other parts, for as long as play takes: they outlive the Envoys and, with them, the
+// caller's context. A part that ends on its own ends play.
+func (start ControlPlane) During(ctx context.Context, configYAML []byte, play func(context.Context, Handle) error,
+	parts ...func(context.Context) error) error {
+	control, err := start(ctx, configYAML)
+	if err != nil {
+		return fmt.Errorf("starting Steelyard: %w", err)
+	}
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	group, failed := errgroup.WithContext(background)
+	for _, run := range append(parts, control.Run) {
+		group.Go(func() error { return run(failed) })
+	}
+	playing, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	defer context.AfterFunc(failed, func() { end(errors.New("a part of the demo ended early")) })()
+	err = play(playing, control)
+	stop()
+	return errors.Join(err, group.Wait())
+}
