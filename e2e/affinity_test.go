@@ -37,7 +37,7 @@ func (f *fleet) ofConversation(t *testing.T, i int, name string) string {
 	return resp.Header.Get("X-Server")
 }
 
-// placesOf are the servers of some conversations, through one Envoy.
+// placesOf returns the servers of some conversations, through one Envoy.
 func (f *fleet) placesOf(t *testing.T, i int) map[string]string {
 	t.Helper()
 	places := map[string]string{}

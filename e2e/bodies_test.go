@@ -19,7 +19,7 @@ import (
 	"steelyard/picking"
 )
 
-// choices is the number of choices of an Envoy's module for a reason.
+// choices returns the number of choices of an Envoy's module for a reason.
 func (f *fleet) choices(t *testing.T, envoy int, reason string) float64 {
 	t.Helper()
 	series := "dynamicmodulescustom.picker_choices_" + reason
@@ -252,6 +252,35 @@ func TestABodyStreamsOnOnceTheModuleHasChosen(t *testing.T) {
 	}
 }
 
+// retryTeaches has a conversation go on while its server is down. settled waits until a choice is in the loads;
+// byPrefix is the number of choices by a prefix.
+func (f *fleet) retryTeaches(t *testing.T, settled func(), byPrefix func() float64) {
+	t.Helper()
+	pool := f.plan.servers
+	first := f.post(t, talk("a conversation"))
+	settled()
+	down := pool[first].Address()
+	if err := pool[first].Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.post(t, talk("a conversation", "goes on")); got != 1-first {
+		t.Fatalf("server %d answered", got)
+	}
+	if byPrefix() == 0 {
+		t.Error("it was chosen by the loads")
+	}
+	settled()
+	again, err := modelsim.Start(modelsim.Options{Slots: wide.Slots, Address: down})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { again.Close() })
+	pool[first] = again
+	if got := f.post(t, talk("a conversation", "goes on", "further")); got != 1-first {
+		t.Errorf("then it went to server %d, want the one that has more of it", got)
+	}
+}
+
 // TestARetryTeachesTheModuleTheEndpointThatAnswered, and not the one that it chose.
 func TestARetryTeachesTheModuleTheEndpointThatAnswered(t *testing.T) {
 	withModule(t)
@@ -262,26 +291,11 @@ func TestARetryTeachesTheModuleTheEndpointThatAnswered(t *testing.T) {
 	f.startEnvoy(0)
 	f.chooses(t, 0)
 	f.settled(loads)
-	first := f.post(t, talk("a conversation"))
-	f.settled(loads)
-	down := pool[first].Address()
-	if err := pool[first].Close(); err != nil {
-		t.Fatal(err)
-	}
-	if got := f.post(t, talk("a conversation", "goes on")); got != 1-first {
-		t.Fatalf("server %d answered", got)
-	}
-	if f.choices(t, 0, "prefix") == 0 {
-		t.Error("the module chose by the loads")
-	}
-	f.settled(loads)
-	again, err := modelsim.Start(modelsim.Options{Slots: wide.Slots, Address: down})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { again.Close() })
-	pool[first] = again
-	if got := f.post(t, talk("a conversation", "goes on", "further")); got != 1-first {
-		t.Errorf("then it went to server %d, want the one that has more of it", got)
-	}
+	f.retryTeaches(t, func() { f.settled(loads) }, func() float64 { return f.choices(t, 0, "prefix") })
+}
+
+// TestARetryTeachesThePickerTheEndpointThatAnswered does the same.
+func TestARetryTeachesThePickerTheEndpointThatAnswered(t *testing.T) {
+	f, p := withPicker(t, servers(t, same(2, wide)...))
+	f.retryTeaches(t, func() { f.seen(t, p) }, func() float64 { return p.choices(t, "prefix") })
 }

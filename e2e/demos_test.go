@@ -10,7 +10,7 @@ import (
 	"steelyard/e2e/rig/proc"
 )
 
-// demo is what a demo prints.
+// demo returns what a demo prints.
 func demo(t *testing.T, args ...string) string {
 	t.Helper()
 	root, err := proc.Root()

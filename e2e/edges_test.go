@@ -2,18 +2,11 @@ package e2e
 
 import (
 	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
-	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -22,6 +15,7 @@ import (
 
 	"steelyard/controlplane/admin"
 	"steelyard/controlplane/view"
+	"steelyard/e2e/rig/certs"
 	"steelyard/e2e/rig/proc"
 )
 
@@ -52,7 +46,7 @@ func (f *fleet) gone(want ...string) error {
 	return nil
 }
 
-// left are the states of the Envoys that are not connected any more, and the kinds of their incidents.
+// left returns the states of the Envoys that are not connected any more, and the kinds of their incidents.
 func (f *fleet) left() (states map[string]admin.EnvoyState, incidents map[string]view.IncidentKind, err error) {
 	var clients struct{ Left []admin.LeftEnvoy }
 	var found struct{ Incidents []view.Incident }
@@ -166,44 +160,21 @@ func newAuthority(t *testing.T) *authority {
 func (a *authority) issue(name string, end time.Time) (
 	cert *x509.Certificate, key *ecdsa.PrivateKey, certFile, keyFile string) {
 	a.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		a.t.Fatal(err)
+	var authority *certs.Pair
+	if a.cert != nil {
+		authority = &certs.Pair{Cert: a.cert, Key: a.key}
 	}
-	own := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore:   end.Add(-1000 * time.Hour), NotAfter: end, IsCA: a.cert == nil, BasicConstraintsValid: true,
-		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	if strings.Contains(name, ".") {
-		own.DNSNames = []string{name}
-	}
-	parent, signer := a.cert, a.key
-	if parent == nil {
-		parent, signer = own, key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, own, parent, key.Public(), signer)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	if cert, err = x509.ParseCertificate(der); err != nil {
-		a.t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	certFile, keyFile = filepath.Join(a.dir, name+".pem"), filepath.Join(a.dir, name+".key")
-	for path, block := range map[string]*pem.Block{
-		certFile: {Type: "CERTIFICATE", Bytes: der}, keyFile: {Type: "PRIVATE KEY", Bytes: keyDER},
-	} {
-		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
-			a.t.Fatal(err)
+	p := certs.New(name, authority, func(c *x509.Certificate) {
+		c.NotBefore, c.NotAfter = end.Add(-1000*time.Hour), end
+		if strings.Contains(name, ".") {
+			c.DNSNames = []string{name}
 		}
+	})
+	certFile, keyFile = filepath.Join(a.dir, name+".pem"), filepath.Join(a.dir, name+".key")
+	if err := p.Save(certFile, keyFile); err != nil {
+		a.t.Fatal(err)
 	}
-	return cert, key, certFile, keyFile
+	return p.Cert, p.Key, certFile, keyFile
 }
 
 // Each Envoy retries by itself.

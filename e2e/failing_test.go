@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"steelyard/controlplane/admin"
+	"steelyard/e2e/rig/grpctest"
 	"steelyard/e2e/rig/load"
 	"steelyard/e2e/rig/modelsim"
 )
@@ -122,15 +123,9 @@ type grpcServer struct {
 
 func startGRPC(t *testing.T) *grpcServer {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &grpcServer{address: listener.Addr().String()}
-	server := grpc.NewServer(grpc.ForceServerCodec(rawCodec{}), grpc.UnknownServiceHandler(s.answer))
-	done := make(chan error, 1)
-	go func() { done <- server.Serve(listener) }()
-	t.Cleanup(func() { server.Stop(); <-done })
+	s := new(grpcServer)
+	s.address, _ = grpctest.Serve(t, func(*grpc.Server) {}, grpc.ForceServerCodec(rawCodec{}),
+		grpc.UnknownServiceHandler(s.answer))
 	return s
 }
 
@@ -191,7 +186,7 @@ func (f *fleet) callers(n int) {
 	f.t.Cleanup(func() { cancel(); clients.Wait(); _ = conn.Close() })
 }
 
-// grpcFleet is a fleet of gRPC servers, each with the metrics page of an idle model server.
+// grpcFleet returns a fleet of gRPC servers, each with the metrics page of an idle model server.
 func grpcFleet(t *testing.T, n int, p plan) (*fleet, []*grpcServer) {
 	t.Helper()
 	p.cluster = "endpoints:\n  static:\n"

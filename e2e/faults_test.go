@@ -15,7 +15,7 @@ import (
 	"steelyard/weighting"
 )
 
-// steady is a load that the pools of these tests carry easily.
+// steady returns a load that the pools of these tests carry easily.
 func steady(d time.Duration) load.Plan {
 	return load.Plan{Rate: 100, Duration: d, Work: load.Work{Mean: 10 * time.Millisecond}, Seed: 2}
 }

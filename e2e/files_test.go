@@ -31,7 +31,7 @@ func withoutEnvoys(t *testing.T, p plan) *fleet {
 	return f
 }
 
-// status is the answer of /api/v1/status.
+// status returns the answer of /api/v1/status.
 func (f *fleet) status() (s admin.Status, err error) {
 	err = f.get("/api/v1/status", &s)
 	return s, err

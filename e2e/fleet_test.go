@@ -212,7 +212,7 @@ func (f *fleet) eventually(what string, check func() error) {
 	f.t.Fatalf("not within %v: %s: %v", limit, what, err)
 }
 
-// hosts are the endpoints of the weighted cluster as Envoy i has them.
+// hosts returns the endpoints of the weighted cluster as Envoy i has them.
 func (f *fleet) hosts(i int) map[string]proc.Host {
 	f.t.Helper()
 	hosts, err := weighted(f.t.Context(), f.envoys[i])
@@ -222,7 +222,7 @@ func (f *fleet) hosts(i int) map[string]proc.Host {
 	return hosts
 }
 
-// weighted are the endpoints of an Envoy's weighted cluster, by address.
+// weighted returns the endpoints of an Envoy's weighted cluster, by address.
 func weighted(ctx context.Context, e *proc.Envoy) (map[string]proc.Host, error) {
 	clusters, err := e.Clusters(ctx)
 	out := make(map[string]proc.Host)
@@ -232,7 +232,7 @@ func weighted(ctx context.Context, e *proc.Envoy) (map[string]proc.Host, error) 
 	return out, err
 }
 
-// shares are the weights that Envoy i balances by, as parts of their sum.
+// shares returns the weights that Envoy i balances by, as parts of their sum.
 func (f *fleet) shares(i int) map[string]float64 {
 	f.t.Helper()
 	hosts := f.hosts(i)
@@ -260,7 +260,7 @@ func (f *fleet) get(path string, into any) error {
 	return json.NewDecoder(resp.Body).Decode(into)
 }
 
-// view is the cluster as the admin API shows it.
+// view returns the cluster as the admin API shows it.
 func (f *fleet) view() (view.Cluster, error) { return f.viewOf(cluster) }
 
 func (f *fleet) viewOf(name string) (v view.Cluster, err error) {
@@ -268,14 +268,14 @@ func (f *fleet) viewOf(name string) (v view.Cluster, err error) {
 	return v, err
 }
 
-// clients are the connected Envoys as the admin API shows them.
+// clients returns the connected Envoys as the admin API shows them.
 func (f *fleet) clients() ([]admin.Client, error) {
 	var answer struct{ Clients []admin.Client }
 	err := f.get("/api/v1/clients", &answer)
 	return answer.Clients, err
 }
 
-// endpoint is one endpoint as the admin API shows it.
+// endpoint returns one endpoint as the admin API shows it.
 func (f *fleet) endpoint(address string) (view.Endpoint, error) {
 	v, err := f.view()
 	if err != nil {

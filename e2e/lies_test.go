@@ -16,8 +16,8 @@ import (
 	accesslogservice "github.com/envoyproxy/go-control-plane/envoy/service/accesslog/v3"
 	loadservice "github.com/envoyproxy/go-control-plane/envoy/service/load_stats/v3"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 
+	"steelyard/e2e/rig/grpctest"
 	"steelyard/e2e/rig/load"
 	"steelyard/e2e/rig/modelsim"
 	"steelyard/xds/xdstest"
@@ -39,12 +39,7 @@ func (f *fleet) lie() *liar {
 		f.t.Fatal(err)
 	}
 	f.t.Cleanup(func() { client.Close() })
-	conn, err := grpc.NewClient("passthrough:///"+f.xds, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	f.t.Cleanup(func() { conn.Close() })
-	return &liar{f, conn, &corev3.Node{Id: name}}
+	return &liar{f, grpctest.Connect(f.t, f.xds), &corev3.Node{Id: name}}
 }
 
 // claim sends load reports with requests in progress at servers, at the interval that Steelyard asks for, until the
@@ -127,7 +122,7 @@ func socketAddress(hostPort string) *corev3.Address {
 	}}}
 }
 
-// served are the requests of each server so far.
+// served returns the requests of each server so far.
 func served(pool []*modelsim.Server) (n []float64) {
 	for _, s := range pool {
 		n = append(n, float64(s.Served()))

@@ -21,10 +21,9 @@ import (
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"golang.org/x/sys/unix"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 
 	"steelyard/controlplane/admin"
+	"steelyard/e2e/rig/grpctest"
 	"steelyard/e2e/rig/proc"
 	"steelyard/e2e/rig/proc/proctest"
 	"steelyard/xds/xdstest"
@@ -250,11 +249,7 @@ func TestAClientThatReconnectsAThousandTimesIsSummarised(t *testing.T) {
 	f.writeConfig("")
 	f.control = f.startControl("steelyard")
 
-	conn, err := grpc.NewClient(f.xds, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
+	conn := grpctest.Connect(t, f.xds)
 	const times = 1000
 	for i := range times {
 		stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(t.Context())

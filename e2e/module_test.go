@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"steelyard/e2e/rig/load"
 	"steelyard/e2e/rig/modelsim"
 	"steelyard/e2e/rig/proc"
+	"steelyard/xds/loads/loadsv1"
 )
 
 // withModule builds the module, and has Envoys that the test starts find it.
@@ -51,6 +53,32 @@ func TestTheModuleNamesTheEndpointInsideEnvoy(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestRequestsThatDoNotWaitInTheirQueueAreCounted: the loads say that there is one, which is not served.
+func TestRequestsThatDoNotWaitInTheirQueueAreCounted(t *testing.T) {
+	withModule(t)
+	pool := servers(t, same(1, wide)...)
+	f := withoutEnvoys(t, plan{servers: pool})
+	loads := serveLoads(t, &one{addresses: []string{pool[0].Address()}, queue: &loadsv1.QueueHeaders{Class: "x-class"}})
+	f.plan.bootstrap = []string{"--module"}
+	f.plan.edits = []edit{{`{\"steelyard\":\"` + f.xds, `{\"steelyard\":\"` + loads}}
+	f.startEnvoy(0)
+	unqueued := func() float64 { return f.envoyStat("dynamicmodulescustom.picker_unqueued") }
+	f.eventually("the module has loads", func() error {
+		if f.send(quick(1)).wait(t); unqueued() == 0 {
+			return errors.New("no request was counted")
+		}
+		return nil
+	})
+	before := unqueued()
+	const requests = 20
+	if r := f.send(quick(requests)).wait(t); r.Errors != 0 {
+		t.Errorf("%d errors: %v", r.Errors, r.Codes)
+	}
+	if got := unqueued() - before; got != requests {
+		t.Errorf("%v of %d requests were counted", got, requests)
 	}
 }
 

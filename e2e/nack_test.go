@@ -3,7 +3,6 @@ package e2e
 import (
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -12,11 +11,11 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	endpointservice "github.com/envoyproxy/go-control-plane/envoy/service/endpoint/v3"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"steelyard/controlplane/admin"
+	"steelyard/e2e/rig/grpctest"
 	"steelyard/e2e/rig/proc"
 )
 
@@ -30,21 +29,12 @@ type corrupter struct {
 
 func startCorrupter(t *testing.T, steelyard string) (*corrupter, string) {
 	t.Helper()
-	conn, err := grpc.NewClient(steelyard, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := grpctest.Connect(t, steelyard)
 	c := &corrupter{upstream: endpointservice.NewEndpointDiscoveryServiceClient(conn)}
-	server := grpc.NewServer()
-	endpointservice.RegisterEndpointDiscoveryServiceServer(server, c)
-	done := make(chan error, 1)
-	go func() { done <- server.Serve(listener) }()
-	t.Cleanup(func() { server.Stop(); conn.Close(); <-done })
-	return c, listener.Addr().String()
+	address, _ := grpctest.Serve(t, func(s *grpc.Server) {
+		endpointservice.RegisterEndpointDiscoveryServiceServer(s, c)
+	})
+	return c, address
 }
 
 func (c *corrupter) StreamEndpoints(down endpointservice.EndpointDiscoveryService_StreamEndpointsServer) error {
@@ -135,7 +125,7 @@ func TestANACKIsSeenAndTheLoopGoesOn(t *testing.T) {
 	}
 }
 
-// subscription is what an Envoy was sent of the weighted cluster.
+// subscription returns what an Envoy was sent of the weighted cluster.
 func (f *fleet) subscription(node string) (admin.Subscription, error) {
 	clients, err := f.clients()
 	if err != nil {

@@ -62,7 +62,7 @@ func (o overload) run(t *testing.T, p plan) (*fleet, load.Result) {
 	return f, f.send(load.Plan{Rate: rate, Duration: o.length, Work: load.Work{Mean: o.mean}, Seed: 4}).wait(t)
 }
 
-// goodput is the part of the slots' time that went into answered requests after the
+// goodput returns the part of the slots' time that went into answered requests after the
 // pool had settled.
 func (o overload) goodput(r load.Result) float64 {
 	var busy float64
@@ -76,7 +76,7 @@ func (o overload) goodput(r load.Result) float64 {
 	return busy / (o.length - o.settle).Seconds() / float64(o.slots())
 }
 
-// settled are the samples that arrived after the pool had settled.
+// settled returns the samples that arrived after the pool had settled.
 func (o overload) settled(r load.Result) []load.Sample {
 	from, _ := slices.BinarySearchFunc(r.Samples, o.settle,
 		func(s load.Sample, at time.Duration) int { return int(s.At - at) })
@@ -122,7 +122,7 @@ func TestSheddingHoldsTheWaitOfLongServices(t *testing.T) {
 		most   float64 // targets, p99
 		fewest float64 // goodput
 	}{
-		// of some 900 requests: 1.9 by simulation of many, and 0.95 to 0.99 of the capacity in five runs
+		// of about 900 requests: 1.9 by simulation of many, and 0.95 to 0.99 of the capacity in five runs
 		{"one slot", longer, 2.25, 0.93},
 		{"sixteen slots", batched, 2, 0.95},
 	} {

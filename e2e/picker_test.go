@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"steelyard/e2e/rig/grpctest"
 	"steelyard/e2e/rig/load"
 	"steelyard/e2e/rig/modelsim"
 	"steelyard/e2e/rig/proc"
@@ -49,6 +49,19 @@ func startPicker(t *testing.T, dir, steelyard, address string, args ...string) *
 // choices is the count of choices with a reason.
 func (p *pickerProcess) choices(t *testing.T, reason string) float64 {
 	t.Helper()
+	return p.value(t, fmt.Sprintf("steelyard_picker_choices_total{cluster=%q,reason=%q}", cluster, reason))
+}
+
+// age returns the age of the loads.
+func (p *pickerProcess) age(t *testing.T) time.Duration {
+	t.Helper()
+	seconds := p.value(t, fmt.Sprintf("steelyard_picker_loads_age_seconds{cluster=%q}", cluster))
+	return time.Duration(seconds * float64(time.Second))
+}
+
+// value returns the value of a series, 0 if there is none.
+func (p *pickerProcess) value(t *testing.T, series string) float64 {
+	t.Helper()
 	resp, err := http.Get("http://" + p.admin + "/metrics")
 	if err != nil {
 		t.Fatal(err)
@@ -58,9 +71,8 @@ func (p *pickerProcess) choices(t *testing.T, reason string) float64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	series := fmt.Sprintf("steelyard_picker_choices_total{cluster=%q,reason=%q} ", cluster, reason)
 	for line := range strings.Lines(string(page)) {
-		if value, ok := strings.CutPrefix(line, series); ok {
+		if value, ok := strings.CutPrefix(line, series+" "); ok {
 			n, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
 			if err != nil {
 				t.Fatal(err)
@@ -79,12 +91,13 @@ func (p *pickerProcess) ready() error {
 // one sends all requests to one address: a state that a control plane gets into only by chance.
 type one struct {
 	loadsv1.UnimplementedLoadsServer
-	addresses []string // the first is free
+	addresses []string              // the first is free
+	queue     *loadsv1.QueueHeaders // nil without one; it is not served
 }
 
 func (o *one) Follow(_ *loadsv1.FollowRequest, stream grpc.ServerStreamingServer[loadsv1.Update]) error {
 	for {
-		u := &loadsv1.Update{Cluster: cluster, Cost: &loadsv1.Cost{Base: 1, Mean: 1}}
+		u := &loadsv1.Update{Cluster: cluster, Cost: &loadsv1.Cost{Base: 1, Mean: 1}, Queue: o.queue}
 		for i, a := range o.addresses {
 			u.Endpoints = append(u.Endpoints, &loadsv1.Endpoint{Address: a, Load: float64(10_000 * i), Slots: 1,
 				Speed: 1})
@@ -103,21 +116,33 @@ func (o *one) Follow(_ *loadsv1.FollowRequest, stream grpc.ServerStreamingServer
 // serveLoads serves o until the test ends, and returns its address.
 func serveLoads(t *testing.T, o *one) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := grpc.NewServer()
-	loadsv1.RegisterLoadsServer(server, o)
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
-	t.Cleanup(func() {
-		server.Stop()
-		if err := <-served; err != nil {
-			t.Error(err)
+	address, _ := grpctest.Serve(t, func(s *grpc.Server) { loadsv1.RegisterLoadsServer(s, o) })
+	return address
+}
+
+// TestAClientNamesNoEndpoint, also while no picker answers: it would leave the cluster that falls back.
+func TestAClientNamesNoEndpoint(t *testing.T) {
+	pool := servers(t, same(2, wide)...)
+	f := start(t, plan{servers: pool, envoys: 1, bootstrap: []string{"--picker", "127.0.0.1:1"}})
+	const requests = 5
+	for range requests {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.urls[0], nil)
+		if err != nil {
+			t.Fatal(err)
 		}
-	})
-	return listener.Addr().String()
+		req.Header.Set("x-gateway-destination-endpoint", pool[0].Address())
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			t.Errorf("status %d", resp.StatusCode)
+		}
+	}
+	if n := f.envoyStat("cluster." + cluster + "_picked.upstream_rq_total"); n != 0 {
+		t.Errorf("%v of %d requests went where the client said", n, requests)
+	}
 }
 
 func TestEnvoyFollowsThePickerAndNotTheWeights(t *testing.T) {

@@ -2,10 +2,10 @@ package e2e
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -14,8 +14,10 @@ import (
 
 	"google.golang.org/grpc"
 
+	"steelyard/e2e/rig/grpctest"
 	"steelyard/e2e/rig/load"
 	"steelyard/e2e/rig/modelsim"
+	"steelyard/picking"
 	"steelyard/xds/loads"
 	"steelyard/xds/loads/loadsv1"
 )
@@ -50,25 +52,12 @@ func (a *idle) Follow(_ *loadsv1.FollowRequest, stream grpc.ServerStreamingServe
 // startIdle serves the loads of idle endpoints until the test ends, at an address.
 func startIdle(t *testing.T, pool []*modelsim.Server) (a *idle, address string) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
 	a = &idle{Server: loads.New(slog.New(slog.DiscardHandler))}
 	for _, s := range pool {
 		a.addresses = append(a.addresses, s.Address())
 	}
-	server := grpc.NewServer()
-	loadsv1.RegisterLoadsServer(server, a)
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
-	t.Cleanup(func() {
-		server.Stop()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
-	})
-	return a, listener.Addr().String()
+	address, _ = grpctest.Serve(t, func(s *grpc.Server) { loadsv1.RegisterLoadsServer(s, a) })
+	return a, address
 }
 
 // serveIdle is startIdle for its address only.
@@ -115,7 +104,7 @@ func (f *fleet) postTo(t *testing.T, envoy int, body []byte) int {
 	return -1
 }
 
-// talk is a chat whose messages are named.
+// talk returns a chat whose messages are named.
 func talk(messages ...string) []byte {
 	var b strings.Builder
 	b.WriteString(`{"model": "llama", "messages": [`)
@@ -160,30 +149,114 @@ func (f *fleet) converse(t *testing.T, settled func()) (moved int) {
 	return moved
 }
 
+// patient are the edits by which an Envoy waits for a picker that is short of CPU, instead of going by the weights.
+var patient = []edit{{"message_timeout: 0.1s", "message_timeout: 10s"}, {"unhealthy_threshold: 2",
+	"unhealthy_threshold: 1000"}}
+
+// withPicker returns an Envoy that asks a picker, which follows idle endpoints.
+func withPicker(t *testing.T, pool []*modelsim.Server) (*fleet, *pickerProcess) {
+	t.Helper()
+	f := withoutEnvoys(t, plan{servers: pool, edits: patient})
+	p := startPicker(t, f.dir, serveIdle(t, pool), "", "--prefix")
+	f.eventually("the picker has loads", p.ready)
+	f.plan.bootstrap = []string{"--picker", p.address, "--prefix"}
+	f.startEnvoy(0)
+	return f, p
+}
+
+// seen waits until a picker has loads that contain its latest choice.
+func (f *fleet) seen(t *testing.T, p *pickerProcess) {
+	t.Helper()
+	chosen := time.Now()
+	f.eventually("the picker has loads that contain its choice", func() error {
+		if updated := time.Now().Add(-p.age(t)); updated.Before(chosen.Add(picking.Settle)) {
+			return fmt.Errorf("they are of %v after it", updated.Sub(chosen))
+		}
+		return nil
+	})
+}
+
 // TestThePickerLearnsWhereAPromptWasAnswered: a conversation goes on where it began, others go elsewhere; bodies longer
 // than Envoy's buffer arrive whole.
 func TestThePickerLearnsWhereAPromptWasAnswered(t *testing.T) {
-	pool := servers(t, same(4, wide)...)
-	f := withoutEnvoys(t, plan{servers: pool})
-	loads, address := startIdle(t, pool)
-	p := startPicker(t, f.dir, address, "", "--prefix")
-	f.eventually("the picker has loads", p.ready)
-	f.plan.bootstrap = []string{"--picker", p.address, "--prefix"}
-	// Where the picker is late Envoy goes by the weights, which is no part of this test.
-	f.plan.edits = []edit{{"message_timeout: 0.1s", "message_timeout: 10s"}}
-	f.startEnvoy(0)
-	// A picker that waits for a CPU counts its own choices for longer than that. By chance 27 of 36 would move.
-	if moved := f.converse(t, func() { f.settled(loads) }); moved > 9 {
+	f, p := withPicker(t, servers(t, same(4, wide)...))
+	if moved := f.converse(t, func() { f.seen(t, p) }); moved > 0 {
 		t.Errorf("%d of 36 turns went elsewhere", moved)
 	}
-	if got := p.choices(t, "prefix"); got < 27 {
-		t.Errorf("%v choices by a prefix, want 27 at least", got)
+	if got := p.choices(t, "prefix"); got != 36 {
+		t.Errorf("%v choices by a prefix, want 36", got)
 	}
 	large := talk(strings.Repeat("a large one ", 600))
 	if len(large) < 2<<20 {
 		t.Fatalf("the large body has %d bytes", len(large))
 	}
 	f.post(t, large)
+}
+
+// postInPieces sends the second half of a body when the picker has answered to the headers, and returns the status.
+func (f *fleet) postInPieces(t *testing.T, size int, contentLength int64) (code int) {
+	t.Helper()
+	const answers = "http.ingress.ext_proc.stream_msgs_received"
+	before := f.envoyStat(answers)
+	from, to := io.Pipe()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, f.urls[0], from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.ContentLength = contentLength
+	req.Header.Set("X-Service-Seconds", "0.001")
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		resp.Body.Close()
+		code = resp.StatusCode
+	}()
+	half := bytes.Repeat([]byte("x"), size/2)
+	if _, err := to.Write(half); err != nil {
+		t.Fatal(err)
+	}
+	f.eventually("the picker has answered to the headers", func() error {
+		if f.envoyStat(answers) == before {
+			return errors.New("it has not")
+		}
+		return nil
+	})
+	if _, err := to.Write(half); err != nil {
+		t.Fatal(err)
+	}
+	to.Close()
+	<-done
+	return code
+}
+
+// TestAChoiceByABodyInPiecesIsFollowed, also where the body is longer than Envoy's buffer.
+func TestAChoiceByABodyInPiecesIsFollowed(t *testing.T) {
+	pool := servers(t, same(3, wide)...)
+	f := withoutEnvoys(t, plan{servers: pool, edits: patient})
+	loads := serveLoads(t, &one{addresses: []string{pool[1].Address(), pool[0].Address(), pool[2].Address()}})
+	p := startPicker(t, f.dir, loads, "", "--prefix")
+	f.eventually("the picker has loads", p.ready)
+	f.plan.bootstrap = []string{"--picker", p.address, "--prefix"}
+	f.startEnvoy(0)
+	sent := uint64(0)
+	for _, size := range []int{20_000, 3 << 20} {
+		for _, length := range []int64{int64(size), -1} {
+			code := f.postInPieces(t, size, length)
+			sent++
+			if code != http.StatusOK || pool[1].Served() != sent {
+				t.Errorf("%d bytes, content-length %d: status %d, %d of %d requests went where the picker chose",
+					size, length, code, pool[1].Served(), sent)
+			}
+		}
+	}
+	if got := p.choices(t, "fill"); got != float64(sent) {
+		t.Errorf("%v choices, want %d", got, sent)
+	}
 }
 
 // TestNoRequestWithABodyFailsWhenThePickerDies while it has bodies, hangs, or is away.

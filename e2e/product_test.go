@@ -22,7 +22,7 @@ import (
 	"steelyard/e2e/rig/proc/proctest"
 )
 
-// metric is the sum of a counter over its series on /metrics.
+// metric returns the sum of a counter over its series on /metrics.
 func (f *fleet) metric(name string) float64 {
 	f.t.Helper()
 	resp, err := http.Get("http://" + f.admin + "/metrics")

@@ -75,7 +75,7 @@ func (r *receiver) second(e *receiverEnvoy, pushes int) time.Duration {
 	return cpu(b, e.Pid()) - before
 }
 
-// random is a decision with other shares each time.
+// random returns a decision with other shares each time.
 func random(members []string) weighting.Decision {
 	d := weighting.Decision{At: time.Now()}
 	for _, m := range members {

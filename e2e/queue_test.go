@@ -61,7 +61,7 @@ func (c *callers) call(ctx context.Context, number, envoy int, class, tenant str
 	return answer{number: number, code: resp.StatusCode, header: resp.Header, err: err}
 }
 
-// next is the next answer, which must be in time.
+// next returns the next answer, which must be in time.
 func (c *callers) next() answer {
 	c.t.Helper()
 	select {
@@ -73,7 +73,7 @@ func (c *callers) next() answer {
 	return answer{}
 }
 
-// queue is the queue of the tests' cluster; an error while there is none.
+// queue returns the queue of the tests' cluster; an error while there is none.
 func (f *fleet) queue() (view.Queue, error) {
 	v, err := f.view()
 	if err == nil && v.Queue == nil {
@@ -85,7 +85,7 @@ func (f *fleet) queue() (view.Queue, error) {
 	return *v.Queue, nil
 }
 
-// waits is nil when n requests wait and m are in flight, and all Envoys of the fleet have joined the queue.
+// waits returns nil when n requests wait and m are in flight, and all Envoys of the fleet have joined the queue.
 func (f *fleet) waits(n, m int) error {
 	q, err := f.queue()
 	if err != nil {
@@ -102,7 +102,7 @@ func (f *fleet) waits(n, m int) error {
 	return nil
 }
 
-// queueing is a fleet whose Envoys have the module and a queue.
+// queueing returns a fleet whose Envoys have the module and a queue.
 func queueing(t *testing.T, pool []*modelsim.Server, envoys int, queue string) *fleet {
 	t.Helper()
 	withModule(t)
@@ -111,31 +111,64 @@ func queueing(t *testing.T, pool []*modelsim.Server, envoys int, queue string) *
 	return f
 }
 
-func TestTheQueueKeepsTheOrderOfArrivalAcrossEnvoys(t *testing.T) {
-	f := queueing(t, servers(t, modelsim.Options{Slots: 8}), 2, "{max_in_flight: 1}")
-	c := newCallers(t, f)
+// waitBehindOne sends a request that holds the only place until it is released, and others that wait behind it, at two
+// Envoys in turn.
+func waitBehindOne(t *testing.T, requests int) (f *fleet, c *callers, release func()) {
+	t.Helper()
+	f = queueing(t, servers(t, modelsim.Options{Slots: 8}), 2, "{max_in_flight: 1}")
+	c = newCallers(t, f)
 	first, release := context.WithCancel(t.Context())
-	defer release()
 	c.send(first, 0, 0, "", "", time.Minute)
 	f.eventually("the place is taken", func() error { return f.waits(0, 1) })
-	const requests = 12
 	for i := 1; i <= requests; i++ {
 		c.send(t.Context(), i, i%2, "", "", 20*time.Millisecond)
 		f.eventually("the request waits", func() error { return f.waits(i, 1) })
 	}
-	release()
+	return f, c, release
+}
+
+// inOrder wants the end of the first request, and the answers to the others in the order of their numbers.
+func (c *callers) inOrder(requests int) {
+	c.t.Helper()
 	var order []int
 	for range requests + 1 {
 		a := c.next()
 		if a.number > 0 && a.code != http.StatusOK {
-			t.Fatalf("request %d: %+v", a.number, a)
+			c.t.Fatalf("request %d: %+v", a.number, a)
 		}
 		order = append(order, a.number)
 	}
 	if !slices.IsSorted(order) {
-		t.Errorf("the order of the answers is %v", order)
+		c.t.Errorf("the order of the answers is %v", order)
 	}
+}
+
+func TestTheQueueKeepsTheOrderOfArrivalAcrossEnvoys(t *testing.T) {
+	const requests = 12
+	f, c, release := waitBehindOne(t, requests)
+	release()
+	c.inOrder(requests)
 	f.eventually("no place is held", func() error { return f.waits(0, 0) })
+}
+
+// stamped has an Envoy add to answers when the request came, in seconds, and how long after that a connection for it
+// was opened, if it got none that was there, and its first byte was sent, in microseconds.
+var stamped = edit{"            virtual_hosts:", `
+            response_headers_to_add:
+            - {header: {key: x-arrived, value: "%START_TIME(%s.%6f)%"}}
+            - {header: {key: x-connected, value: "%COMMON_DURATION(DS_RX_BEG:US_CX_BEG:us)%"}}
+            - {header: {key: x-held, value: "%COMMON_DURATION(DS_RX_BEG:US_TX_BEG:us)%"}}
+            virtual_hosts:`}
+
+// at returns the time of the event that a header of an answer has, in seconds.
+func (a answer) at(t *testing.T, header string) (arrived, event float64) {
+	t.Helper()
+	arrived, failed := strconv.ParseFloat(a.header.Get("X-Arrived"), 64)
+	after, failedToo := strconv.ParseFloat(a.header.Get(header), 64)
+	if a.code != http.StatusOK || failed != nil || failedToo != nil {
+		t.Fatalf("request %d: %+v", a.number, a)
+	}
+	return arrived, arrived + after/1e6
 }
 
 // TestNoRequestOvertakesAnOlderOneByFiftyMilliseconds by the clocks of three Envoys, at twice the load.
@@ -143,11 +176,7 @@ func TestNoRequestOvertakesAnOlderOneByFiftyMilliseconds(t *testing.T) {
 	const requests, service, allowed = 400, 10 * time.Millisecond, 50 * time.Millisecond
 	withModule(t)
 	f := start(t, plan{servers: servers(t, modelsim.Options{Slots: 8}), envoys: 3, bootstrap: []string{"--module"},
-		cluster: "queue: {max_in_flight: 1}", edits: []edit{{"            virtual_hosts:", `
-            response_headers_to_add:
-            - {header: {key: x-arrived, value: "%START_TIME(%s.%6f)%"}}
-            - {header: {key: x-held, value: "%COMMON_DURATION(DS_RX_BEG:US_TX_BEG:us)%"}}
-            virtual_hosts:`}}})
+		cluster: "queue: {max_in_flight: 1}", edits: []edit{stamped}})
 	f.eventually("the Envoys have joined the queue", func() error { return f.waits(0, 0) })
 	c := newCallers(t, f)
 	random := rand.New(rand.NewPCG(1, 2))
@@ -159,13 +188,8 @@ func TestNoRequestOvertakesAnOlderOneByFiftyMilliseconds(t *testing.T) {
 	type trip struct{ arrived, sent float64 } // seconds
 	var trips []trip
 	for range requests {
-		a := c.next()
-		arrived, failed := strconv.ParseFloat(a.header.Get("X-Arrived"), 64)
-		held, failedToo := strconv.ParseFloat(a.header.Get("X-Held"), 64)
-		if a.code != http.StatusOK || failed != nil || failedToo != nil {
-			t.Fatalf("request %d: %+v", a.number, a)
-		}
-		trips = append(trips, trip{arrived, arrived + held/1e6})
+		arrived, sent := c.next().at(t, "X-Held")
+		trips = append(trips, trip{arrived, sent})
 	}
 	slices.SortFunc(trips, func(a, b trip) int { return cmp.Compare(a.sent, b.sent) })
 	worst, newest, overtaken, waited := 0.0, 0.0, 0, 0.0
@@ -326,20 +350,44 @@ func TestAQueueFollowsTheConfiguration(t *testing.T) {
 	}
 }
 
-func TestNoWaitingRequestFailsWhenTheControlPlaneDies(t *testing.T) {
-	f := queueing(t, servers(t, same(2, modelsim.Options{Slots: 8})...), 2, "{max_in_flight: 1}")
-	c := newCallers(t, f)
-	const requests = 16
-	for i := range requests {
-		c.send(t.Context(), i, i%2, "", "", 5*time.Second)
-	}
-	f.eventually("they wait", func() error { return f.waits(requests-2, 2) })
+func TestARestartedControlPlaneKeepsPlacesAndOrder(t *testing.T) {
+	const requests = 8
+	f, c, release := waitBehindOne(t, requests)
 	if err := f.control.Kill(); err != nil {
 		t.Fatal(err)
 	}
+	f.control = f.startControl("steelyard-2")
+	f.eventually("all wait again", func() error { return f.waits(requests, 1) })
+	release()
+	c.inOrder(requests)
+	if q, err := f.queue(); err != nil || q.Classes[0].Granted != requests {
+		t.Errorf("the queue is %+v (%v), want all requests sent by the new one", q, err)
+	}
+}
+
+// TestNoWaitingRequestFailsWhenTheControlPlaneDies: they are released in their order.
+func TestNoWaitingRequestFailsWhenTheControlPlaneDies(t *testing.T) {
+	withModule(t)
+	f := start(t, plan{servers: servers(t, same(2, modelsim.Options{Slots: 8})...), envoys: 2, edits: []edit{stamped},
+		bootstrap: []string{"--module"}, cluster: "queue: {max_in_flight: 1}"})
+	f.eventually("the Envoys have joined the queue", func() error { return f.waits(0, 0) })
+	c := newCallers(t, f)
+	const requests, places = 16, 2
+	for i := range requests {
+		c.send(t.Context(), i, i%2, "", "", 5*time.Second)
+		f.eventually("the request waits", func() error { return f.waits(max(0, i+1-places), min(i+1, places)) })
+	}
+	if err := f.control.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	var connected [requests]float64
 	for range requests {
-		if a := c.next(); a.code != http.StatusOK {
-			t.Errorf("request %d: %+v", a.number, a)
+		a := c.next()
+		_, connected[a.number] = a.at(t, "X-Connected")
+	}
+	for i := places; i < requests-2; i++ {
+		if connected[i+2] < connected[i] { // of the same Envoy
+			t.Errorf("request %d was released %.6f s before %d", i+2, connected[i]-connected[i+2], i)
 		}
 	}
 	if a := c.call(t.Context(), requests, 0, "", "", time.Millisecond); a.code != http.StatusOK {

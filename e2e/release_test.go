@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"archive/tar"
+	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
 	"debug/elf"
@@ -78,6 +79,7 @@ func checkArchive(t *testing.T, root, dist, version, arch string, machine elf.Ma
 	}
 	isStatic(t, binary, machine)
 	if arch == runtime.GOARCH {
+		isTheModule(t, files[name+"/libsteelyard.so"])
 		out, err := exec.CommandContext(t.Context(), binary, "--version").CombinedOutput()
 		if err != nil || !strings.Contains(string(out), version) {
 			t.Errorf("--version: %v, %s", err, out)
@@ -185,6 +187,21 @@ func isStatic(t *testing.T, path string, machine elf.Machine) {
 		if p.Type == elf.PT_INTERP {
 			t.Error("it needs a dynamic linker")
 		}
+	}
+}
+
+// isTheModule checks the library next to the program, where steelyard router looks for it.
+func isTheModule(t *testing.T, body []byte) {
+	t.Helper()
+	library, err := elf.NewFile(bytes.NewReader(body))
+	if err != nil {
+		t.Fatalf("libsteelyard.so, %d bytes: %v", len(body), err)
+	}
+	symbols, err := library.DynamicSymbols()
+	if err != nil || !slices.ContainsFunc(symbols, func(s elf.Symbol) bool {
+		return s.Name == "envoy_dynamic_module_on_program_init" && s.Section != elf.SHN_UNDEF
+	}) {
+		t.Errorf("libsteelyard.so has not what Envoy calls first (%v)", err)
 	}
 }
 

@@ -207,7 +207,7 @@ func (f *fleet) others(state string) error {
 	return fmt.Errorf("others are %+v, want one that is %s", s.Replicas.Others, state)
 }
 
-// inFlight is the sum over the endpoints.
+// inFlight returns the sum over the endpoints.
 func (f *fleet) inFlight() (sum float64, err error) {
 	v, err := f.view()
 	for _, e := range v.Endpoints {
@@ -364,7 +364,8 @@ func TestAReplicaThatHangsOrDiesIsReplacedWithinASecond(t *testing.T) {
 	r.b.eventually("and their requests", func() error { return r.b.inFlightBetween(held, held) })
 }
 
-// While Redis is cut each replica goes by itself, and shows it; afterwards they are together within two seconds.
+// While Redis is unreachable, each replica uses only its own counts, and shows it; afterwards they are together within
+// two seconds.
 func TestReplicasGoOnByThemselvesWhileRedisIsCut(t *testing.T) {
 	r, _, _ := startReplicas(t)
 	hold(t, r.a, 6)

@@ -28,7 +28,7 @@ type mount struct {
 	version int
 }
 
-// newMount is a mount with ca.crt, tls.crt and tls.key.
+// newMount returns a mount with ca.crt, tls.crt and tls.key.
 func newMount(t *testing.T, ca []byte, cert, key string) *mount {
 	t.Helper()
 	m := &mount{t: t, dir: t.TempDir()}

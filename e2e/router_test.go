@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -166,7 +168,7 @@ func (r *routerProcess) idle() {
 	})
 }
 
-// metric is the sum of a series of the router.
+// metric returns the sum of a series of the router.
 func (r *routerProcess) metric(name string) float64 {
 	r.t.Helper()
 	resp, err := http.Get(r.url + "/_custom_router/metrics")
@@ -348,16 +350,23 @@ func TestAClientThatGivesUpLeavesTheQueueOfTheRouter(t *testing.T) {
 	}
 }
 
+// alwaysAnswers is a backend that answers each request at once with one status. asked counts the requests.
+func alwaysAnswers(t *testing.T, status int) (url string, asked *atomic.Int64) {
+	t.Helper()
+	asked = new(atomic.Int64)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		w.WriteHeader(status)
+	}))
+	t.Cleanup(s.Close)
+	return s.URL, asked
+}
+
 func TestABackendThatFailsFastIsNotFast(t *testing.T) {
 	r := startRouter(t)
-	var failures atomic.Int64
-	broken := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		failures.Add(1)
-		w.WriteHeader(http.StatusInternalServerError)
-	}))
-	defer broken.Close()
+	broken, failures := alwaysAnswers(t, http.StatusInternalServerError)
 	pool := servers(t, modelsim.Options{Slots: 1})
-	r.backends(broken.URL, pool[0].Address())
+	r.backends(broken, pool[0].Address())
 	const requests = 40
 	for range requests {
 		if _, _, err := r.ask(t.Context(), 10*time.Millisecond); err != nil {
@@ -405,4 +414,80 @@ func TestTheRouterCountsRightWhateverClientsAndBackendsDo(t *testing.T) {
 	if code, _, err := r.ask(t.Context(), time.Millisecond); err != nil || code != http.StatusOK {
 		t.Errorf("afterwards the answer is %d, %v", code, err)
 	}
+}
+
+// TestTheRouterLosesOnlyWhatADeadBackendHad while backends die, hang and come back, and the router hangs. A backend
+// that is down fails the request that finds that out, after each pause.
+func TestTheRouterLosesOnlyWhatADeadBackendHad(t *testing.T) {
+	r := startRouter(t, "CUSTOM_ROUTER_LATENCY_THRESHOLD=0.001") // one request at a time for each backend
+	pool := servers(t, same(3, modelsim.Options{Slots: 1})...)
+	r.backends(pool[0].Address(), pool[1].Address(), pool[2].Address())
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var clients sync.WaitGroup
+	defer clients.Wait()
+	defer stop()
+	var served, failed atomic.Int64
+	for range 12 {
+		clients.Go(func() {
+			for ctx.Err() == nil {
+				code, _, err := r.ask(ctx, 10*time.Millisecond)
+				switch {
+				case ctx.Err() != nil:
+				case err != nil || code != http.StatusOK:
+					failed.Add(1)
+				default:
+					served.Add(1)
+				}
+			}
+		})
+	}
+	more := func(what string) {
+		t.Helper()
+		before := served.Load()
+		r.eventually(what, func() error {
+			if n := served.Load() - before; n < 60 {
+				return fmt.Errorf("%d served", n)
+			}
+			return nil
+		})
+	}
+	more("requests wait and are served")
+	pool[1].SetFrozen(true)
+	more("a backend hangs")
+	pool[1].SetFrozen(false)
+	if err := r.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(500 * time.Millisecond) // it hangs, with Envoy
+	if err := r.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	more("the router has hung")
+	if n := failed.Load(); n > 0 {
+		t.Errorf("%d requests failed, and no backend was dead", n)
+	}
+	died := time.Now()
+	if err := pool[0].Close(); err != nil {
+		t.Fatal(err)
+	}
+	more("a backend is dead")
+	again, err := modelsim.Start(modelsim.Options{Slots: 1, Address: pool[0].Address()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { again.Close() })
+	r.eventually("it is tried again", func() error {
+		if again.Served() == 0 {
+			return errors.New("it has served nothing")
+		}
+		return nil
+	})
+	// The one that it had, and those that found it dead: at once, after 1 s, after 2 s more, and so on.
+	if n, most := failed.Load(), 2+int64(math.Log2(1+time.Since(died).Seconds())); n > most {
+		t.Errorf("%d requests failed, want at most %d, with the backend", n, most)
+	}
+	stop()
+	clients.Wait()
+	r.idle()
 }

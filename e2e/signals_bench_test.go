@@ -141,7 +141,7 @@ func median(x []float64) float64 {
 	return (x[(len(x)-1)/2] + x[len(x)/2]) / 2
 }
 
-// cpu is what all threads of a process have run, by the scheduler's own clock: the
+// cpu returns what all threads of a process have run, by the scheduler's own clock: the
 // ticks of /proc/PID/stat are too coarse for a second.
 func cpu(b *testing.B, pid int) time.Duration {
 	b.Helper()

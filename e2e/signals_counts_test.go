@@ -160,7 +160,7 @@ func TestRequestsWithOneIDOrNoneAreCountedOneByOne(t *testing.T) {
 	}
 }
 
-// mixed is a load of many short requests.
+// mixed returns a load of many short requests.
 func mixed(url string, count int) load.Plan {
 	return load.Plan{Targets: []string{url}, Rate: 400, Count: count, Work: load.Work{Mean: 20 * time.Millisecond},
 		Seed: 5}

@@ -2,16 +2,8 @@ package e2e
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
-	"math/big"
-	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -24,6 +16,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 
+	"steelyard/e2e/rig/certs"
 	"steelyard/e2e/rig/load"
 	"steelyard/e2e/rig/modelsim"
 	envoybootstrap "steelyard/envoy-bootstrap"
@@ -97,7 +90,7 @@ func TestAnAccessLogThatIsNotReadIsDroppedAndCostsNoRequest(t *testing.T) {
 	pool := servers(t, same(2, wide)...)
 	r := receiveBroken(t, func(s *grpc.Server) { registerBroken(s, &broken{deaf: true}) }, addresses(pool))
 	envoy := r.envoy(envoybootstrap.Options{}, 1)
-	// Two entries of some 250 bytes for each request: more than Envoy keeps.
+	// Two entries of about 250 bytes for each request: more than Envoy keeps.
 	const requests = 2600
 	carry(t, load.Plan{Targets: []string{envoy.url}, Rate: 700, Count: requests,
 		Work: load.Work{Mean: time.Millisecond}, Seed: 7})
@@ -228,26 +221,10 @@ func TestSignalsGoThroughTLS(t *testing.T) {
 // selfSigned makes a server's certificate for 127.0.0.1, and a file with the certificate of its authority.
 func selfSigned(t *testing.T) (credentials.TransportCredentials, string) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	own := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"},
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore:   time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true,
-		BasicConstraintsValid: true,
-		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, own, own, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	own := certs.New("test", nil)
 	path := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
+	if err := os.WriteFile(path, own.CertPEM(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	pair := tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
-	return credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{pair}}), path
+	return credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{own.TLS()}}), path
 }

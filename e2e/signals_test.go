@@ -102,7 +102,7 @@ func (r *receiver) watch() int {
 	return len(watchers)
 }
 
-// counts are those of the cluster at this time, in the order of its members.
+// counts returns the counts of the cluster at this time, in the order of its members.
 func (r *receiver) counts() []flight.Counts {
 	r.watch()
 	return r.ledger.Read(cluster, time.Now(), nil)
@@ -128,7 +128,7 @@ func errored(c flight.Counts) weighting.Reading    { return c.Proxies.Errors }
 func sized(c flight.Counts) weighting.Reading      { return c.Proxies.Sized }
 func sizedBytes(c flight.Counts) weighting.Reading { return c.Proxies.SizedBytes }
 
-// unsized are the requests that began without a known size.
+// unsized returns the requests that began without a known size.
 func unsized(c flight.Counts) weighting.Reading {
 	p := c.Proxies
 	return weighting.Reading{Value: p.Issued.Value - p.Sized.Value, At: p.Issued.At}
@@ -181,7 +181,7 @@ type receiverEnvoy struct {
 // An edit replaces a text of a bootstrap, which must have it.
 type edit struct{ old, new string }
 
-// edited is a bootstrap with its edits.
+// edited returns a bootstrap with its edits.
 func edited(t testing.TB, text []byte, edits []edit) []byte {
 	t.Helper()
 	for _, e := range edits {
@@ -219,7 +219,7 @@ func (r *receiver) envoy(o envoybootstrap.Options, workers int, edits ...edit) *
 	return &receiverEnvoy{e, "http://" + listener + "/"}
 }
 
-// stat is one of the Envoy's counters.
+// stat returns one of the Envoy's counters.
 func (e *receiverEnvoy) stat(t *testing.T, name string) float64 {
 	t.Helper()
 	all, err := e.Stats(t.Context(), "^"+name+"$")

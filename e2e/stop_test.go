@@ -51,7 +51,7 @@ func (f *fleet) stopWithin(limit time.Duration) {
 	}
 }
 
-// port is the xDS port as the admin API shows it.
+// port returns the xDS port as the admin API shows it.
 func (f *fleet) port() (admin.Port, error) {
 	var s admin.Status
 	err := f.get("/api/v1/status", &s)

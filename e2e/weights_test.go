@@ -16,7 +16,7 @@ import (
 	"steelyard/e2e/rig/proc/proctest"
 )
 
-// quick is a load that shows in counts but not in the load of the servers.
+// quick returns a load that shows in counts but not in the load of the servers.
 func quick(count int) load.Plan {
 	return load.Plan{Process: load.Fixed, Rate: 800, Count: count,
 		Work: load.Work{Mean: time.Millisecond, Shape: load.Deterministic}, Seed: 1}

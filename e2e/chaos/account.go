@@ -157,7 +157,7 @@ func (f *fleet) anyInHand(r failure) bool {
 	return false
 }
 
-// serverAt is the name of the server at an address; empty when there is none.
+// serverAt returns the name of the server at an address; empty if there is none.
 func (f *fleet) serverAt(address string) string {
 	for i, a := range f.at.servers {
 		if a == address {

@@ -134,7 +134,7 @@ func problems(of string, all []view.Problem) error {
 	return errors.Join(errs...)
 }
 
-// idle wants every endpoint to have 0 requests in flight, from a known source.
+// idle wants every endpoint to have 0 requests in flight, from a known source, and none to wait.
 func (f *fleet) idle(ctx context.Context) error {
 	c, err := f.api.cluster(ctx)
 	if err != nil {
@@ -148,6 +148,15 @@ func (f *fleet) idle(ctx context.Context) error {
 					f.serverAt(e.Address), field, in.Value.Or(-1), in.State, e.InFlightSource))
 			}
 		}
+	}
+	if q := c.Queue; q != nil {
+		if waiting := q.Classes[0].Waiting; waiting > 0 || q.InFlight > 0 || q.Envoys != envoys {
+			errs = append(errs, fmt.Errorf("queue: %d wait and %d are in flight, of %d Envoys; want 0, 0 and %d",
+				waiting, q.InFlight, q.Envoys, envoys))
+		}
+	}
+	if (c.Queue != nil) != f.queue {
+		errs = append(errs, fmt.Errorf("the cluster has a queue: %t, want %t", c.Queue != nil, f.queue))
 	}
 	return errors.Join(errs...)
 }

@@ -1,22 +1,17 @@
 package chaos
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
 	"sync"
 	"time"
+
+	"steelyard/e2e/rig/certs"
 )
 
 // Certificates are the identities of Steelyard and the Envoys, signed by one
@@ -24,8 +19,7 @@ import (
 // new link, as Kubernetes does with a secret.
 type certificates struct {
 	dir       string
-	authority *x509.Certificate
-	key       *ecdsa.PrivateKey
+	authority *certs.Pair
 
 	// files is held to start a process that reads the files, and to replace them: a process that reads one file before
 	// and one after a replacement has a key that does not match.
@@ -42,40 +36,17 @@ const (
 )
 
 func newCertificates(dir string) (*certificates, error) {
-	c := &certificates{dir: dir}
+	c := &certificates{dir: dir, authority: certs.New("authority", nil, forAYear)}
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, err
 	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	c.key = key
-	c.authority = template(1, "authority")
-	c.authority.IsCA, c.authority.KeyUsage = true, x509.KeyUsageCertSign
-	der, err := x509.CreateCertificate(rand.Reader, c.authority, c.authority, key.Public(), key)
-	if err != nil {
-		return nil, err
-	}
-	if err := writePEM(filepath.Join(dir, authorityFile), "CERTIFICATE", der); err != nil {
+	if err := os.WriteFile(c.ca(), c.authority.CertPEM(), 0o600); err != nil {
 		return nil, err
 	}
 	return c, c.replace()
 }
 
-func template(serial int64, name string) *x509.Certificate {
-	return &x509.Certificate{
-		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: name},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().AddDate(1, 0, 0),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, BasicConstraintsValid: true,
-		KeyUsage:    x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-}
-
-func writePEM(path, kind string, der []byte) error {
-	return os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600)
-}
+func forAYear(c *x509.Certificate) { c.NotAfter = time.Now().AddDate(1, 0, 0) }
 
 // replace replaces the certificates and keys by new ones.
 func (c *certificates) replace() error {
@@ -87,7 +58,10 @@ func (c *certificates) replace() error {
 		return err
 	}
 	for _, name := range []string{steelyardCert, envoyCert} {
-		if err := c.issue(filepath.Join(c.dir, folder, name), name); err != nil {
+		numbered := func(own *x509.Certificate) { own.SerialNumber.SetInt64(c.serial) }
+		pair := certs.New(name, c.authority, forAYear, numbered)
+		path := filepath.Join(c.dir, folder, name)
+		if err := pair.Save(path+".pem", path+".key"); err != nil {
 			return err
 		}
 	}
@@ -96,23 +70,6 @@ func (c *certificates) replace() error {
 		return err
 	}
 	return os.Rename(fresh, filepath.Join(c.dir, currentLink))
-}
-
-// issue writes a key and its certificate, as path.key and path.pem.
-func (c *certificates) issue(path, name string) error {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return err
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template(c.serial, name), c.authority, key.Public(), c.key)
-	if err != nil {
-		return err
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return err
-	}
-	return errors.Join(writePEM(path+".pem", "CERTIFICATE", der), writePEM(path+".key", "PRIVATE KEY", keyDER))
 }
 
 // cert and key are the paths of an identity's files, ca that of the authority's.
@@ -132,14 +89,9 @@ func (c *certificates) shows(address string) error {
 	if err != nil {
 		return err
 	}
-	roots, err := os.ReadFile(c.ca())
-	if err != nil {
-		return err
-	}
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(roots)
 	dialer := &net.Dialer{Timeout: 5 * time.Second}
-	asEnvoy := &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2"}}
+	asEnvoy := &tls.Config{RootCAs: c.authority.Pool(), Certificates: []tls.Certificate{pair},
+		NextProtos: []string{"h2"}}
 	conn, err := tls.DialWithDialer(dialer, "tcp", address, asEnvoy)
 	if err != nil {
 		return fmt.Errorf("connecting to the xDS port: %w", err)

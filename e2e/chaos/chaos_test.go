@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 	"go.uber.org/goleak"
 
+	"steelyard/e2e/rig/proc"
 	"steelyard/e2e/rig/proc/proctest"
 )
 
@@ -30,14 +31,29 @@ func TestMain(m *testing.M) {
 }
 
 func TestRequestsFailOnlyWhereAServerOrAnEnvoyDiedWithThem(t *testing.T) {
-	o := Options{Length: *length, Seed: *seed, Dir: *dir, Skip: kinds(t, *skip), Log: func(line string) { t.Log(line) }}
+	storm(t, Options{Length: *length})
+}
+
+// TestNoRequestThatWaitsFailsElse: the same where requests wait in a queue, in half of the time.
+func TestNoRequestThatWaitsFailsElse(t *testing.T) {
+	folder, err := proc.BuildModule()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(proc.ModulePath, folder)
+	storm(t, Options{Length: *length / 2, Queue: true})
+}
+
+func storm(t *testing.T, o Options) {
+	t.Helper()
+	o.Seed, o.Dir, o.Skip, o.Log = *seed, *dir, kinds(t, *skip), func(line string) { t.Log(line) }
 	if o.Dir == "" {
 		o.Dir = proctest.Dir(t)
 	}
 	if o.Seed == 0 {
 		o.Seed = rand.Uint64N(1e6) + 1
 	}
-	again := fmt.Sprintf(`make chaos ARGS="--length %v --seed %d --skip=%s"`, o.Length, o.Seed, *skip)
+	again := fmt.Sprintf(`make chaos ARGS="--length %v --seed %d --skip=%s"`, *length, o.Seed, *skip)
 	t.Logf("seed %d; the same faults again: %s", o.Seed, again)
 	report, err := Run(t.Context(), o)
 	if err != nil {

@@ -18,6 +18,7 @@ type configFile struct {
 
 	capacity int    // of each server, in slots
 	without  string // the server that is left out; empty: none
+	queue    string // a line of the cluster; empty: it has no queue
 }
 
 func newConfigFile(path string, at addresses, certs *certificates) *configFile {
@@ -42,10 +43,11 @@ clusters:
   engine: vllm
   capacity: %d
   inflight: {redis_key: "inflight:{cluster}"}
+  %s
   endpoints:
     static:
 `, c.at.xds, c.certs.cert(steelyardCert), c.certs.keyOf(steelyardCert), c.certs.ca(),
-		c.at.admin, c.at.toRedis, cluster, c.capacity)
+		c.at.admin, c.at.toRedis, cluster, c.capacity, c.queue)
 	for i, a := range c.at.servers {
 		if serverName(i) != c.without {
 			fmt.Fprintf(&b, "    - {address: %s, metrics_port: %s}\n", a, port(c.at.metrics[i]))

@@ -7,6 +7,9 @@
 // processes of their own, so that they can die. Steelyard logs to a pipe of one page whose reader can stall or go
 // away. TCP proxies stand between each Envoy and Steelyard, Steelyard and Redis, and Steelyard and each metrics page.
 //
+// A second run has a queue (Options.Queue): its Envoys have the module, and requests wait in them until a server has a
+// place. The same rule holds for them, and when the faults are over, nothing waits and no place is held.
+//
 // # Faults
 //
 // Schedule makes the faults from a seed only: the same seed gives the same faults at the same times. The machine
@@ -19,7 +22,7 @@
 //
 // # The rule
 //
-// Clients send to the Envoys in rotation, like a load balancer that knows which Envoys are up: an Envoy leaves the
+// Clients send to the Envoys in rotation, like a load balancer that checks which Envoys are up: an Envoy leaves the
 // rotation before it is ended and comes back when it carries requests and has a fallback. Before an orderly end it is
 // drained. An Envoy that is stopped stays in rotation, and its requests wait. A failed request is excused when
 //
@@ -27,8 +30,8 @@
 //     after it; or
 //   - the server that Envoy's access log names for the last attempt was killed, or ended by SIGTERM, while it may have
 //     had the request: the request was sent before the process was gone, and failed after the signal was sent. For an
-//     Envoy that was stopped when the server died, the server is gone when that Envoy continues: it assigns waiting
-//     requests to connections that it does not yet know to be closed. Where the Envoy was killed within half a second
+//     Envoy that was stopped when the server died, the server is gone when that Envoy continues: it may still assign
+//     waiting requests to connections that are closed. Where the Envoy was killed within half a second
 //     after its answer, before it wrote its log, any such server will do.
 //
 // There is no other tolerance: not for a server that is down (Envoy tries another one), not for one that was stopped,

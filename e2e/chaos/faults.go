@@ -100,7 +100,7 @@ func (f *fleet) logFails(ctx context.Context) error {
 	return nil
 }
 
-// rewrite changes the configuration, for good or for a while.
+// rewrite changes the configuration, permanently or for a while.
 func (f *fleet) rewrite(ctx context.Context, fault Fault) error {
 	c := f.config
 	switch fault.Kind {

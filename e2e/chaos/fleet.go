@@ -61,6 +61,7 @@ type fleet struct {
 	rotation *rotation
 	watch    *watch
 	seed     uint64 // of the load
+	queue    bool   // the cluster has one
 	account  Account
 
 	bootstraps [envoys][]byte
@@ -73,9 +74,9 @@ type fleet struct {
 
 // startFleet starts everything, and returns when every Envoy carries requests. A
 // fleet that did not start is closed already.
-func startFleet(ctx context.Context, dir string, j *journal) (*fleet, error) {
+func startFleet(ctx context.Context, o Options, j *journal) (*fleet, error) {
 	f := &fleet{
-		journal: j, dir: dir, rotation: newRotation(envoys),
+		journal: j, dir: o.Dir, seed: o.Seed, queue: o.Queue, rotation: newRotation(envoys),
 		units: make(map[string]*unit), links: make(map[string]*link),
 	}
 	if err := f.startAll(ctx); err != nil {
@@ -134,6 +135,9 @@ func (f *fleet) prepare() error {
 	f.watch = &watch{api: f.api, journal: f.journal}
 	f.reader = newLogReader(filepath.Join(f.dir, "steelyard-stderr.log"))
 	f.config = newConfigFile(filepath.Join(f.dir, "steelyard.yaml"), f.at, f.certs)
+	if f.queue {
+		f.config.queue = fmt.Sprintf("queue: {max_in_flight: %d}", places)
+	}
 	return f.config.write()
 }
 
@@ -274,6 +278,9 @@ func (f *fleet) bootstrap(ctx context.Context, i int) ([]byte, error) {
 		"--listen", f.at.envoys[i], "--admin", "127.0.0.1:0", "--xds", f.at.toXDS[i],
 		"--xds-ca-file", f.certs.ca(),
 		"--xds-cert-file", f.certs.cert(envoyCert), "--xds-key-file", f.certs.keyOf(envoyCert)}
+	if f.queue {
+		args = append(args, "--module")
+	}
 	if i == envoys-1 {
 		for _, a := range f.at.servers {
 			args = append(args, "--fallback", a)
@@ -306,7 +313,7 @@ func (f *fleet) close() {
 	}
 }
 
-// port is the port of an address.
+// port returns the port of an address.
 func port(address string) string {
 	_, p, _ := net.SplitHostPort(address)
 	return p

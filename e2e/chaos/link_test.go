@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// echo is a server that sends back what it gets.
+// echo returns a server that sends back what it gets.
 func echo(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

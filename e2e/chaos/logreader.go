@@ -50,7 +50,7 @@ func (l *logReader) run(start func(stderr *os.File) error) error {
 	return start(write)
 }
 
-// leave closes the pipe, like a log shipper that ends: the process cannot write its log any more.
+// leave closes the pipe, like a log shipper that ends: the process can no longer write its log.
 func (l *logReader) leave() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

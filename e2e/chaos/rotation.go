@@ -49,7 +49,7 @@ func (r *rotation) set(i int, in bool) {
 	r.in[i] = in
 }
 
-// drained waits until an Envoy that has left the rotation has no requests any more.
+// drained waits until an Envoy that has left the rotation has no more requests.
 func (r *rotation) drained(ctx context.Context, i int) error {
 	return wait(ctx, patience, func(context.Context) error {
 		r.mu.Lock()

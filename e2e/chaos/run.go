@@ -23,7 +23,9 @@ type Options struct {
 	Seed   uint64        // of the schedule of faults and of the load
 	Skip   []Kind        // kinds of faults to leave out of the schedule, to find the kind that causes a failure
 	Dir    string        // an existing folder for the files of the processes, the logs among them
-	Log    func(line string)
+	// Queue has requests wait in a queue of the cluster, in Envoys that find the module by the environment.
+	Queue bool
+	Log   func(line string)
 }
 
 // A Report is the result of a run.
@@ -41,9 +43,8 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	})
 	j := &journal{print: o.Log, start: time.Now()}
 	r := Report{Faults: len(schedule)}
-	f, err := startFleet(ctx, o.Dir, j)
+	f, err := startFleet(ctx, o, j)
 	if err == nil {
-		f.seed = o.Seed
 		err = r.fill(ctx, f, o.Length, schedule)
 		r.Account = f.account
 		f.close()

@@ -27,7 +27,7 @@ const (
 	Close   Kind = "close"   // the log's pipe: has no reader until Steelyard is restarted in order, with a new pipe
 )
 
-// Kinds are all of them.
+// Kinds returns all kinds of faults.
 func Kinds() []Kind {
 	return []Kind{Kill, Pause, Restart, Reset, Hang, Refuse, Change, Spoil, Remove, Replace, Stall, Close}
 }
@@ -86,8 +86,8 @@ type card struct {
 	early       bool    // not within lastLife of the end of a run
 }
 
-// lastLife is the last part of a run, in which Steelyard is not ended. One process lives through all other faults of
-// that time. Its memory, goroutines and descriptors are compared afterwards.
+// lastLife returns the last part of a run, in which Steelyard is not ended. One process runs through all other faults
+// of that time. Its memory, goroutines and descriptors are compared afterwards.
 func lastLife(length time.Duration) time.Duration { return min(length/3, 2*time.Minute) }
 
 // Schedule returns the faults of a run in order of time: a pure function of the seed and the length. Every lane deals
@@ -128,10 +128,9 @@ func between(r *rand.Rand, least, most time.Duration) time.Duration {
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// lanes are the decks of cards. A part is in one lane, so that its faults never
-// overlap, and with those of all other lanes they do. Servers and Envoys are in two
-// lanes each: at most two of five servers and two of three Envoys are out at once, and
-// a request always has somewhere to go.
+// lanes returns the decks of cards. A part is in one lane, so that its faults never overlap, but they overlap with
+// those of all other lanes. Servers and Envoys are in two lanes each: at most two of five servers and two of three
+// Envoys are out at once, and a request always has somewhere to go.
 func lanes() [][]card {
 	return [][]card{
 		steelyardLane(), configLane(),
@@ -142,8 +141,8 @@ func lanes() [][]card {
 	}
 }
 
-// steelyardLane has all faults that end Steelyard. Closing the log's pipe is one of them, because only a new process
-// gets another pipe.
+// steelyardLane returns all faults that end Steelyard. Closing the log's pipe is one of them, because only a new
+// process gets another pipe.
 func steelyardLane() []card {
 	return []card{
 		{part: partSteelyard, kind: Kill, least: 0.3, most: 4.5, recovery: 2, early: true},

@@ -20,6 +20,7 @@ const asServer = "STEELYARD_CHAOS_SERVER"
 
 const (
 	slots        = 4                      // of each server
+	places       = 2                      // of each server, where requests wait in a queue
 	drainServer  = 8 * time.Second        // how long a server may take to finish its requests after SIGTERM
 	countEvery   = 50 * time.Millisecond  // between two writes of the count of requests in flight
 	countTimeout = 500 * time.Millisecond // of one

@@ -33,7 +33,7 @@ type unit struct {
 type hooks struct {
 	out    func()            // it is about to be ended
 	paused func(paused bool) // it is about to be paused, or goes on
-	// drain waits, after out, until the unit has no requests any more. A unit with a
+	// drain waits, after out, until the unit has no more requests. A unit with a
 	// drain is given none between out and the next start.
 	drain func(context.Context) error
 	// endsWithin bounds the time between SIGTERM and the end; 0: as long as proc.Stop waits.
@@ -50,7 +50,7 @@ func (u *unit) up(ctx context.Context) error {
 	return nil
 }
 
-// guard complains when a process ends by itself.
+// guard complains when a process ends unexpectedly.
 func (u *unit) guard(p process, ending <-chan struct{}) {
 	select {
 	case <-ending:
@@ -145,7 +145,7 @@ func (u *unit) pause(ctx context.Context, d time.Duration) error {
 	return err
 }
 
-// close ends the process for good.
+// close ends the process permanently.
 func (u *unit) close() {
 	if u.process == nil {
 		return

@@ -141,7 +141,7 @@ func benchmarkMemory(b *testing.B, r room, cluster string, count int) {
 	}
 }
 
-// hostOf is the loopback address of a Pod.
+// hostOf returns the loopback address of a Pod.
 func hostOf(i int) string { return fmt.Sprintf("127.1.%d.%d", i/250, 1+i%250) }
 
 // metricsPages serves a recorded metrics page on one port of each Pod's address, and returns the port.
@@ -174,7 +174,7 @@ func metricsPages(b *testing.B, count int) int {
 	return number
 }
 
-// resident is the memory of a process, in MiB.
+// resident returns the memory of a process, in MiB.
 func resident(b *testing.B, p *proc.Process) float64 {
 	b.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Pid()))

@@ -1,6 +1,5 @@
-// Package kubernetes tests Steelyard on a real Kubernetes API: discovery from
-// EndpointSlices and InferencePools, and what happens to it when the API server
-// fails.
+// Package kubernetes tests Steelyard on a real Kubernetes API: discovery from EndpointSlices and InferencePools, and
+// its behaviour when the API server fails.
 //
 // One kube-apiserver (e2e/rig/kube) serves all tests of the package; each test
 // works in namespaces of its own. Tests that kill or pause the API server run

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -60,7 +61,7 @@ func TestARefusedTokenIsReadAgain(t *testing.T) {
 	began := time.Now()
 	v.becomes("10.0.0.1:8000")
 	if took := time.Since(began); took > 15*time.Second {
-		t.Errorf("the token was read again after %v; client-go by itself takes a minute", took)
+		t.Errorf("the token was read again after %v; the default of client-go is a minute", took)
 	}
 }
 
@@ -94,8 +95,8 @@ func TestEndpointsStayWhileTheAPIServerIsDeadOrHangs(t *testing.T) {
 		t.Errorf("at some time there were %d endpoints, want never less than the API said: 2", v.fewer)
 	}
 	for text, want := range map[string]int{"could not be refreshed": 2, "can be refreshed again": 2} {
-		if got := c.log.count(text); got != want {
-			t.Errorf("%q is logged %d times, want once for each of the two faults:\n%s", text, got, &c.log.text)
+		if got := strings.Count(c.log.String(), text); got != want {
+			t.Errorf("%q is logged %d times, want once for each of the two faults:\n%s", text, got, &c.log)
 		}
 	}
 	refused := c.requests.of("endpointslices watch connection") + c.requests.of("pods watch connection")

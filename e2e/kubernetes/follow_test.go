@@ -17,6 +17,7 @@ import (
 	"steelyard/controlplane/discovery"
 	source "steelyard/controlplane/discovery/kubernetes"
 	"steelyard/e2e/rig/kube"
+	"steelyard/e2e/rig/output"
 	"steelyard/e2e/rig/proc/proctest"
 )
 
@@ -41,29 +42,11 @@ func (r *requests) of(what string) int {
 	return r.count[what]
 }
 
-// lines is a log that is kept, without those of level debug.
-type lines struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *lines) count(text string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), text)
-}
-
 // A connection is a client of the product on an API server, that runs.
 type connection struct {
 	*source.Client
 	requests requests
-	log      lines
+	log      output.Buffer // without level debug
 }
 
 // tokenFile writes a token of the service account, and returns its path.
@@ -232,7 +215,7 @@ func (v *watching) faulty(texts ...string) {
 	})
 }
 
-// one is the endpoint at an address.
+// one returns the endpoint at an address.
 func (v *watching) one(address string) discovery.Endpoint {
 	v.t.Helper()
 	set, _ := v.now()

@@ -104,7 +104,7 @@ type entry struct {
 func yes() *bool { return new(true) }
 func no() *bool  { return new(false) }
 
-// going is an entry of a Pod that terminates and still serves.
+// going returns an entry of a Pod that terminates and still serves.
 func going(e entry) entry {
 	e.ready, e.serving, e.terminating = no(), yes(), yes()
 	return e

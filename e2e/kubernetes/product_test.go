@@ -75,7 +75,7 @@ func (p *product) startEnvoy() {
 	p.url = "http://" + listener + "/"
 }
 
-// view is the cluster as the admin API shows it.
+// view returns the cluster as the admin API shows it.
 func (p *product) view() (v view.Cluster, err error) {
 	resp, err := http.Get("http://" + p.admin + "/api/v1/clusters/llama")
 	if err != nil {

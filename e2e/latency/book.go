@@ -44,8 +44,8 @@ type Sample struct {
 	Acked    time.Time // by the last Envoy
 }
 
-// NewBook makes a book of a fleet of so many Envoys. The caller receives from Samples; room is
-// how many samples may wait there, above which they are dropped.
+// NewBook makes a book for a fleet of this many Envoys. The caller receives from Samples; room is how many samples may
+// wait there, above which they are dropped.
 func NewBook(envoys, room int) *Book {
 	return &Book{
 		endpoints: make(map[string]*endpoint), acks: make(map[string][]push),
@@ -53,10 +53,10 @@ func NewBook(envoys, room int) *Book {
 	}
 }
 
-// Samples are the requests that have reached every Envoy.
+// Samples returns the requests that have reached every Envoy.
 func (b *Book) Samples() <-chan Sample { return b.samples }
 
-// Arrived takes down that a request reached an endpoint.
+// Arrived records that a request reached an endpoint.
 func (b *Book) Arrived(address string, at time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -65,9 +65,8 @@ func (b *Book) Arrived(address string, at time.Time) {
 	b.settle()
 }
 
-// Decided takes down a decision that was made knowing so many requests issued to each endpoint
-// since the start, and what became of it: pushed under a version, which rises, or held
-// back.
+// Decided records a decision that included this many requests issued to each endpoint since the start, and its result:
+// pushed under a version, which rises, or held back.
 func (b *Book) Decided(issued map[string]uint64, at time.Time, pushed bool, version uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -83,8 +82,7 @@ func (b *Book) Decided(issued map[string]uint64, at time.Time, pushed bool, vers
 	b.settle()
 }
 
-// Acked takes down the version that an Envoy accepted last, and when. It may be
-// told the same again.
+// Acked records the version that an Envoy accepted last, and when. It may be called again with the same values.
 func (b *Book) Acked(envoy string, version uint64, at time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -133,14 +131,14 @@ func (b *Book) settle() {
 				Acked: acked}
 			select {
 			case b.samples <- s:
-			default: // nothing receives them any more
+			default: // nothing receives them now
 			}
 			e.settled++
 		}
 	}
 }
 
-// last is when the last Envoy accepted the version or a later one; all is false
+// last returns when the last Envoy accepted the version or a later one; all is false
 // when not every one has.
 func (b *Book) last(version uint64) (at time.Time, all bool) {
 	for _, acks := range b.acks {

@@ -10,7 +10,7 @@ func at(ms int) time.Time {
 	return time.Unix(1_700_000_000, 0).Add(time.Duration(ms) * time.Millisecond)
 }
 
-// taken are the samples there are.
+// taken returns the samples there are.
 func taken(b *Book) []Sample {
 	var out []Sample
 	for {

@@ -12,17 +12,17 @@ import (
 // Target is the 99th percentile to be reached, for 10 Envoys and 20 endpoints.
 const Target = 25 * time.Millisecond
 
-// edges are the upper ends of the histogram's bars in milliseconds; the last bar has none.
+// edges returns the upper ends of the histogram's bars in milliseconds; the last bar has none.
 func edges() []float64 {
 	return []float64{1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 60, 100, 250}
 }
 
-// Span is from the arrival to the last ACK, never below zero: an Envoy may report a request
-// before the endpoint has read it.
+// Span returns the time from the arrival to the last ACK, never below zero: an Envoy may report a request before the
+// endpoint has read it.
 func (s Sample) Span() time.Duration { return max(0, s.Acked.Sub(s.Arrived)) }
 
-// Quantile is the q-th quantile of the values, 0..1: the smallest one that at least the share q
-// of them does not exceed. It is 0 of none.
+// Quantile returns the q-th quantile of the values, 0..1: the smallest one that at least the share q
+// of them does not exceed. It is 0 for no values.
 func Quantile(values []time.Duration, q float64) time.Duration {
 	if len(values) == 0 {
 		return 0
@@ -31,7 +31,7 @@ func Quantile(values []time.Duration, q float64) time.Duration {
 	return sorted[max(0, int(math.Ceil(q*float64(len(sorted))))-1)]
 }
 
-// A Report sums samples up.
+// A Report summarizes samples.
 type Report struct {
 	All  []time.Duration // every request
 	Sent []time.Duration // those whose first decision was pushed
@@ -55,7 +55,7 @@ func NewReport(samples []Sample) Report {
 	return r
 }
 
-// String is a table of quantiles and the histogram of all requests.
+// String returns a table of quantiles and the histogram of all requests.
 func (r Report) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-46s %6s %9s %9s %9s %9s\n", "time, ms", "n", "p50", "p90", "p99", "max")

@@ -2,7 +2,6 @@ package manifests
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -21,8 +20,6 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-var update = flag.Bool("update", false, "write the files that are derived from others")
-
 const (
 	root      = "../.."
 	manifests = root + "/manifests"
@@ -32,12 +29,12 @@ const (
 // An object is one of Kubernetes.
 type object = *unstructured.Unstructured
 
-// name is how tests and their messages call an object.
+// name returns how tests and their messages call an object.
 func name(o object) string {
 	return strings.Trim(fmt.Sprintf("%s %s/%s", o.GetKind(), o.GetNamespace(), o.GetName()), "/")
 }
 
-// overlays are the folders below manifests that kubectl apply -k takes.
+// overlays returns the folders below manifests that kubectl apply -k takes.
 func overlays(t *testing.T) (out []string) {
 	t.Helper()
 	for _, pattern := range []string{"base", "overlays/*", "components/*"} {
@@ -59,11 +56,41 @@ func overlays(t *testing.T) (out []string) {
 	return out
 }
 
+// buildIn builds folders in another namespace, as manifests/names says.
+func buildIn(t *testing.T, namespace string, folders ...string) []object {
+	t.Helper()
+	own, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := filepath.Abs(manifests)
+	if err != nil {
+		t.Fatal(err)
+	}
+	from, err := filepath.Rel(own, all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nnamespace: " + namespace +
+		"\ntransformers: [" + from + "/names]\nresources:\n"
+	for _, folder := range folders {
+		text += "- " + filepath.Join(from, folder) + "\n"
+	}
+	if err := os.WriteFile(filepath.Join(own, "kustomization.yaml"), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return buildAt(t, own)
+}
+
 // build is kubectl kustomize.
 func build(t *testing.T, folder string) []object {
 	t.Helper()
-	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).
-		Run(filesys.MakeFsOnDisk(), filepath.Join(manifests, folder))
+	return buildAt(t, filepath.Join(manifests, folder))
+}
+
+func buildAt(t *testing.T, folder string) []object {
+	t.Helper()
+	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), folder)
 	if err != nil {
 		t.Fatalf("%s: %v", folder, err)
 	}
@@ -76,6 +103,11 @@ func build(t *testing.T, folder string) []object {
 
 // render is helm template, with a file of values besides the chart's own and some more on top.
 func render(t *testing.T, file string, more map[string]any) []object {
+	t.Helper()
+	return renderIn(t, namespace, file, more)
+}
+
+func renderIn(t *testing.T, namespace, file string, more map[string]any) []object {
 	t.Helper()
 	chart, err := loader.LoadDir(filepath.Join(manifests, "chart"))
 	if err != nil {
@@ -145,21 +177,4 @@ func at[T any](t *testing.T, o object, path ...string) T {
 		t.Fatalf("%s of %s is a %T", strings.Join(path, "."), name(o), value)
 	}
 	return typed
-}
-
-// derived compares a file with what it is derived from, or writes it.
-func derived(t *testing.T, path string, want []byte) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(path, want, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s is not what it is derived from: run `go test . -update` in e2e/manifests", path)
-	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"steelyard/e2e/rig/golden"
 	"steelyard/e2e/rig/proc"
 	envoybootstrap "steelyard/envoy-bootstrap"
 )
@@ -84,8 +85,8 @@ func asYAML(t *testing.T, documents ...any) []byte {
 
 func TestTheExamplesForOtherControlPlanesAreUpToDate(t *testing.T) {
 	p := bootstrapParts(t)
-	derived(t, filepath.Join(manifests, "examples/istio.yaml"), istio(t, p))
-	derived(t, filepath.Join(manifests, "examples/envoy-gateway.yaml"), envoyGateway(t, p))
+	golden.Check(t, filepath.Join(manifests, "examples/istio.yaml"), string(istio(t, p)))
+	golden.Check(t, filepath.Join(manifests, "examples/envoy-gateway.yaml"), string(envoyGateway(t, p)))
 }
 
 // istio attaches the Envoys of an ingress gateway. The route is one that a VirtualService of the namespace models
@@ -221,7 +222,7 @@ func TestEnvoyTakesWhatTheExamplesAdd(t *testing.T) {
 	}
 }
 
-// examples are the files of manifests/examples.
+// examples returns the files of manifests/examples.
 func examples(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(manifests, "examples/*.yaml"))

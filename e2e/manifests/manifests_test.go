@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"steelyard/controlplane/config"
+	"steelyard/e2e/rig/golden"
 	envoybootstrap "steelyard/envoy-bootstrap"
 )
 
@@ -41,7 +42,7 @@ func TestDerivedFilesAreUpToDate(t *testing.T) {
 			rule.WriteString(strings.TrimRight("  "+line, " \n") + "\n")
 		}
 	}
-	derived(t, filepath.Join(manifests, "overlays/monitoring/prometheusrule.yaml"), rule.Bytes())
+	golden.Check(t, filepath.Join(manifests, "overlays/monitoring/prometheusrule.yaml"), rule.String())
 
 	bootstrap, err := envoybootstrap.Render(envoybootstrap.Options{
 		Cluster: "llama", XDS: "steelyard-xds.steelyard.svc:18000", Listen: "0.0.0.0:10000",
@@ -49,7 +50,7 @@ func TestDerivedFilesAreUpToDate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	derived(t, filepath.Join(manifests, "overlays/example-envoy/bootstrap.yaml"), bootstrap)
+	golden.Check(t, filepath.Join(manifests, "overlays/example-envoy/bootstrap.yaml"), string(bootstrap))
 }
 
 // TestEveryObjectIsWhatItsKindAllows: unknown keys and wrong types of the kinds that Kubernetes brings. The API server
@@ -120,6 +121,29 @@ func TestTheChartRendersTheObjectsOfTheOverlays(t *testing.T) {
 	}
 }
 
+// In another namespace, the ServiceAccount that has the Role and the names in certificates follow, as in the chart.
+func TestEverythingFollowsIntoAnotherNamespace(t *testing.T) {
+	const other = "elsewhere"
+	want, got := map[string]any{}, map[string]any{}
+	for _, o := range buildIn(t, other, "overlays/production", "overlays/production-monitoring") {
+		if o.GetNamespace() != other && o.GetKind() != "Namespace" {
+			t.Errorf("%s is not in %s", name(o), other)
+		}
+		want[name(o)] = comparable(t, o)
+	}
+	delete(want, "Namespace /"+other)
+	for _, o := range renderIn(t, other, "values-production.yaml", monitored) {
+		got[name(o)] = comparable(t, o)
+	}
+	if difference := cmp.Diff(want, got); difference != "" || len(want) < 8 {
+		t.Errorf("%d objects of kustomize (-) and the chart (+):\n%s", len(want), difference)
+	}
+	binding := find(t, buildIn(t, other, "base"), "RoleBinding", "steelyard")
+	if subject := at[[]any](t, binding, "subjects")[0].(map[string]any); subject["namespace"] != other {
+		t.Errorf("the Role is bound to %v", subject)
+	}
+}
+
 func TestTheChartAdmitsOtherNamespaces(t *testing.T) {
 	objects := render(t, "", map[string]any{"watchNamespaces": []any{"models"}})
 	var got []string
@@ -144,7 +168,7 @@ func TestTheChartAdmitsOtherNamespaces(t *testing.T) {
 	}
 }
 
-// comparable is an object as the API server reads it: numbers are numbers, and the configuration is YAML, of which
+// comparable returns an object as the API server reads it: numbers are numbers, and the configuration is YAML, of which
 // comments and order do not matter.
 func comparable(t *testing.T, o object) map[string]any {
 	t.Helper()

@@ -187,7 +187,7 @@ func (p *tab) navigate(url string) {
 	p.do(chromedp.Navigate("about:blank"), chromedp.Navigate(url))
 }
 
-// heap is what the scripts of the page use after a collection of garbage, in bytes.
+// heap returns what the scripts of the page use after a collection of garbage, in bytes.
 func (p *tab) heap() int64 {
 	p.t.Helper()
 	var used int64
@@ -215,7 +215,7 @@ func (p *tab) live() {
 		"document.body && document.body.dataset.is === 'live' && !document.querySelector('#main .block')")
 }
 
-// text is what an element shows; empty where there is none.
+// text returns what an element shows; empty where there is none.
 func (p *tab) text(selector string) string {
 	p.t.Helper()
 	return eval[string](p, fmt.Sprintf("(document.querySelector(%q) || {}).innerText || ''", selector))

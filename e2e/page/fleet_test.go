@@ -200,7 +200,7 @@ func prefixed(urls []string, path string) (out []string) {
 	return out
 }
 
-// url is an address of the page.
+// url returns an address of the page.
 func (f *fleet) url(hash string) string { return "http://" + f.admin + "/" + hash }
 
 // get asks the admin API.

@@ -41,7 +41,7 @@ func reloads(t *testing.T, f *fleet, b *browser) {
 	p.noErrors()
 }
 
-// proxied is the page behind a proxy that changes how answers are passed on.
+// proxied returns the page behind a proxy that changes how answers are passed on.
 func (f *fleet) proxied(t *testing.T, wrap func(http.Handler) http.Handler) string {
 	t.Helper()
 	target, err := url.Parse("http://" + f.admin)
@@ -247,7 +247,7 @@ func metricsBreak(t *testing.T, f *fleet, b *browser) {
 	p.noErrors()
 }
 
-// operatorToken is that of anna, who may operate.
+// operatorToken is the token of anna, who may operate.
 const operatorToken = "0123456789abcdef"
 
 // writeTokens makes the file of tokens, with which everyone may still view.
@@ -303,7 +303,7 @@ func (c *counters) read(now time.Time) {
 	c.seen = append(c.seen, r)
 }
 
-// shares are the parts of the servers in what they served in a time that ends now; nil while it is not known.
+// shares returns the parts of the servers in what they served in a time that ends now; nil while it is not known.
 func (c *counters) shares(window time.Duration) map[string]float64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()

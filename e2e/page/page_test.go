@@ -23,7 +23,7 @@ import (
 	"steelyard/e2e/rig/proc"
 )
 
-// routes are those of every view, given an endpoint of llama.
+// routes has the routes of every view, given an endpoint of llama.
 func routes(endpoint string) map[string]string {
 	return map[string]string{
 		"fleet": "#/", "cluster": "#/c/llama?range=5m", "endpoint": "#/c/llama/e/" + endpoint + "?range=5m",
@@ -54,7 +54,7 @@ func TestThePage(t *testing.T) {
 		{"a hidden tab lets go, and comes back", hiddenTab},
 		{"what is not answered is not live", notAnswered},
 		{"more Envoys than are listed", manyEnvoys},
-		{"a stalled endpoint is told as one", stalledWords},
+		{"a stalled endpoint is shown as one", stalledWords},
 		{"reloads, good and bad, are on the timeline", reloads},
 		{"shares served are those of the servers' own counters", servedAsCounted},
 		{"a proxy that buffers", bufferingProxies},

@@ -72,6 +72,7 @@ func (untouched) Overrides() []view.Override { return nil }
 
 // scrollTimes are the milliseconds of frames, sorted, while the page scrolls down by almost two rows in each.
 const scrollTimes = `new Promise((done) => {
+	scrollTo(0, 0);
 	const times = [];
 	let last = performance.now();
 	const next = () => {
@@ -85,8 +86,43 @@ const scrollTimes = `new Promise((done) => {
 	requestAnimationFrame(next);
 })`
 
-// TestAThousandEndpoints: frames while scrolling, filter and sort. The median is promised; on a machine that does
-// other things a single frame may take any time.
+// contention is the 95th percentile of how long a computation of some ten milliseconds takes, as a ratio to the
+// shortest: near 1 where the browser has a core for itself.
+const contention = `(() => {
+	const times = [];
+	for (let k = 0; k < 60; k++) {
+		const at = performance.now();
+		let x = 0;
+		for (let i = 0; i < 5e6; i++) x = (x * 31 + i) | 0;
+		times.push(performance.now() - at + (x === 1));
+	}
+	times.sort((a, b) => a - b);
+	return times[57] / times[0];
+})()`
+
+// scrollsSmoothly: the median frame has to be in time in the first of three runs, and 95 of 100 in one of them. On a
+// machine that does other things, which plain computation shows, only the median is promised.
+func scrollsSmoothly(p *tab, promised float64) {
+	p.t.Helper()
+	best := math.Inf(1)
+	for run := range 3 {
+		times := eval[[]float64](p, scrollTimes)
+		p.t.Logf("frames while scrolling: median %.0f ms, p95 %.0f, longest %.0f", times[50], times[95], times[99])
+		if run == 0 && times[50] > promised {
+			p.t.Errorf("the median frame took %.0f ms, want at most %.0f", times[50], promised)
+		}
+		if best = min(best, times[95]); best <= promised {
+			return
+		}
+	}
+	if slower := eval[float64](p, contention); slower > 1.5 {
+		p.t.Logf("p95 is not promised: other programs make a computation take up to %.1f times as long", slower)
+		return
+	}
+	p.t.Errorf("in the best of three runs, one frame of twenty took %.0f ms or more, want at most %.0f", best, promised)
+}
+
+// TestAThousandEndpoints: frames while scrolling, filter and sort.
 func TestAThousandEndpoints(t *testing.T) {
 	const promised = 100.0 // milliseconds
 	source := thousand{time.Now()}
@@ -112,11 +148,7 @@ func TestAThousandEndpoints(t *testing.T) {
 		t.Errorf("the first row is %q, want the worst state", first)
 	}
 	p.shot("thousand-1280-light")
-	times := eval[[]float64](p, scrollTimes)
-	t.Logf("frames while scrolling: median %.0f ms, p95 %.0f ms, longest %.0f ms", times[50], times[95], times[99])
-	if times[50] > promised {
-		t.Errorf("the median frame took %.0f ms, want at most %.0f", times[50], promised)
-	}
+	scrollsSmoothly(p, promised)
 	if y := eval[float64](p, "scrollY"); y < 3000 {
 		t.Errorf("it scrolled to %.0f px only", y)
 	}

@@ -38,7 +38,7 @@ func changeLoads(ctx context.Context, servers []*server, w *watch) {
 	}
 }
 
-// settle waits until every change has reached every stream, but not for ever.
+// settle waits until every change has reached every stream, but not forever.
 func settle(ctx context.Context, w *watch) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

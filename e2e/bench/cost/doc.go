@@ -12,18 +12,15 @@
 //   - An Envoy is a client of package xds/xdstest on a connection of its own: the
 //     node of 61 KB in the first message, an ACK for every response.
 //
-// There are two kinds of settings. In those named after endpoints, every server
-// has traffic of its own (Poisson arrivals, exponential services), so that every
-// decision differs from the one before, as in a busy fleet. In those named after
-// streams all loads rest, and once a second one of them changes; the time runs
-// from that change until a stream has acknowledged weights that include it, and so
-// holds the wait for the next scrape.
+// There are two kinds of settings. In those named after endpoints, every server has traffic of its own (Poisson
+// arrivals, exponential services), so that every decision differs from the one before, as in a busy fleet. In those
+// named after streams all loads stay the same, except that one of them changes every second; the time runs from that
+// change until a stream has acknowledged weights that include it, and so includes the wait for the next scrape.
 //
 // # What it reports about itself
 //
-// The bench shares the machine with what it measures. It states its own CPU time
-// and how late its timers fired; a late bench has measured the machine. CPU times
-// are those of the kernel's process clocks, in nanoseconds.
+// The bench shares the machine with what it measures. It reports its own CPU time and how late its timers fired; if
+// they fired late, the figures are the machine's. CPU times come from the kernel's process clocks, in nanoseconds.
 //
 // It is not a test: it fails when a target is missed only with --strict.
 package main

@@ -56,7 +56,7 @@ func connect(ctx context.Context, address string, n int, w *watch) (*envoys, err
 	return e, nil
 }
 
-// broken is why a stream has ended; nil while all are open.
+// broken returns why a stream has ended; nil while all are open.
 func (e *envoys) broken() error {
 	var errs []error
 	for _, c := range e.clients {

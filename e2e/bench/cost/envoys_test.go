@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// weighted is an assignment of endpoints on the ports from 1 on.
+// weighted returns an assignment of endpoints on the ports from 1 on.
 func weighted(t *testing.T, weights ...uint32) []byte {
 	t.Helper()
 	l := &endpointv3.LocalityLbEndpoints{}

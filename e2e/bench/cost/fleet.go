@@ -33,7 +33,7 @@ type server struct {
 	extra   float64   // further requests that wait, see burden
 	changed time.Time // when extra changed; zero once a page has shown it
 	conns   map[net.Conn]struct{}
-	onShown func(time.Time) // told when a page first shows the change
+	onShown func(time.Time) // called when a page first shows the change
 }
 
 // startFleet listens and serves pages of the recording. moving servers have traffic, the

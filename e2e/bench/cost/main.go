@@ -100,14 +100,14 @@ func (o options) validate() error {
 	case o.soak < 0:
 		return fmt.Errorf("--soak %v: write how long, such as 10m", o.soak)
 	case o.soak > 0 && (o.quick || o.only != ""):
-		return errors.New("--soak measures the largest setting for so long: leave out --quick and --only")
+		return errors.New("--soak measures the largest setting for this time: leave out --quick and --only")
 	case len(o.settings()) == 0:
-		return fmt.Errorf("--only %q is no setting: see docs/cost.md for their names", o.only)
+		return fmt.Errorf("--only %q is not a setting: see docs/cost.md for their names", o.only)
 	}
 	return nil
 }
 
-// binaries are what is measured, by the name in the rows.
+// binaries returns what is measured, by the name in the rows.
 func (o options) binaries() (map[string]string, error) {
 	build := proc.BuildSteelyard
 	if o.profile != "" {
@@ -135,7 +135,7 @@ func (o options) settings() []Setting {
 	})
 }
 
-// warmUp is longer before a look at growth: the heap takes a minute or two to find its size.
+// warmUp returns a longer time before a measurement of growth: the heap takes a minute or two to reach its size.
 func (o options) warmUp() time.Duration {
 	switch {
 	case o.soak > 0:

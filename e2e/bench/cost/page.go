@@ -103,7 +103,7 @@ type writer struct {
 	out     net.Buffers
 }
 
-// response is the page with its header, as pieces to write. It holds until the next call.
+// response returns the page with its header, as pieces to write. It holds until the next call.
 func (w *writer) response(r reading) net.Buffers {
 	w.numbers, w.ends = w.numbers[:0], w.ends[:0]
 	for _, value := range w.page.values {

@@ -1,14 +1,13 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"runtime"
 	"text/tabwriter"
 	"time"
+
+	"steelyard/e2e/bench/placement/report"
 )
 
 // A Report is everything that a bench has measured, as in bench/cost.json.
@@ -153,16 +152,4 @@ func (r Report) print(w io.Writer) {
 }
 
 // save writes the report as JSON.
-func (r Report) save(path string) error {
-	text, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return fmt.Errorf("writing the report: %w", err)
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("writing the report: %w", err)
-	}
-	if err := os.WriteFile(path, append(text, '\n'), 0o644); err != nil {
-		return fmt.Errorf("writing the report: %w", err)
-	}
-	return nil
-}
+func (r Report) save(path string) error { return report.WriteJSON(path, r) }

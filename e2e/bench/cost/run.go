@@ -19,7 +19,7 @@ type Setting struct {
 	Name      string `json:"setting"`
 	Endpoints int    `json:"endpoints"`
 	Streams   int    `json:"streams"`
-	// Changes: all loads rest, but for one change a second that causes a push. Without,
+	// Changes: all loads stay the same, except for one change a second that causes a push. Without,
 	// every server has traffic of its own.
 	Changes bool `json:"-"`
 	// Named: the servers are asked for the series that are read, and print no others.

@@ -14,7 +14,7 @@ type Quantiles struct {
 	Max float64 `json:"max"`
 }
 
-// quantiles sorts the times. A quantile is the smallest time that so many do not exceed.
+// quantiles sorts the times. A quantile is the smallest time that this share of them does not exceed.
 func quantiles(times []time.Duration) Quantiles {
 	q := Quantiles{N: len(times)}
 	if q.N == 0 {
@@ -31,7 +31,7 @@ func quantiles(times []time.Duration) Quantiles {
 // A point is a value at a time in seconds.
 type point struct{ at, value float64 }
 
-// slope is the least-squares growth per second; 0 with fewer than two points.
+// slope returns the least-squares growth per second; 0 with fewer than two points.
 func slope(points []point) float64 {
 	var n, t, v float64
 	for _, p := range points {

@@ -42,7 +42,7 @@ func start(ctx context.Context, binary, dir string, s Setting, f *fleet, env []s
 	return y, err
 }
 
-// config is the defaults, but for what the setting is about.
+// config returns the default configuration, except for what the setting is about.
 func (y *steelyard) config(s Setting, f *fleet) string {
 	push := ""
 	if s.Changes {
@@ -117,7 +117,7 @@ func (y *steelyard) counters(ctx context.Context) (counters, error) {
 	return c, nil
 }
 
-// resident is the memory of a process, in bytes.
+// resident returns the memory of a process, in bytes.
 func resident(pid int) (float64, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

@@ -50,7 +50,7 @@ func poisson(rng *rand.Rand, mean float64) float64 {
 	return n
 }
 
-// atStart is the load of a server that has run for a while.
+// atStart returns the load of a server that has run for a while.
 func atStart(seed uint64, t traffic) reading {
 	r := reading{running: slots / 2}
 	if b, ok := t.(busy); ok {

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cpuTime is what a process has used of all cores since its start. The kernel keeps a
+// cpuTime returns what a process has used of all cores since its start. The kernel keeps a
 // clock for it, of a nanosecond; the fields of /proc count in ticks of 10 ms.
 func cpuTime(pid int) (time.Duration, error) {
 	const scheduled = 2 // CPUCLOCK_SCHED: user and system time, as the scheduler counts it

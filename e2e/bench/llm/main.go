@@ -2,39 +2,26 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"steelyard/e2e/bench/command"
 	"steelyard/e2e/bench/placement/report"
 )
 
-func main() { os.Exit(run()) }
+func main() { command.Main(newCommand()) }
 
-func run() (status int) {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := command().ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "llm:", err)
-		return 1
-	}
-	return 0
-}
-
-// command reads the flags over the defaults, or over those of --quick.
-func command() *cobra.Command {
+// newCommand reads the flags over the defaults, or over those of --quick.
+func newCommand() *cobra.Command {
 	given, d := Default(), Default()
 	var quick bool
 	var file, out string
 	c := &cobra.Command{
 		Use:   "llm",
 		Short: "Measure on real Envoys how soon requests to language models get their first token",
-		Args:  cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
 	}
 	s := c.Flags()
 	s.BoolVar(&quick, "quick", false, "two minutes, wide intervals")
@@ -48,7 +35,7 @@ func command() *cobra.Command {
 	s.StringVar(&file, "trace", "",
 		"file with a trace, as for steelyard simulate --trace (default: Azure's conversations of 2023)")
 	s.Float64Var(&given.From, "from", d.From,
-		"where in the trace the requests begin, as a share of it; it begins again when it ends")
+		"where in the trace the requests begin, as a share of it; it restarts when it ends")
 	s.IntVar(&given.Burst, "burst", d.Burst, "requests that arrive at the same moment")
 	s.BoolVar(&given.Chunked, "chunked", false, "bodies come without a content-length")
 	s.BoolVar(&given.Cached, "conversations", false,
@@ -93,15 +80,13 @@ func command() *cobra.Command {
 }
 
 // publish measures, prints the document and writes its files.
-func (o Options) publish(ctx context.Context, out string) (err error) {
-	o.Log = os.Stderr
-	if o.Place.Dir, err = os.MkdirTemp("", "steelyard-llm-"); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(o.Place.Dir)) }()
-	d, err := o.measureAll(ctx)
-	if err != nil {
-		return err
-	}
-	return report.Publish("llm", out, d, d.Valid, d.WritePlot)
+func (o Options) publish(ctx context.Context, out string) error {
+	return command.InFolder("llm", func(dir string) error {
+		o.Log, o.Place.Dir = os.Stderr, dir
+		d, err := o.measureAll(ctx)
+		if err != nil {
+			return err
+		}
+		return report.Publish("llm", out, d, d.Valid, d.WritePlot)
+	})
 }

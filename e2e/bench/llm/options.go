@@ -45,7 +45,7 @@ type Options struct {
 	Log   io.Writer // progress, for people
 }
 
-// Default is the bench as it is published: once the whole trace, in nine minutes.
+// Default returns the options of the published bench: the whole trace once, in nine minutes.
 func Default() Options {
 	return Options{
 		Policies: usual(), Envoys: 6, Engines: 12, Engine: engine.Defaults(),
@@ -54,7 +54,7 @@ func Default() Options {
 	}
 }
 
-// Quick is the bench in two minutes. Its intervals are wide. It is of a part of the trace
+// Quick returns the bench in two minutes. Its intervals are wide. It is of a part of the trace
 // that has about the load of the whole: the beginning has 0.9 of it, the middle 1.6.
 func Quick() Options {
 	o := Default()
@@ -105,8 +105,8 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// policies are the rows there are. Those whose requests go straight to the engines have a
-// picker that chooses for each.
+// policies returns the rows that exist. Those whose requests go straight to the engines have a picker that chooses for
+// each.
 func policies() []fleet.Policy {
 	return []fleet.Policy{
 		{Name: "least_request", Native: fleet.LeastRequest},
@@ -122,7 +122,7 @@ func policies() []fleet.Policy {
 	}
 }
 
-// withVariants is a row with variants that it has.
+// withVariants returns a row with variants that it has.
 func withVariants(p fleet.Policy, variants string) fleet.Policy {
 	p, err := p.With(variants)
 	if err != nil {
@@ -149,7 +149,7 @@ func names() []string {
 	return all
 }
 
-// usual are the rows that run when none is asked for: those with one Steelyard at most, and with weights.
+// usual returns the rows that run when none is asked for: those with one Steelyard at most, and with weights.
 func usual() []string {
 	var all []string
 	for _, p := range policies() {
@@ -160,7 +160,7 @@ func usual() []string {
 	return all
 }
 
-// picker is how the generator chooses among the servers of a row without Envoys.
+// picker returns how the generator chooses among the servers of a row without Envoys.
 func (o *Options) picker(policy string, servers []*modelsim.Server) load.Picker {
 	if policy == rowFewestInFlight {
 		return load.NewLeastLoaded(slices.Repeat([]float64{1}, len(servers)), o.Seed)
@@ -174,7 +174,7 @@ func (o *Options) picker(policy string, servers []*modelsim.Server) load.Picker 
 	}, o.Seed)
 }
 
-// size is that of a row.
+// size returns the size of a row's fleet.
 func (o *Options) size() fleet.Size {
 	s := fleet.Size{Envoys: o.Envoys, Servers: o.Engines}
 	for i := range o.Engines {
@@ -192,14 +192,14 @@ func (o *Options) size() fleet.Size {
 // conversationRequests is how many requests of the conversations count, by default: eight minutes.
 const conversationRequests = 4000
 
-// With Cached, an engine caches so many tokens, as in the simulator, and a block of the trace has a text of so many
-// bytes for each of its tokens.
+// With Cached, the cache of an engine has this many tokens, as in the simulator, and a block of the trace has a text of
+// this many bytes for each of its tokens.
 const (
 	cacheTokens         = 2_000_000
 	cachedBytesPerToken = 4
 )
 
-// chat is the body of request k, with the contents of the trace; empty without them.
+// chat returns the body of request k, with the contents of the trace; empty without them.
 func (o *Options) chat(k int) string {
 	if !o.Cached {
 		return ""
@@ -209,7 +209,7 @@ func (o *Options) chat(k int) string {
 	return chatOf(blocks, c.Ends, int(r.Output))
 }
 
-// chatOf is a body whose messages end after so many blocks. Blocks that are alike have the same text.
+// chatOf returns a body whose messages end after these numbers of blocks. Blocks that are alike have the same text.
 func chatOf(blocks []uint64, ends []int32, output int) string {
 	const blockBytes = trace.BlockTokens * cachedBytesPerToken
 	var b strings.Builder
@@ -240,7 +240,7 @@ func chatOf(blocks []uint64, ends []int32, output int) string {
 // end is one.
 const firstTokenAndEnd = math.MaxInt32
 
-// speed is that of engine i.
+// speed returns the speed of engine i.
 func (o *Options) speed(i int) float64 {
 	if o.Mixed && i%3 == 2 {
 		return 0.5
@@ -248,7 +248,7 @@ func (o *Options) speed(i int) float64 {
 	return 1
 }
 
-// rate is the requests per second that make the load.
+// rate returns the requests per second that make the load.
 func (o *Options) rate() float64 {
 	next := 0
 	each := o.Engine.Throughput(func() (prompt, cached, output int) {
@@ -263,8 +263,8 @@ func (o *Options) rate() float64 {
 	return o.Load * sum
 }
 
-// completions are so many requests of the trace, at this rate: the intervals between them
-// keep their proportions, and the trace begins again when it ends.
+// completions returns the first n requests of the trace, at this rate: the intervals between them keep their
+// proportions, and the trace restarts when it ends.
 func (o *Options) completions(n int, rate float64) []load.Completion {
 	sizes := rand.New(rand.NewPCG(o.Seed, 5))
 	requests := o.Trace.Requests
@@ -286,7 +286,7 @@ func (o *Options) completions(n int, rate float64) []load.Completion {
 	return all
 }
 
-// bodyBytes is the size of a body: log-normal, with the mean and the spread of the simulator.
+// bodyBytes returns the size of a body: log-normal, with the mean and the spread of the simulator.
 func bodyBytes(tokens int32, normal float64) int {
 	const mean, spread = sim.DefaultBytesPerToken, sim.DefaultBytesSpread
 	return int(math.Ceil(float64(tokens) * mean * math.Exp(spread*normal-spread*spread/2)))

@@ -21,7 +21,7 @@ import (
 )
 
 // measureAll measures all rows, and all of them again where requests left late: something else
-// wanted the machine, which says nothing about the rows.
+// wanted the machine, which shows nothing about the rows.
 func (o *Options) measureAll(ctx context.Context) (report.LLMDocument, error) {
 	if err := o.validate(); err != nil {
 		return report.LLMDocument{}, err
@@ -158,7 +158,7 @@ func (r *row) measure(ctx context.Context) (report.LLMMeasurement, error) {
 	return m, group.Wait()
 }
 
-// cachedShare is how much of the prompts that the servers admitted in the window was in their prefix caches.
+// cachedShare returns how much of the prompts that the servers admitted in the window was in their prefix caches.
 func cachedShare(ctx context.Context, w bench.Window, servers []*modelsim.Server) (float64, error) {
 	var all, cached [2]float64
 	for i, at := range []time.Time{w.From, w.To} {
@@ -195,7 +195,7 @@ func take(m *report.LLMMeasurement, s load.Sample) {
 // runningPeriod is how often the requests running at the engines are looked at.
 const runningPeriod = 500 * time.Millisecond
 
-// meanRunning is how many requests run at each server, on average over the window.
+// meanRunning returns how many requests run at each server, on average over the window.
 func meanRunning(ctx context.Context, w bench.Window, servers []*modelsim.Server) ([]float64, error) {
 	sums := make([]float64, len(servers))
 	tick := time.NewTicker(runningPeriod)
@@ -216,7 +216,7 @@ func meanRunning(ctx context.Context, w bench.Window, servers []*modelsim.Server
 		}
 	}
 	for i := range sums {
-		sums[i] /= n // NaN of a window in which nobody looked
+		sums[i] /= n // NaN for a window without a sample
 	}
 	return sums, nil
 }

@@ -15,7 +15,7 @@ import (
 	"steelyard/weighting/sim/trace"
 )
 
-// short is a bench of seconds: a trace of short answers.
+// short returns a bench of seconds: a trace of short answers.
 func short(t *testing.T) Options {
 	t.Helper()
 	o := Default()
@@ -80,7 +80,7 @@ func TestAllRowsAnswerEveryRequest(t *testing.T) {
 	}
 }
 
-// columnsOf are the keys of a row in the JSON with their values, nil for null.
+// columnsOf returns the keys of a row in the JSON with their values, nil for null.
 func columnsOf(t *testing.T, row any) map[string]any {
 	t.Helper()
 	text, err := json.Marshal(row)

@@ -21,7 +21,7 @@ import (
 
 var full = flag.Bool("full", false, "run each cell as long as the simulator proposes: ten minutes of two cores")
 
-// counted is how many requests a cell counts. Short services are where late
+// counted returns how many requests a cell counts. Short services are where late
 // weights can lose, so they are looked at most closely; where a service takes much
 // longer than a push, the outcome is far from the bound and long runs are dear.
 func counted(service time.Duration) float64 {
@@ -34,7 +34,7 @@ func counted(service time.Duration) float64 {
 	return 2_000
 }
 
-// shortened is a cell of the matrix with fewer requests. The warm-up is half a
+// shortened returns a cell of the matrix with fewer requests. The warm-up is half a
 // minute at least, so that the law has learned what it learns.
 func shortened(cell sim.Scenario) sim.Scenario {
 	var work float64

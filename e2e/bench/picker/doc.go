@@ -3,16 +3,16 @@
 //
 //	make bench-picker ARGS="--quick"
 //
-// It is no part of the product.
+// It is not part of the product.
 //
 // Each row is a fleet of its own (package placement/fleet): an Envoy with one worker, two servers that read the body
-// and answer at once, and a Steelyard. The rows differ in nothing but how the endpoint is chosen. One client sends the
-// same body to all rows, one after the other, in an order that changes with each body, so that whatever the machine
-// does, it does to all. Bodies are chats, each with a text of its own after a system prompt that all share.
+// and answer at once, and a Steelyard. The rows differ only in how the endpoint is chosen. One client sends the same
+// body to all rows, one after the other, in an order that changes with each body, so that any disturbance of the
+// machine affects all rows. Bodies are chats, each with a text of its own after a system prompt that all share.
 //
-// The latency is that of the whole request. What a row adds is the difference of its quantile and that of the row
+// The latency is that of the whole request. What a row adds is the difference between its quantile and that of the row
 // without a choice, with an interval by the bootstrap over bodies.
 //
-// The busy share of the machine is stated. The figures of a row without a choice whose p99 is more than
-// [Options.Spread] times its p50 are not a result: the machine was too busy.
+// The report has the busy share of the machine. If the p99 of the row without a choice is more than [Options.Spread]
+// times its p50, the figures are not a result: the machine was too busy.
 package main

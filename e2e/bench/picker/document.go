@@ -73,7 +73,7 @@ func (d *document) add(m *measured, seed uint64) {
 	}
 }
 
-// targets are those of a row. At p99, three times that at p50 may be added.
+// targets returns the targets of a row. At p99, three times what p50 adds is allowed.
 func (r row) targets() []report.Target {
 	atP99 := false
 	limit := map[int]float64{200: 0.1e-3, 48 << 10: 0.2e-3, 200 << 10: 0.5e-3}[r.Body]
@@ -112,8 +112,8 @@ func (d *document) judge(spread float64) {
 	d.Valid = len(d.Reasons) == 0
 }
 
-// write prints the tables.
-func (d *document) write(w io.Writer) error {
+// Write prints the tables.
+func (d *document) Write(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(t, "%s, %d cores, %d requests of each size; milliseconds\n\n", d.Conditions.Envoy, d.Conditions.Cores,
 		d.Conditions.Requests)

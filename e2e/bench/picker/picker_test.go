@@ -31,7 +31,7 @@ func TestAShortBench(t *testing.T) {
 		}
 	}
 	var table bytes.Buffer
-	if err := d.write(&table); err != nil || !strings.Contains(table.String(), "module, by prompt") {
+	if err := d.Write(&table); err != nil || !strings.Contains(table.String(), "module, by prompt") {
 		t.Errorf("error %v in\n%s", err, table.String())
 	}
 }

@@ -32,13 +32,13 @@ type Options struct {
 	Log   io.Writer // progress, for people
 }
 
-// Default is the bench as it is published, in three minutes.
+// Default returns the bench as it is published, in three minutes.
 func Default() Options {
 	return Options{Bodies: []int{200, 48 << 10, 200 << 10}, Requests: 4000, WarmUp: 200, Gap: 2 * time.Millisecond,
 		Spread: 6, Seed: 1}
 }
 
-// Quick is the bench in half a minute.
+// Quick returns the bench in half a minute.
 func Quick() Options {
 	o := Default()
 	o.Requests = 400
@@ -48,7 +48,7 @@ func Quick() Options {
 // weights is the row without a choice for each request.
 const weights = "weights"
 
-// rows are those of the bench, in the order of the tables.
+// rows returns the rows of the bench, in the order of the tables.
 func rows() ([]fleet.Policy, error) {
 	base := fleet.Policy{Name: weights, Title: "weights", Control: &fleet.Control{Default: true}}
 	all := []fleet.Policy{base}
@@ -191,7 +191,7 @@ func (m *measured) cost(ctx context.Context, fleets []*fleet.Fleet, before []flo
 	return err
 }
 
-// cpus are the CPU seconds of each row's Envoy.
+// cpus returns the CPU seconds of each row's Envoy.
 func cpus(ctx context.Context, fleets []*fleet.Fleet) ([]float64, error) {
 	var all []float64
 	for _, f := range fleets {
@@ -204,7 +204,7 @@ func cpus(ctx context.Context, fleets []*fleet.Fleet) ([]float64, error) {
 	return all, nil
 }
 
-// chat is a body of a size: a system prompt that all share, and a text of its own.
+// chat returns a body of a size: a system prompt that all share, and a text of its own.
 func chat(size int, texts *rand.Rand) []byte {
 	type message struct {
 		Role    string `json:"role"`
@@ -215,7 +215,7 @@ func chat(size int, texts *rand.Rand) []byte {
 		body, err := json.Marshal(map[string]any{"model": "m",
 			"messages": []message{{"system", system}, {"user", text}}})
 		if err != nil {
-			panic(err) // of texts there is none
+			panic(err) // marshalling texts does not fail
 		}
 		return body
 	}

@@ -5,5 +5,5 @@
 //	make bench-placement ARGS="--quick"
 //
 // What is measured and how is described in package bench, the uncertainty in package
-// stats, and what is written in package report. It is no part of the product.
+// stats, and what is written in package report. It is not part of the product.
 package main

@@ -1,34 +1,23 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9/logging"
 	"github.com/spf13/cobra"
 
+	"steelyard/e2e/bench/command"
 	"steelyard/e2e/bench/placement/bench"
 	"steelyard/e2e/bench/placement/fleet"
 	"steelyard/e2e/bench/placement/report"
 )
 
-func main() { os.Exit(run()) }
-
-func run() (status int) {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+func main() {
 	logging.Disable() // a Redis that is starting is tried until it answers
-	if err := command().ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "placement:", err)
-		return 1
-	}
-	return 0
+	command.Main(newCommand())
 }
 
 // flags are what a person can choose.
@@ -48,13 +37,12 @@ type flags struct {
 	knee     bool
 }
 
-func command() *cobra.Command {
+func newCommand() *cobra.Command {
 	var f flags
 	c := &cobra.Command{
 		Use:   "placement",
 		Short: "Measure on real Envoys how well policies place requests",
-		Args:  cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+		RunE:  func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	d := bench.Default()
 	s := c.Flags()
@@ -99,7 +87,7 @@ func names(policies []fleet.Policy) []string {
 	return all
 }
 
-// options are the flags over the defaults, or over those of --quick.
+// options returns the flags over the defaults, or over those of --quick.
 func (f flags) options(cmd *cobra.Command) (bench.Options, error) {
 	o := bench.Default()
 	if f.quick {
@@ -127,7 +115,7 @@ func (f flags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	return inFolder(func(dir string) error {
+	return command.InFolder(cmd.Name(), func(dir string) error {
 		o.Place = fleet.Place{Dir: dir, Binary: f.binary}
 		switch {
 		case f.overload:
@@ -172,14 +160,4 @@ func (f flags) runKnee(cmd *cobra.Command, o bench.Options) error {
 	d.Targets, d.Runs = nil, nil // those of the placement, which these rows do not answer
 	return report.Publish("knee", f.out, d, d.Valid,
 		func(file string) error { return report.WriteKnee(file, d.Sections, sweeps) })
-}
-
-// inFolder gives a bench a folder for the files of its processes.
-func inFolder(run func(dir string) error) (err error) {
-	dir, err := os.MkdirTemp("", "steelyard-placement-")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	return run(dir)
 }

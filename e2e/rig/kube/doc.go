@@ -1,6 +1,6 @@
 // Package kube runs a real Kubernetes API for tests: an etcd and a
 // kube-apiserver, on loopback, without a network, a controller or a node. It is
-// ready some three seconds after Start.
+// ready about three seconds after Start.
 //
 // What it is for: code that lists, watches and authenticates against the
 // Kubernetes API is tested on the API server that its users run, with RBAC and

@@ -150,16 +150,16 @@ func (s *Server) ResumeAPI() error { return s.api.Resume() }
 // Stop ends both. Nothing in them is worth a graceful end, which takes kube-apiserver a minute while clients watch.
 func (s *Server) Stop() error { return errors.Join(s.api.Kill(), s.etcd.Kill()) }
 
-// URL is that of the API server.
+// URL returns the URL of the API server.
 func (s *Server) URL() string { return "https://" + s.address }
 
-// Address is host:port of the API server.
+// Address returns host:port of the API server.
 func (s *Server) Address() string { return s.address }
 
 // CAFile holds the authority of the API server's certificate.
 func (s *Server) CAFile() string { return filepath.Join(s.dir, authorityFile) }
 
-// Admin is the configuration of a client that may do everything, without a limit to its rate.
+// Admin returns the configuration of a client that may do everything, without a limit to its rate.
 func (s *Server) Admin() *rest.Config { return s.config(s.token) }
 
 func (s *Server) config(token string) *rest.Config {

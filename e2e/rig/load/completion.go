@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// headerPrompt tells a simulated engine the tokens of the prompt, whatever its bytes.
+// headerPrompt gives a simulated engine the number of tokens of the prompt, whatever its bytes.
 const headerPrompt = "X-Prompt-Tokens"
 
 // headerConversation names the conversation of a request.
@@ -28,7 +28,7 @@ type Completion struct {
 	Conversation string // X-Conversation-Id; none when empty
 }
 
-// body is the text of the request. Its prompt is as long as it takes to fill the bytes.
+// body returns the text of the request. Its prompt is as long as it takes to fill the bytes.
 func (c *Completion) body() string {
 	if c.Text != "" {
 		return c.Text
@@ -38,7 +38,7 @@ func (c *Completion) body() string {
 	return head + strings.Repeat("x", max(1, c.Bytes-len(head)-len(tail))) + tail
 }
 
-// reader is the body for package http, which sends the length of a strings.Reader and
+// reader returns the body for package http, which sends the length of a strings.Reader and
 // chunks what it does not know.
 func (c *Completion) reader() io.Reader {
 	body := strings.NewReader(c.body())
@@ -48,7 +48,7 @@ func (c *Completion) reader() io.Reader {
 	return body
 }
 
-// setHeaders says what the body does not.
+// setHeaders sends what the body does not contain.
 func (c *Completion) setHeaders(h http.Header) {
 	if c.Text == "" {
 		h.Set(headerPrompt, strconv.Itoa(c.Prompt))
@@ -74,7 +74,7 @@ func (p Plan) validateCompletions() error {
 	return nil
 }
 
-// completions are the arrivals of a plan that has them.
+// completions returns the arrivals of a plan that has them.
 func (p Plan) completions() iter.Seq[Arrival] {
 	return func(yield func(Arrival) bool) {
 		targets := rand.New(rand.NewPCG(p.Seed, 3))

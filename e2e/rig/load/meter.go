@@ -25,7 +25,7 @@ type Snapshot struct {
 	Wait               Summary // seconds, of the latest 8192 answers
 }
 
-// Snapshot is the current state.
+// Snapshot returns the current state.
 func (m *Meter) Snapshot() Snapshot {
 	m.mu.Lock()
 	s := Snapshot{Sent: m.sent, Done: m.done, Errors: m.errors}

@@ -60,9 +60,8 @@ type LeastMeasured struct {
 	ties    *rand.Rand
 }
 
-// NewLeastMeasured makes a picker for so many targets. The measure is not called
-// concurrently; out is the requests that were sent to the target and have not ended. The
-// seed is that of the choices among equals.
+// NewLeastMeasured makes a picker for this many targets. The measure is not called concurrently; out is the number of
+// requests that were sent to the target and have not ended. Choices among equals depend on the seed.
 func NewLeastMeasured(targets int, measure func(target, out int) float64, seed uint64) *LeastMeasured {
 	return &LeastMeasured{out: make([]int, targets), measure: measure, ties: rand.New(rand.NewPCG(seed, 4))}
 }
@@ -83,7 +82,7 @@ func (l *LeastMeasured) Done(target int) {
 	l.out[target]--
 }
 
-// leastOf is the index, of n, with the least measure; of several, any.
+// leastOf returns the index, of n, with the least measure; of several, any.
 func leastOf(n int, ties *rand.Rand, measure func(i int) float64) int {
 	best, least, equals := 0, 0.0, 0
 	for i := range n {

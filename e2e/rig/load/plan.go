@@ -50,18 +50,17 @@ type Plan struct {
 	Work     Work
 	Seed     uint64
 
-	// Completions, when there are any, are the requests, each at its own moment, and
-	// Process, Rate, Duration, Count and Work do not matter.
+	// Completions, if not empty, lists the requests, each with its own time. Process, Rate, Duration, Count and Work
+	// are ignored then.
 	Completions []Completion
 
-	// RequestIDs, when not empty, has each request carry its place among the samples
-	// as X-Request-Id, behind this prefix: "PREFIX-0" is the first. Logs of proxies
-	// on the way can then be matched with what became of the request.
+	// RequestIDs, if not empty, makes each request carry its index among the samples as X-Request-Id, after this
+	// prefix: "PREFIX-0" is the first. Logs of proxies on the way can then be matched with the results.
 	RequestIDs string
 
 	Picker Picker // chooses the target when a request leaves; default none: by Shares, from the seed
 
-	Drain time.Duration // how long requests still out at the end are waited for; default 30 s
+	Drain time.Duration // how long to wait at the end for requests in flight; default 30 s
 	Meter *Meter        // shows the run while it goes on; default none
 }
 
@@ -143,7 +142,7 @@ func (p Plan) validateDraws() error {
 		LogNormal, TwoClass)
 }
 
-// Arrivals is the sequence of requests, or an error for a plan that makes none.
+// Arrivals returns the sequence of requests, or an error for a plan that makes none.
 func (p Plan) Arrivals() (iter.Seq[Arrival], error) {
 	p, err := p.withDefaults()
 	if err != nil {
@@ -152,7 +151,7 @@ func (p Plan) Arrivals() (iter.Seq[Arrival], error) {
 	return p.sequence(), nil
 }
 
-// sequence is the arrivals of a plan with its defaults.
+// sequence returns the arrivals of a plan with its defaults.
 func (p Plan) sequence() iter.Seq[Arrival] {
 	if len(p.Completions) > 0 {
 		return p.completions()
@@ -179,7 +178,7 @@ func (p Plan) arrivals(yield func(Arrival) bool) {
 	}
 }
 
-// gap is the next time between two arrivals, in seconds.
+// gap returns the next time between two arrivals, in seconds.
 func (p Plan) gap(r *rand.Rand) float64 {
 	if p.Process == Fixed {
 		return 1 / p.Rate
@@ -187,7 +186,7 @@ func (p Plan) gap(r *rand.Rand) float64 {
 	return exponential(r) / p.Rate
 }
 
-// draw is the work of the next request. It takes the same number of random
+// draw returns the work of the next request. It takes the same number of random
 // numbers whatever the shape.
 func (w Work) draw(r *rand.Rand) time.Duration {
 	a, b := exponential(r), r.Float64()
@@ -211,7 +210,7 @@ func (w Work) draw(r *rand.Rand) time.Duration {
 	}
 }
 
-// exponential is a draw with mean 1, by inversion: unlike the library's own
+// exponential returns a draw with mean 1, by inversion: unlike the library's own
 // method it is the same in every release of Go.
 func exponential(r *rand.Rand) float64 { return -math.Log(1 - r.Float64()) }
 

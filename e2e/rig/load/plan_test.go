@@ -88,7 +88,7 @@ func TestOneDimensionLeavesTheOthersAlone(t *testing.T) {
 	}
 }
 
-// moments are the mean and the coefficient of variation.
+// moments returns the mean and the coefficient of variation.
 func moments(v []float64) (mean, cv float64) {
 	for _, x := range v {
 		mean += x / float64(len(v))

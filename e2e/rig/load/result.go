@@ -50,7 +50,7 @@ type Result struct {
 	Lateness Summary // seconds, of all
 }
 
-// FirstBytes are the times to the first byte, in seconds, of the answers.
+// FirstBytes returns the times to the first byte, in seconds, of the answers.
 func (r Result) FirstBytes() Summary {
 	var all []float64
 	for _, s := range r.Samples {
@@ -61,7 +61,7 @@ func (r Result) FirstBytes() Summary {
 	return Summarize(all)
 }
 
-// ServerErrors is the number of answers with a status of 500 or more.
+// ServerErrors returns the number of answers with a status of 500 or more.
 func (r Result) ServerErrors() int {
 	n := 0
 	for code, count := range r.Codes {
@@ -123,7 +123,7 @@ func Summarize(numbers []float64) Summary {
 	}
 }
 
-// Quantile is the nearest-rank quantile, q in 0..1, of ascending numbers: the
+// Quantile returns the nearest-rank quantile, q in 0..1, of ascending numbers: the
 // smallest one that at least a share q of all does not exceed. NaN of none.
 func Quantile(sorted []float64, q float64) float64 {
 	if len(sorted) == 0 {

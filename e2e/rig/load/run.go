@@ -24,7 +24,7 @@ const (
 )
 
 // headerDropped is Envoy's, on the 503 of a request that it refused because the
-// control plane told it to (drop_overloads).
+// control plane configured it to (drop_overloads).
 const headerDropped = "X-Envoy-Drop-Overload"
 
 // maxAnswer bounds how much of an answer is read, in bytes.
@@ -197,7 +197,7 @@ func (r *runner) newRequest(index int, a Arrival) (*http.Request, error) {
 	return req, nil
 }
 
-// RequestID is the X-Request-Id of the request at this place among the samples of a
+// RequestID returns the X-Request-Id of the request at this place among the samples of a
 // plan with this prefix.
 func RequestID(prefix string, index int) string { return prefix + "-" + strconv.Itoa(index) }
 
@@ -209,7 +209,7 @@ func (r *runner) explain(err error) error {
 	return err
 }
 
-// number is a finite, not negative number, or NaN.
+// number returns a finite, not negative number, or NaN.
 func number(text string) float64 {
 	v, err := strconv.ParseFloat(text, 64)
 	if err != nil || v < 0 || math.IsInf(v, 0) {

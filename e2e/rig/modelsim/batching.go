@@ -66,7 +66,7 @@ func newTokens() tokens {
 	}
 }
 
-// arrive takes in a request. Its news channel announces its tokens.
+// arrive adds a request. Its news channel announces its tokens.
 func (b *batcher) arrive(prompt, output, every int, blocks ...uint64) *call {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -81,7 +81,7 @@ func (b *batcher) arrive(prompt, output, every int, blocks ...uint64) *call {
 	return c
 }
 
-// counters are the engine's sums.
+// counters returns the engine's sums.
 func (b *batcher) counters() engine.Counters {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -89,14 +89,14 @@ func (b *batcher) counters() engine.Counters {
 	return b.engine.Counters()
 }
 
-// generated is how many tokens a call has.
+// generated returns how many tokens a call has.
 func (b *batcher) generated(c *call) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return c.Generated
 }
 
-// leave gives up a call. One that is done stays done.
+// leave removes a call. One that is done stays done.
 func (b *batcher) leave(c *call) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -107,7 +107,7 @@ func (b *batcher) leave(c *call) {
 	}
 }
 
-// wake is what the timer does.
+// wake is called by the timer.
 func (b *batcher) wake() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -209,7 +209,7 @@ func (b *batcher) work(meanOutput float64) float64 {
 	return b.engine.Work(meanOutput)
 }
 
-// state is what the engine shows of itself: as of its last scheduling.
+// state returns the exported state of the engine: as of its last scheduling.
 func (b *batcher) state() state {
 	b.mu.Lock()
 	defer b.mu.Unlock()

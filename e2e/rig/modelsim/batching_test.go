@@ -30,7 +30,7 @@ func want[T comparable](t *testing.T, what string, got, want T) {
 	}
 }
 
-// batching are the options of a server with an engine.
+// batching returns the options of a server with an engine.
 func batching(change ...func(*Options)) Options {
 	p := engine.Defaults()
 	o := Options{Batching: &p}
@@ -174,7 +174,7 @@ func post(ctx context.Context, t *testing.T, s *Server, path, body string, heade
 	return resp
 }
 
-// events are the data of a stream.
+// events returns the data of a stream.
 func events(t *testing.T, body io.Reader) (all []string) {
 	t.Helper()
 	lines := bufio.NewScanner(body)
@@ -383,6 +383,7 @@ func TestThePageOfAnEngine(t *testing.T) {
 		}
 		wanted := modelserver.Report{
 			Queue: known(float64(g.Waiting)), Running: known(float64(g.Running)), Utilization: known(g.KVUsage),
+			BlockTokens: known(128),
 			Completions: known(float64(c.Finished)), QueueSeconds: known(c.Queue.Seconds()),
 			BusySeconds:  known((c.Prefill + c.Decode).Seconds()),
 			PromptTokens: known(float64(c.PromptTokens)), CachedTokens: known(float64(c.CachedTokens)),
@@ -450,7 +451,7 @@ func checkPage(t *testing.T, got map[string]float64, e *engine.Engine) {
 	}
 }
 
-// prefilled is the prompt tokens computed of requests that have a token and are not
+// prefilled returns the prompt tokens computed of requests that have a token and are not
 // done.
 func prefilled(e *engine.Engine) (tokens float64) {
 	for _, r := range e.Running() {
@@ -505,7 +506,7 @@ func TestOptionsThatAreNoneOfAnEngine(t *testing.T) {
 
 // go test -run '^$' -bench Engines ./e2e/rig/modelsim
 //
-// BenchmarkEngines is what twelve of them cost at 54 requests a second of some 200
+// BenchmarkEngines is what twelve of them cost at 54 requests a second of about 200
 // tokens: one operation is a second of that.
 func BenchmarkEngines(b *testing.B) {
 	var servers []*Server

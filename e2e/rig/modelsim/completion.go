@@ -39,7 +39,8 @@ type completion struct {
 	} `json:"stream_options"`
 }
 
-// output is the tokens to generate: as many as may be, for nothing ends an answer.
+// output returns the number of tokens to generate: the maximum that the request allows, because nothing else ends an
+// answer.
 func (c *completion) output() int {
 	switch {
 	case c.MaxCompletionTokens != nil:
@@ -50,8 +51,8 @@ func (c *completion) output() int {
 	return defaultTokens
 }
 
-// prompt is the tokens of the prompt: as many as a list of them has, or by the bytes
-// of the text.
+// prompt returns the number of tokens of the prompt: the length of a list of tokens, or an estimate from the bytes of
+// the text.
 func (c *completion) prompt(bytesPerToken float64) (int, error) {
 	if c.Messages == nil {
 		return contentTokens(c.Prompt, bytesPerToken)
@@ -69,7 +70,7 @@ func (c *completion) prompt(bytesPerToken float64) (int, error) {
 
 var errNoPrompt = errors.New("no prompt: want a text, a list of tokens, or messages with texts and images")
 
-// contentTokens is the tokens of a text, a list of tokens or the parts of a message.
+// contentTokens returns the tokens of a text, a list of tokens or the parts of a message.
 func contentTokens(content json.RawMessage, bytesPerToken float64) (int, error) {
 	var text string
 	if json.Unmarshal(content, &text) == nil {
@@ -97,8 +98,8 @@ func contentTokens(content json.RawMessage, bytesPerToken float64) (int, error) 
 	return sum, nil
 }
 
-// blocks are hashes of the prompt and its answer, as the next turn of a conversation has both, each up to the end of a
-// block of the engine's prefix cache.
+// blocks returns hashes of the prompt and its answer, because the next turn of a conversation has both, each up to the
+// end of a block of the engine's prefix cache.
 func (c *completion) blocks(bytesPerToken float64) []uint64 {
 	text := open(c.Prompt)
 	for _, m := range c.Messages {
@@ -118,13 +119,13 @@ func (c *completion) blocks(bytesPerToken float64) []uint64 {
 	return hashes
 }
 
-// open is JSON without its end, so that what goes on begins with it.
+// open returns JSON without its end, so that the JSON of a longer conversation begins with it.
 func open(value json.RawMessage) []byte { return slices.Clone(value[:max(0, len(value)-1)]) }
 
-// tokenText is generated tokens.
+// tokenText returns generated tokens.
 func tokenText(n int) string { return strings.Repeat(" token", n) }
 
-// sizes are the tokens of a request, those to generate and whether it asks for a
+// sizes returns the tokens of a request, those to generate and whether it asks for a
 // stream; the error is the client's.
 func (s *Server) sizes(r *http.Request, body []byte) (c completion, prompt, output int, err error) {
 	if err := json.Unmarshal(body, &c); err != nil {
@@ -261,7 +262,7 @@ func (a *answer) end(usage bool) {
 	a.event("[DONE]")
 }
 
-// whole is the answer that is no stream.
+// whole sends an answer that is not a stream.
 func (a *answer) whole() {
 	a.w.Header().Set("Content-Type", "application/json")
 	text := tokenText(a.output)

@@ -1,7 +1,6 @@
-// Package modelsim simulates model servers: real HTTP servers on loopback with
-// a finite number of slots and one FIFO queue, or with an engine that batches
-// continuously, and the metrics page of vLLM or Triton. Tests, benchmarks and the demo send real traffic through real
-// proxies to them and read from them what a real server would say.
+// Package modelsim simulates model servers: real HTTP servers on loopback with a finite number of slots and one FIFO
+// queue, or with an engine that batches continuously, and the metrics page of vLLM or Triton. Tests, benchmarks and the
+// demo send real traffic through real proxies to them and read from them what a real server would report.
 //
 // It is not part of the product, and does not depend on it: no collector is
 // imported, so that a misread series name cannot be wrong on both sides. The engine
@@ -22,22 +21,20 @@
 // due. Answers carry X-Queue-Wait-Seconds, X-Service-Seconds (as executed) and
 // X-Server (the serving address).
 //
-// Clients that disconnect free their slot or leave the queue on vLLM; Triton
-// executes what it has once accepted, whether or not the client is still connected.
+// Clients that disconnect free their slot or leave the queue on vLLM; Triton executes every request that it has
+// accepted, whether or not the client is still connected.
 //
 // # Engines
 //
-// With Options.Batching the server is a vLLM as package engine has it, in real time,
-// and answers POST /v1/completions and /v1/chat/completions, as a stream or as a
-// whole, always with as many tokens as asked for. A prompt has as many tokens as its
-// text has bytes / BytesPerToken (a list of token IDs has its length, an image 1,000),
-// or X-Prompt-Tokens. The header of a stream comes at once, before its first
-// token; the first token comes by itself, and StreamInterval tokens in each piece after
-// it.
+// With Options.Batching the server simulates vLLM by package engine, in real time, and answers POST /v1/completions and
+// /v1/chat/completions, as a stream or as a whole, always with as many tokens as requested. A prompt has as many tokens
+// as its text has bytes / BytesPerToken (a list of token IDs has its length, an image 1,000), or X-Prompt-Tokens. The
+// header of a stream comes at once, before its first token; the first token is sent alone, and StreamInterval tokens in
+// each piece after it.
 //
-// With CacheTokens in Options.Batching, a prompt is found in the prefix cache by its text, and with it the answer
-// before it: a chat that repeats a conversation and goes on computes what is new. A message of an answer has to be as
-// it came.
+// With CacheTokens in Options.Batching, a prompt is found in the prefix cache by its text, together with the answer
+// before it: for a chat that repeats a conversation and continues it, only what is new is computed. A message of an
+// answer must be repeated exactly.
 //
 // An engine has one timer, for the end of the iteration under way. An iteration that
 // ends late, because the timer fired late, counts as ended in time.

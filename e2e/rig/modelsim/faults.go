@@ -17,7 +17,7 @@ type MetricsFault int32
 const (
 	MetricsHealthy MetricsFault = iota
 	MetricsHang                 // accepts and never answers
-	MetricsGarbage              // 200 with bytes that are no exposition
+	MetricsGarbage              // 200 with bytes that are not a metrics page
 	MetricsError                // 500
 	MetricsHuge                 // a valid page that goes on for 100 MB
 	MetricsDrip                 // a valid page, one byte every 20 ms
@@ -40,7 +40,7 @@ const (
 	ServingNotFound         // 404 at once, counted nowhere: the model is gone
 )
 
-// status is what the fault answers at once; 0 where it does not.
+// status returns the status that the fault answers at once; 0 if it does not.
 func (f ServingFault) status() int {
 	switch f {
 	case ServingUnavailable:
@@ -113,7 +113,7 @@ func (s *Server) writePage(w http.ResponseWriter, r *http.Request, fault Metrics
 	}
 }
 
-// metricsPage is the current body of /metrics.
+// metricsPage returns the current body of /metrics.
 func (s *Server) metricsPage(fault MetricsFault) []byte {
 	r := reading{state: s.backend.state()}
 	switch fault {

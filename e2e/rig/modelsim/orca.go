@@ -31,8 +31,7 @@ type usage struct {
 	failures float64       // of them, per second
 }
 
-// advance takes in that since the last call so many requests were executing and
-// waiting.
+// advance notes how many requests were executing since the last call, and waiting.
 func (u *usage) advance(now time.Time, running, waiting int) {
 	if u.window == 0 {
 		return
@@ -48,7 +47,7 @@ func (u *usage) advance(now time.Time, running, waiting int) {
 	u.failures *= keep
 }
 
-// count takes in a completion; advance was called for the same moment.
+// count adds a completion; advance was called for the same moment.
 func (u *usage) count(failed bool) {
 	if u.window == 0 {
 		return
@@ -59,14 +58,10 @@ func (u *usage) count(failed bool) {
 	}
 }
 
-// rateUnit is that of the rates in a report: completions in so many seconds.
-// Envoy's balancer cuts rps_fractional / utilization off to an integer. In
-// requests per second a server of long requests would weigh 1 or 2 by chance, and
-// the balancer gathered requests at some servers without end (measured: p50 of
-// the wait 40 services). Only the ratio of the servers' weights matters.
+// rateUnit is the unit of the rates in a report, in seconds.
 const rateUnit = 1000
 
-// header is the value of headerORCA. cpu_utilization is the share of the slots
+// header returns the value of headerORCA. cpu_utilization is the share of the slots
 // taken. Where the queue counts, application_utilization goes beyond 1 with it,
 // and a balancer prefers it to the other.
 func (u *usage) header(slots int, o ORCA) string {

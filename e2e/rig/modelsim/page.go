@@ -107,7 +107,7 @@ func (p page) render(r reading) []byte {
 	return body
 }
 
-// liveVLLM has the source of the value of each live vLLM series.
+// liveVLLM returns the source of the value of each live vLLM series.
 func liveVLLM(series string) live {
 	name, labels, _ := strings.Cut(series, "{")
 	switch name {
@@ -164,7 +164,7 @@ func liveHistogram(suffix, labels string, of func(reading) *histogram) live {
 	return nil // _created
 }
 
-// upperBound is the value of the label le; NaN without it.
+// upperBound returns the value of the label le; NaN without it.
 func upperBound(labels string) float64 {
 	_, after, _ := strings.Cut(labels, `le="`)
 	text, _, _ := strings.Cut(after, `"`)
@@ -175,7 +175,7 @@ func upperBound(labels string) float64 {
 	return bound
 }
 
-// bounds are the finite bucket bounds of a histogram in a recording, ascending.
+// bounds returns the finite bucket bounds of a histogram in a recording, ascending.
 func bounds(recording, family string) []float64 {
 	var all []float64
 	for line := range strings.Lines(recording) {
@@ -191,7 +191,7 @@ func bounds(recording, family string) []float64 {
 	return all
 }
 
-// liveTriton has the source of the value of each live Triton series.
+// liveTriton returns the source of the value of each live Triton series.
 func liveTriton(series string) live {
 	name, labels, _ := strings.Cut(series, "{")
 	busy := `model="sleeper"`
@@ -216,7 +216,7 @@ func liveTriton(series string) live {
 	return nil
 }
 
-// when is the value for series with these labels, and 0 for the others.
+// when returns the value for series with these labels, and 0 for the others.
 func when(labels, want string, v live) live {
 	if strings.Contains(labels, want) {
 		return v

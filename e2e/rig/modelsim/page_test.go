@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// values are the samples of a body by series, labels included.
+// values returns the samples of a body by series, labels included.
 func values(t *testing.T, body string) map[string]float64 {
 	t.Helper()
 	all := make(map[string]float64)
@@ -26,7 +26,7 @@ func values(t *testing.T, body string) map[string]float64 {
 	return all
 }
 
-// skeleton is a body without its numbers.
+// skeleton returns a body without its numbers.
 func skeleton(body string) []string {
 	var all []string
 	for line := range strings.Lines(body) {
@@ -38,7 +38,7 @@ func skeleton(body string) []string {
 	return all
 }
 
-// loaded is a reading in which every number is another one.
+// loaded returns a reading in which every number is another one.
 func loaded(e Engine) reading {
 	r := reading{state: state{waiting: 7, running: 3, totals: newTotals(e)}, kvUsage: 0.25}
 	r.served, r.failed, r.aborted = 100, 5, 2

@@ -35,7 +35,7 @@ func counting(t *testing.T) (*miniredis.Miniredis, *Counter, func()) {
 	return server, c, stop
 }
 
-// score is the count of a member; -1 when it is not there. It asks Redis as
+// score returns the count of a member; -1 when it is not there. It asks Redis as
 // anybody would: what miniredis hands out directly is not safe while others write.
 func score(s *miniredis.Miniredis, member string) float64 {
 	client := redis.NewClient(&redis.Options{Addr: s.Addr()})

@@ -51,14 +51,14 @@ type Options struct {
 	MetricsAddress string
 
 	Slots      int     // requests executed at once; default 1
-	QueueLimit int     // requests that may wait, 503 above; default 0 is no limit
+	QueueLimit int     // requests that may wait, 503 above; default 0: no limit
 	Speed      float64 // default 1; 0.5 takes twice as long
 
 	MeanService time.Duration // of requests without X-Service-Seconds; default 250 ms
 	Seed        uint64        // of those draws, and of those of Cached
 
 	// Batching makes the server an engine that batches continuously and answers
-	// completions as vLLM does; there are no slots then. Nil is a server with slots.
+	// completions as vLLM does; there are no slots then. Nil: a server with slots.
 	Batching       *engine.Params
 	BytesPerToken  float64 // of the text of prompts; default 4.2
 	Cached         float64 // mean share of a prompt in the prefix cache, 0..1
@@ -205,7 +205,7 @@ func (o *Options) checkBatching() error {
 	return nil
 }
 
-// newTotals are the sums of a server that has just booted, with the buckets of
+// newTotals returns the sums of a server that has just booted, with the buckets of
 // its engine.
 func newTotals(e Engine) totals {
 	if e == Triton {
@@ -289,26 +289,26 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return errors.Join(append(errs, s.Close())...)
 }
 
-// Address is where the server takes requests, as IP:PORT.
+// Address returns where the server takes requests, as IP:PORT.
 func (s *Server) Address() string { return s.address }
 
-// MetricsAddress is where the server answers /metrics, as IP:PORT.
+// MetricsAddress returns where the server answers /metrics, as IP:PORT.
 func (s *Server) MetricsAddress() string { return s.metricsAddress }
 
-// Options are those of Start with the defaults filled in.
+// Options returns the options of Start with the defaults filled in.
 func (s *Server) Options() Options { return s.options }
 
-// InFlight is the number of requests waiting and executing.
+// InFlight returns the number of requests waiting and executing.
 func (s *Server) InFlight() int { return s.backend.inFlight() }
 
-// Queue is the number of requests waiting; of an engine, as its gauge has it.
+// Queue returns the number of requests waiting; of an engine, as its gauge has it.
 func (s *Server) Queue() int { return s.backend.state().waiting }
 
-// Running is the number of requests executing; of an engine, as its gauge has it.
+// Running returns the number of requests executing; of an engine, as its gauge has it.
 func (s *Server) Running() int { return s.backend.state().running }
 
-// Work is the work that an engine has before it, in seconds (engine.Engine.Work); unknown,
-// NaN, of a server with slots.
+// Work returns the work that an engine has before it, in seconds (engine.Engine.Work); unknown, NaN, for a server with
+// slots.
 func (s *Server) Work(meanOutput float64) float64 {
 	if s.batcher == nil {
 		return math.NaN()
@@ -316,13 +316,13 @@ func (s *Server) Work(meanOutput float64) float64 {
 	return s.batcher.work(meanOutput)
 }
 
-// Served is the number of requests executed since the start, failures included.
+// Served returns the number of requests executed since the start, failures included.
 func (s *Server) Served() uint64 {
 	st := s.backend.state()
 	return st.served + st.failed
 }
 
-// Tokens are the sums of an engine; zero without one.
+// Tokens returns the sums of an engine; zero without one.
 func (s *Server) Tokens() engine.Counters {
 	if s.batcher == nil {
 		return engine.Counters{}
@@ -367,7 +367,7 @@ func (s *Server) serveInference(w http.ResponseWriter, r *http.Request) {
 	panic(http.ErrAbortHandler) // no response: the client has gone
 }
 
-// workOf is the service time in the request, or a random one.
+// workOf returns the service time in the request, or a random one.
 func (s *Server) workOf(r *http.Request) (time.Duration, error) {
 	text := r.Header.Get(HeaderService)
 	if text == "" {

@@ -13,7 +13,7 @@ import (
 // that leave early, and one timer for each request in execution.
 type station struct {
 	slots int
-	limit int // longest queue; 0 is no limit
+	limit int // longest queue; 0: no limit
 
 	mu       sync.Mutex
 	speed    float64
@@ -120,7 +120,7 @@ func (s *station) startNext(free time.Time) {
 	s.start(next, free)
 }
 
-// leave gives up a request that waits or executes. One that is done stays done.
+// leave removes a request that waits or executes. One that is done stays done.
 func (s *station) leave(j *job) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,7 +177,7 @@ func (s *station) thaw() {
 // stop disarms every timer; no job completes from here on.
 func (s *station) stop() { s.freeze() }
 
-// report is what the station reports in a response.
+// report returns what the station reports in a response.
 func (s *station) report(o ORCA) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -243,10 +243,10 @@ func (h *histogram) observe(d time.Duration) {
 	}
 }
 
-// observeNumber takes in what is no time: a unit counts as a second.
+// observeNumber adds a value that is not a time: a unit counts as a second.
 func (h *histogram) observeNumber(n int) { h.observe(time.Duration(n) * time.Second) }
 
-// atMost is the cumulative count of the bucket with this upper bound.
+// atMost returns the cumulative count of the bucket with this upper bound.
 func (h *histogram) atMost(bound float64) uint64 {
 	if bound > h.bounds[len(h.bounds)-1] {
 		return h.n

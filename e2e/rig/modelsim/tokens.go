@@ -8,8 +8,7 @@ import (
 	"steelyard/weighting/sim/engine"
 )
 
-// batchingFormat is vLLM's page with the series of an engine live, and its
-// configuration told as it is.
+// batchingFormat returns vLLM's page with live series of an engine, and with the engine's real configuration.
 func batchingFormat(p engine.Params) engineFormat {
 	f := formatOf(VLLM)
 	f.live = liveTokens
@@ -59,7 +58,7 @@ var vllmTokenHistograms = map[string]func(*tokens) *histogram{
 	"vllm:iteration_tokens_total":                func(t *tokens) *histogram { return &t.iteration },
 }
 
-// liveTokens has the source of the value of each live series of an engine.
+// liveTokens returns the source of the value of each live series of an engine.
 func liveTokens(series string) live {
 	name, labels, _ := strings.Cut(series, "{")
 	if of, ok := vllmCounters[name]; ok {

@@ -41,7 +41,7 @@ type Envoy struct {
 	client *http.Client
 }
 
-// StartEnvoy runs an Envoy and returns when its admin listener says that it is
+// StartEnvoy runs an Envoy and returns when its admin listener reports that it is
 // live, which is when all its clusters and listeners are initialised. ctx bounds
 // the start only; the Envoy runs until Stop or Kill.
 func StartEnvoy(ctx context.Context, c EnvoyConfig) (*Envoy, error) {
@@ -56,9 +56,8 @@ func StartEnvoy(ctx context.Context, c EnvoyConfig) (*Envoy, error) {
 	return e, nil
 }
 
-// LaunchEnvoy is StartEnvoy without the wait for live: it returns when the admin
-// listener is bound. It is for Envoys that cannot get live yet, for instance
-// because their control plane is not there.
+// LaunchEnvoy is StartEnvoy without the wait for live: it returns when the admin listener is bound. It is for Envoys
+// that cannot become live yet, for instance because their control plane is not there.
 func LaunchEnvoy(ctx context.Context, c EnvoyConfig) (*Envoy, error) {
 	spec, adminFile, err := c.prepare()
 	if err != nil {
@@ -118,9 +117,8 @@ func (c EnvoyConfig) prepare() (Spec, string, error) {
 	return Spec{Name: c.Name, Path: c.Path, Args: append(args, c.Args...), Dir: c.Dir}, adminFile, nil
 }
 
-// ValidateEnvoy has the real Envoy check a bootstrap (--mode validate) and
-// returns what it prints, such as warnings of deprecated fields. The error has
-// Envoy's words. Files are put into dir, which must exist.
+// ValidateEnvoy makes the real Envoy check a bootstrap (--mode validate) and returns what it prints, such as warnings
+// of deprecated fields. The error quotes Envoy. Files are put into dir, which must exist.
 func ValidateEnvoy(ctx context.Context, dir string, bootstrap []byte) (string, error) {
 	spec, _, err := EnvoyConfig{Bootstrap: bootstrap, Dir: dir, Name: "validate"}.prepare()
 	if err != nil {
@@ -146,7 +144,7 @@ func (e *Envoy) Kill() error {
 	return e.Process.Kill()
 }
 
-// Admin is the address of the admin listener, host:port.
+// Admin returns the address of the admin listener, host:port.
 func (e *Envoy) Admin() string { return e.admin }
 
 // Ready asks the admin listener whether the Envoy is live.

@@ -30,7 +30,7 @@ func (p Program) variable() string {
 	return strings.ToUpper(strings.ReplaceAll(string(p), "-", "_"))
 }
 
-// target is the make target that provides the program.
+// target returns the make target that provides the program.
 func (p Program) target() string {
 	switch p {
 	case ProgramRedis:

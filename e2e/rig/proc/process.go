@@ -93,16 +93,16 @@ func (p *Process) keep(started chan<- error) {
 	close(p.done)
 }
 
-// Name is the process's name as in errors.
+// Name returns the name of the process, as in errors.
 func (p *Process) Name() string { return p.name }
 
-// Pid is the process id, which is also the id of its group.
+// Pid returns the process id, which is also the id of its group.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
-// LogFile is the path of the file that holds what the process printed.
+// LogFile returns the path of the file that holds what the process printed.
 func (p *Process) LogFile() string { return p.log }
 
-// Done is closed when the process has ended.
+// Done returns a channel that is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
 // Running reports whether the process has not ended yet.

@@ -72,7 +72,7 @@ func printed(p *proc.Process, text string) func(context.Context) error {
 	}
 }
 
-// lastNumber is the number in the last line of a process's log.
+// lastNumber returns the number in the last line of a process's log.
 func lastNumber(t *testing.T, p *proc.Process) int {
 	t.Helper()
 	lines := strings.Fields(p.Tail())

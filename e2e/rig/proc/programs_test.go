@@ -26,7 +26,7 @@ func ping(t *testing.T, addr string) error {
 	return client.Ping(t.Context()).Err()
 }
 
-// proxyTo is a bootstrap of an Envoy in front of one endpoint, all ports chosen
+// proxyTo returns a bootstrap of an Envoy in front of one endpoint, all ports chosen
 // by the kernel.
 func proxyTo(endpoint string) []byte {
 	host, port, _ := strings.Cut(endpoint, ":")

@@ -59,7 +59,7 @@ func StartRedis(ctx context.Context, c RedisConfig) (*Redis, error) {
 	return &Redis{Process: p, address: c.Address}, nil
 }
 
-// Address is where the server listens, host:port.
+// Address returns where the server listens, host:port.
 func (r *Redis) Address() string { return r.address }
 
 // answersPing checks that something at addr speaks Redis. A server that wants a

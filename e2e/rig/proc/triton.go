@@ -22,8 +22,8 @@ type Triton struct {
 	HTTP, GRPC, Metrics string // host:port each
 }
 
-// StartTriton runs a Triton and returns when all its models are loaded, some two
-// seconds later. ctx bounds the start only. Triton needs Stop, not Kill, to remove
+// StartTriton runs a Triton and returns when all its models are loaded, after about two
+// seconds. ctx bounds the start only. Triton needs Stop, not Kill, to remove
 // the shared memory of its models; after Kill some of it stays in /dev/shm.
 //
 // The rig's models are `sleeper` (one instance, a queue without bound, sleeps
@@ -85,7 +85,7 @@ func (c *TritonConfig) complete() error {
 	return err
 }
 
-// port is the port of an address that FreeAddresses made.
+// port returns the port of an address that FreeAddresses made.
 func port(addr string) string {
 	_, p, _ := net.SplitHostPort(addr)
 	return p

@@ -51,7 +51,7 @@ func Run(ctx context.Context, o Options) (report.Document, error) {
 	return report.NewDocument(conditions, whole, runs), nil
 }
 
-// run is what one run measured, or all of them together.
+// run returns what one run measured, or all of them together.
 func (o Options) run(parts []part) (report.Run, error) {
 	var sections []report.Section
 	var again []string

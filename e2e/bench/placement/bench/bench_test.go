@@ -14,7 +14,7 @@ import (
 	"steelyard/e2e/rig/proc/proctest"
 )
 
-// named are the names of the rows of each group.
+// named returns the names of the rows of each group.
 func named(policies []fleet.Policy, groups [][]int) [][]string {
 	out := make([][]string, len(groups))
 	for g, members := range groups {

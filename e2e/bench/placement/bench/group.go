@@ -87,7 +87,7 @@ func (g *group) send(ctx context.Context, fleets []*fleet.Fleet, turn []int, see
 	return nil
 }
 
-// drain is how long the last requests may take: queues of some tens, and time
+// drain returns how long the last requests may take: queues of some tens, and time
 // for a slow machine.
 func drain(service time.Duration) time.Duration { return 60*time.Second + 60*service }
 

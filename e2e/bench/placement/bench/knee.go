@@ -46,7 +46,7 @@ func Knee(o Options) (Options, []report.Sweep) {
 	return o, sweeps
 }
 
-// knee is the row of the access log with other lines of the push section.
+// knee returns the row of the access log with other lines of the push section.
 func knee(setting, value string, push []string) fleet.Policy {
 	return fleet.Policy{
 		Name:    fmt.Sprintf("%s=%s", setting, value),

@@ -30,7 +30,7 @@ type Options struct {
 	Log   io.Writer   // progress, for people
 }
 
-// Default is the bench as it is published: ten Envoys, twenty servers of one
+// Default returns the bench as it is published: ten Envoys, twenty servers of one
 // slot, load 0.8. Group and Together are what two cores carry: at a service of a
 // second, a row with Steelyard takes a third of a core, and nearly a whole one at
 // 50 ms, where its requests must leave within 2.5 ms of their time. Of 5,000 requests fifty
@@ -45,7 +45,7 @@ func Default() Options {
 	}
 }
 
-// Quick is the bench in three minutes: all rows, at one service time, and no second
+// Quick returns the bench in three minutes: all rows, at one service time, and no second
 // attempt. Its intervals are wide.
 func Quick() Options {
 	o := Default()
@@ -81,7 +81,7 @@ func (o Options) validate() error {
 // there are those that targets speak of, and those that it takes to judge them.
 const everyRow = time.Second
 
-// DefaultPolicies are the rows at a service time.
+// DefaultPolicies returns the rows at a service time.
 func DefaultPolicies(service time.Duration) []fleet.Policy {
 	if service >= everyRow {
 		return fleet.Policies()
@@ -91,7 +91,7 @@ func DefaultPolicies(service time.Duration) []fleet.Policy {
 	})
 }
 
-// policiesAt are the policies that run at a service time.
+// policiesAt returns the policies that run at a service time.
 func (o Options) policiesAt(service time.Duration) []fleet.Policy {
 	if len(o.Policies) > 0 {
 		return o.Policies
@@ -141,7 +141,7 @@ func (o Options) groups(policies []fleet.Policy) [][]int {
 // times.
 const bootstrapServices = 20
 
-// bootstrap is how to resample. The length of a block is that of so many service
+// bootstrap returns how to resample. The length of a block is that of so many service
 // times, in requests; it does not depend on how long the service is.
 func (o Options) bootstrap() stats.Bootstrap {
 	return stats.Bootstrap{
@@ -151,7 +151,7 @@ func (o Options) bootstrap() stats.Bootstrap {
 	}
 }
 
-// size is that of rows at a service time.
+// size returns the size of the fleets of rows at a service time.
 func (o Options) size(service time.Duration) fleet.Size {
 	s := o.Size
 	s.Service = service
@@ -167,7 +167,7 @@ type schedule struct {
 	turns   [][]int // rows that run at the same time, by index in the group
 }
 
-// schedule plans a group of so many rows.
+// schedule plans a group of this many rows.
 func (o Options) schedule(service time.Duration, rows int) schedule {
 	s := schedule{rate: o.size(service).Rate(), blocks: 1}
 	atOnce := min(rows, max(1, int(o.Together/s.rate)))
@@ -184,13 +184,13 @@ func (o Options) schedule(service time.Duration, rows int) schedule {
 	return s
 }
 
-// lasts is how long the requests of a group arrive.
+// lasts returns how long the requests of a group arrive.
 func (s schedule) lasts() time.Duration {
 	requests := s.blocks * len(s.turns) * (s.warmUp + s.counted)
 	return time.Duration(float64(requests) / s.rate * float64(time.Second))
 }
 
-// order is the order of the turns in a block: each time another one begins.
+// order returns the order of the turns in a block: each time another one begins.
 func (s schedule) order(block int) [][]int {
 	k := block % len(s.turns)
 	return slices.Concat(s.turns[k:], s.turns[:k])

@@ -28,7 +28,7 @@ type Overload struct {
 	Before, During, After time.Duration
 }
 
-// DefaultOverload is twice what the servers can do, for a minute.
+// DefaultOverload returns twice what the servers can do, for a minute.
 func DefaultOverload() Overload {
 	return Overload{
 		Options: Default(), Service: 500 * time.Millisecond, Load: 2, Calm: 0.7, Target: 2 * time.Second,
@@ -36,7 +36,7 @@ func DefaultOverload() Overload {
 	}
 }
 
-// rows are those of an overload.
+// rows returns the rows of an overload.
 func (o Overload) rows() []fleet.Policy {
 	signals := fleet.Control{Scrape: 250 * time.Millisecond, LoadReports: true, AccessLog: true}
 	shedding := signals
@@ -47,8 +47,8 @@ func (o Overload) rows() []fleet.Policy {
 	}
 }
 
-// toldPeriod is how often the drop fraction is sampled.
-const toldPeriod = 200 * time.Millisecond
+// samplePeriod is the time between two samples of the drop fraction.
+const samplePeriod = 200 * time.Millisecond
 
 // Run measures both rows.
 func (o Overload) Run(ctx context.Context) (d report.OverloadDocument, err error) {
@@ -110,7 +110,7 @@ func (o Overload) measure(ctx context.Context, f *fleet.Fleet) (report.Overloade
 	defer stop()
 	var watching errgroup.Group
 	watching.Go(func() (err error) {
-		row.Told, err = watch(watched, f, begin)
+		row.DropSamples, err = watch(watched, f, begin)
 		return err
 	})
 	for i, p := range o.phases() {
@@ -143,7 +143,7 @@ func (o Overload) measure(ctx context.Context, f *fleet.Fleet) (report.Overloade
 	return row, nil
 }
 
-// outcome is a request of a phase that began at the given moment.
+// outcome returns a request of a phase that began at the given moment.
 func outcome(from time.Duration, s load.Sample) report.Outcome {
 	return report.Outcome{
 		At:   (from + s.At).Seconds(),
@@ -155,23 +155,24 @@ func outcome(from time.Duration, s load.Sample) report.Outcome {
 }
 
 // watch samples Steelyard's drop fraction until ctx is done.
-func watch(ctx context.Context, f *fleet.Fleet, begin time.Time) ([]report.Told, error) {
-	var told []report.Told
-	tick := time.NewTicker(toldPeriod)
+func watch(ctx context.Context, f *fleet.Fleet, begin time.Time) ([]report.DropSample, error) {
+	var samples []report.DropSample
+	tick := time.NewTicker(samplePeriod)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return told, nil
+			return samples, nil
 		case <-tick.C:
 		}
 		u, err := f.Usage(ctx)
 		if ctx.Err() != nil {
-			return told, nil
+			return samples, nil
 		}
 		if err != nil {
-			return told, err
+			return samples, err
 		}
-		told = append(told, report.Told{At: u.At.Sub(begin).Seconds(), Drop: u.Control.Drop, Queue: float64(f.Queue())})
+		samples = append(samples, report.DropSample{At: u.At.Sub(begin).Seconds(), Drop: u.Control.Drop,
+			Queue: float64(f.Queue())})
 	}
 }

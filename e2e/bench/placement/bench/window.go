@@ -32,7 +32,7 @@ func WindowOf(block load.Plan, warmUp int) (Window, error) {
 	return w, nil
 }
 
-// Cost is what a row uses in the window.
+// Cost returns what a row uses in the window.
 func (w Window) Cost(ctx context.Context, f *fleet.Fleet) (report.Cost, error) {
 	before, err := w.usage(ctx, f, w.From)
 	if err != nil {
@@ -67,7 +67,7 @@ func (w Window) usage(ctx context.Context, f *fleet.Fleet, at time.Time) (fleet.
 	return u, nil
 }
 
-// Machine is how busy all cores are in the window.
+// Machine returns how busy all cores are in the window.
 func (w Window) Machine(ctx context.Context) (fleet.Machine, error) {
 	var times [2]fleet.Machine
 	for i, at := range []time.Time{w.From, w.To} {

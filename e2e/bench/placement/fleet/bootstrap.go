@@ -12,13 +12,13 @@ import (
 // clusterName is the name of the pool, in Steelyard's configuration as in Envoy's.
 const clusterName = "bench"
 
-// listenerName is that of the listener in `steelyard bootstrap`.
+// listenerName is the name of the listener in `steelyard bootstrap`.
 const listenerName = "ingress"
 
 // object is a mapping of a YAML document.
 type object = map[string]any
 
-// bootstrap is the configuration of one Envoy of a row.
+// bootstrap returns the configuration of one Envoy of a row.
 func (p Policy) bootstrap(name, xds, picker string, servers []string) ([]byte, error) {
 	o := envoybootstrap.Options{
 		Cluster: clusterName, XDS: xds, NodeID: name, Listen: "127.0.0.1:0", Admin: "127.0.0.1:0",

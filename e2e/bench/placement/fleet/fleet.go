@@ -163,7 +163,7 @@ func (f *Fleet) startServers(observer modelsim.Observer) error {
 	return nil
 }
 
-// Servers are the model servers of the row, in the order of Size.
+// Servers returns the model servers of the row, in the order of Size.
 func (f *Fleet) Servers() []*modelsim.Server { return f.servers }
 
 func (f *Fleet) addresses() []string {
@@ -212,7 +212,7 @@ func (f *Fleet) startReplica(ctx context.Context, name string) error {
 	return err
 }
 
-// connect waits until all replicas follow each other, and then cuts them off where the policy says so.
+// connect waits until all replicas follow each other, and then cuts them off if the policy does.
 func (f *Fleet) connect(ctx context.Context) error {
 	if len(f.replicas) < 2 {
 		return nil
@@ -226,7 +226,7 @@ func (f *Fleet) connect(ctx context.Context) error {
 	return f.eachFollows(ctx, 0)
 }
 
-// eachFollows waits until each replica hears so many others.
+// eachFollows waits until each replica follows this many others.
 func (f *Fleet) eachFollows(ctx context.Context, others int) error {
 	for _, r := range f.replicas {
 		err := r.process.WaitReady(ctx, func(ctx context.Context) error {
@@ -243,7 +243,7 @@ func (f *Fleet) eachFollows(ctx context.Context, others int) error {
 	return nil
 }
 
-// config is the text of a replica's configuration for this row.
+// config returns the text of a replica's configuration for this row.
 func (f *Fleet) config(r *replica, name string) string {
 	c := f.Policy.Control
 	var b strings.Builder
@@ -302,7 +302,7 @@ func (f *Fleet) startEnvoys(ctx context.Context) error {
 	return group.Wait()
 }
 
-// withModule has Envoys find the module, where the policy has one.
+// withModule makes Envoys find the module, if the policy has one.
 func (f *Fleet) withModule() error {
 	if c := f.Policy.Control; c == nil || !c.Module {
 		return nil
@@ -368,13 +368,13 @@ func (f *Fleet) startPicker(ctx context.Context, i int, xds string) (address str
 	return ports[0], p.WaitReady(ctx, proc.AnswersHTTP("http://"+ports[1]+"/readyz"))
 }
 
-// Hosts are the endpoints as Envoy i has them.
+// Hosts returns the endpoints as Envoy i has them.
 func (f *Fleet) Hosts(ctx context.Context, i int) ([]proc.Host, error) {
 	clusters, err := f.envoys[i].Clusters(ctx)
 	return clusters[clusterName], err
 }
 
-// Queue is the number of requests that wait in the servers, all together.
+// Queue returns the number of requests that wait in the servers, all together.
 func (f *Fleet) Queue() int {
 	n := 0
 	for _, s := range f.servers {
@@ -383,7 +383,7 @@ func (f *Fleet) Queue() int {
 	return n
 }
 
-// Plan is the load p on this row: with its targets, or with the generator's own
+// Plan returns the load p on this row: with its targets, or with the generator's own
 // choice among the servers.
 func (f *Fleet) Plan(p load.Plan) load.Plan {
 	p.Targets = slices.Clone(f.urls)

@@ -35,7 +35,7 @@ func startRow(t *testing.T, p Policy, s Size) *Fleet {
 	return f
 }
 
-// clusterOf is the pool's cluster in a bootstrap, and the rest of the document
+// clusterOf returns the pool's cluster in a bootstrap, and the rest of the document
 // without the other clusters.
 func clusterOf(t *testing.T, text []byte) (cluster, rest object) {
 	t.Helper()
@@ -207,7 +207,7 @@ func TestASizeHasItsCapacityAndRate(t *testing.T) {
 	}
 }
 
-// nice is the niceness of each thread of a process.
+// nice returns the niceness of each thread of a process.
 func nice(t *testing.T, pid int) []int {
 	t.Helper()
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))

@@ -103,7 +103,7 @@ func (p Policy) With(variants string) (Policy, error) {
 	return p.with(variants)
 }
 
-// Named is the policy of a name, one of Policies or a variant of one.
+// Named returns the policy of a name, one of Policies or a variant of one.
 func Named(name string) (Policy, error) {
 	base, variants := name, ""
 	if i := strings.Index(name, "+"); i >= 0 {
@@ -161,15 +161,14 @@ type Size struct {
 
 	Service time.Duration // mean work of a request
 
-	// Engines, when there are any, are the Servers, instead of ones with slots. Steelyard is
-	// not told what they can do.
+	// Engines, if not empty, replaces the Servers, which have slots. Steelyard is not configured with their capacity.
 	Engines []modelsim.Options
 }
 
-// slowSpeed is that of a slow server.
+// slowSpeed is the speed of a slow server.
 const slowSpeed = 1.0 / 3
 
-// speed is that of server i. Slow ones come first; the order has no effect.
+// speed returns the speed of server i. Slow ones come first; the order has no effect.
 func (s Size) speed(i int) float64 {
 	if i < s.Slow {
 		return slowSpeed
@@ -177,7 +176,7 @@ func (s Size) speed(i int) float64 {
 	return 1
 }
 
-// capacities are the servers' in slots at full speed.
+// capacities returns the servers' capacities, in slots at full speed.
 func (s Size) capacities() []float64 {
 	all := make([]float64, s.Servers)
 	for i := range all {
@@ -186,7 +185,7 @@ func (s Size) capacities() []float64 {
 	return all
 }
 
-// Capacity is how much work all servers do in a second, in seconds of work.
+// Capacity returns how much work all servers do in a second, in seconds of work.
 func (s Size) Capacity() float64 {
 	sum := 0.0
 	for _, c := range s.capacities() {
@@ -195,10 +194,10 @@ func (s Size) Capacity() float64 {
 	return sum
 }
 
-// Rate is the number of requests per second that makes the load.
+// Rate returns the number of requests per second that makes the load.
 func (s Size) Rate() float64 { return s.Load * s.Capacity() / s.Service.Seconds() }
 
-// shares are the Envoys' shares of the requests; nil for equal ones.
+// shares returns the Envoys' shares of the requests; nil for equal ones.
 func (s Size) shares() []float64 {
 	if !s.Skew || s.Envoys < 2 {
 		return nil
@@ -211,7 +210,7 @@ func (s Size) shares() []float64 {
 	return all
 }
 
-// serverOptions are those of server i under a policy.
+// serverOptions returns the options of server i under a policy.
 func (s Size) serverOptions(i int, p Policy, observer modelsim.Observer) modelsim.Options {
 	if len(s.Engines) > 0 {
 		o := s.Engines[i]

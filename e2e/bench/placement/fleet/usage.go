@@ -64,7 +64,7 @@ func (f *Fleet) Usage(ctx context.Context) (Usage, error) {
 // maxMetrics bounds a metrics page, in bytes.
 const maxMetrics = 16 << 20
 
-// metrics are what a replica exports.
+// metrics returns what a replica exports.
 func (r *replica) metrics(ctx context.Context) (map[string]*dto.MetricFamily, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.admin+"/metrics", nil)
 	if err != nil {
@@ -84,7 +84,7 @@ func (r *replica) metrics(ctx context.Context) (map[string]*dto.MetricFamily, er
 	return families, nil
 }
 
-// follows is the number of other replicas that a replica hears.
+// follows returns the number of other replicas that a replica follows.
 func (r *replica) follows(ctx context.Context) (int, error) {
 	families, err := r.metrics(ctx)
 	if err != nil || sum(families["steelyard_replicas_connected"]) == 0 {
@@ -106,7 +106,7 @@ func (r *replica) readMetrics(ctx context.Context, u *ControlUsage) error {
 	}
 	u.Pushes += sum(families["steelyard_pushes_total"])
 	u.Suppressed += sum(families["steelyard_suppressed_pushes_total"])
-	u.Drop = max(u.Drop, sum(families["steelyard_drop_fraction"]))
+	u.Drop = max(u.Drop, sum(families["steelyard_drop_ratio"]))
 	return nil
 }
 
@@ -186,10 +186,10 @@ func (m Machine) Plus(other Machine) Machine {
 	return Machine{Busy: m.Busy + other.Busy, Idle: m.Idle + other.Idle}
 }
 
-// Minus is what happened since an earlier reading.
+// Minus returns what happened since an earlier reading.
 func (m Machine) Minus(earlier Machine) Machine {
 	return Machine{Busy: m.Busy - earlier.Busy, Idle: m.Idle - earlier.Idle}
 }
 
-// Share is the part of the time in which the cores were busy, 0..1; NaN of none.
+// Share returns the part of the time in which the cores were busy, 0..1; NaN of none.
 func (m Machine) Share() float64 { return m.Busy / (m.Busy + m.Idle) }

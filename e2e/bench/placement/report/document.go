@@ -86,7 +86,7 @@ func NewDocument(c Conditions, all Run, runs []Run) Document {
 	return d
 }
 
-// outcomes are a target in each of the runs, as far as it was measured there.
+// outcomes returns a target in each of the runs, as far as it was measured there.
 func (d Document) outcomes(text string) []Target {
 	var all []Target
 	for _, r := range d.Runs {
@@ -99,7 +99,7 @@ func (d Document) outcomes(text string) []Target {
 	return all
 }
 
-// Held is how many of the measured targets held in every run.
+// Held returns how many of the measured targets held in every run.
 func (d Document) Held() (held, measured int) {
 	for _, t := range d.Targets {
 		all := d.outcomes(t.Text)
@@ -114,7 +114,7 @@ func (d Document) Held() (held, measured int) {
 	return held, measured
 }
 
-// spread are the least and the largest p99 of a row over the runs.
+// spread returns the least and the largest p99 of a row over the runs.
 func (d Document) spread(of Row) (least, most Number) {
 	var all []Number
 	for _, r := range d.Runs {

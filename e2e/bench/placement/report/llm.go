@@ -116,7 +116,7 @@ func NewLLMRows(all []LLMMeasurement, b stats.Bootstrap) ([]LLMRow, error) {
 	return rows, nil
 }
 
-// newLLMRow is what a measurement says by itself.
+// newLLMRow returns the figures of one measurement.
 func newLLMRow(m LLMMeasurement) LLMRow {
 	lateness := load.Summarize(known(m.Lateness))
 	u := m.Cost.usage()
@@ -136,7 +136,7 @@ func newLLMRow(m LLMMeasurement) LLMRow {
 	return r
 }
 
-// spreadOf is the largest distance of a value from the mean of all, as a share of it.
+// spreadOf returns the largest distance of a value from the mean of all, as a share of it.
 func spreadOf(values []float64) Number {
 	center := float64(mean(values))
 	most := math.NaN()
@@ -148,7 +148,7 @@ func spreadOf(values []float64) Number {
 	return Number(most)
 }
 
-// llmQuantiles are those of times to the first token, per token and to the end.
+// llmQuantiles has the quantiles of times to the first token, per token and to the end.
 type llmQuantiles struct{ first, each, end *stats.Quantiles }
 
 // fill sets the quantiles of a row, which is series i.

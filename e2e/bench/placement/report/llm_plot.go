@@ -23,7 +23,7 @@ func (d LLMDocument) WritePlot(file string) error {
 	return writePanels(file, [][]*plot.Plot{{tail, points}})
 }
 
-// rightEdge is where the axis of the times ends: at most three times the p99 of
+// rightEdge returns where the axis of the times ends: at most three times the p99 of
 // LEAST_REQUEST, so that one policy gone astray does not press the others to the left.
 func (d LLMDocument) rightEdge() float64 {
 	most := 0.0

@@ -28,7 +28,7 @@ func (d LLMDocument) Write(w io.Writer) error {
 	return out.err
 }
 
-// settings are those that are not the usual ones.
+// settings returns the settings that differ from the usual ones.
 func (c LLMConditions) settings() string {
 	var b strings.Builder
 	if c.Mixed {
@@ -76,7 +76,7 @@ func (r LLMRow) line(w io.Writer) {
 		r.ControlRSS/(1<<20), r.Pushes, r.Requests, r.Errors, 1e3*r.LatenessP50, 1e3*r.LatenessP99, 1e3*r.LatenessMax)
 }
 
-// String is the interval as in tables; a dash where there is none.
+// String returns the interval as in tables; a dash where there is none.
 func (c CI) String() string {
 	if math.IsNaN(float64(c[0])) || math.IsNaN(float64(c[1])) {
 		return "-"

@@ -33,9 +33,9 @@ type llmFigure struct {
 // usualLoad is the load that most targets are about.
 const usualLoad = 0.8
 
-// targets are those of the conditions. Under the usual ones (the built-in trace, engines
-// with the default constants, equal or mixed) they say how much better Steelyard is to be;
-// under all others it is not to be worse than LEAST_REQUEST.
+// targets returns the targets under the conditions. Under the usual ones (the built-in trace, engines with the default
+// constants, equal or mixed) they require how much better Steelyard has to be; under all others it must not be worse
+// than LEAST_REQUEST.
 func (c LLMConditions) targets(rows []LLMRow) []Target {
 	ratio := func(policy string, f llmFigure, reference string, limit Number) Target {
 		return llmRatio(rows, policy, f, reference, limit)
@@ -79,7 +79,7 @@ func llmTarget(text string, limit Number) Target {
 	return Target{Text: text, Limit: limit, Measured: unknown, CI: ciOf(noInterval)}
 }
 
-// llmRatio is a target for a figure of a row, as a multiple of a reference's.
+// llmRatio returns a target for a figure of a row, as a multiple of a reference's.
 func llmRatio(rows []LLMRow, policy string, f llmFigure, reference string, limit Number) Target {
 	t := llmTarget(fmt.Sprintf("%s: %s, by that of %s", policy, f.title, reference), limit)
 	if i := llmIndex(rows, policy); i >= 0 {
@@ -90,7 +90,7 @@ func llmRatio(rows []LLMRow, policy string, f llmFigure, reference string, limit
 	return t
 }
 
-// llmOfWeights are the targets of a choice by prompts, against the weights by work.
+// llmOfWeights returns the targets of a choice by prompts, against the weights by work.
 func llmOfWeights(rows []LLMRow) []Target {
 	weights, prefix := llmIndex(rows, steelyardDefault), llmIndex(rows, steelyardPrefix)
 	target := func(title string, limit Number, of func(LLMRow) Number) Target {
@@ -108,7 +108,7 @@ func llmOfWeights(rows []LLMRow) []Target {
 	}
 }
 
-// llmOfOneReplica is the target for two replicas.
+// llmOfOneReplica returns the target for two replicas.
 func llmOfOneReplica(rows []LLMRow) Target {
 	t := llmTarget(fmt.Sprintf("%s: %s, by that of %s", steelyardReplicas, ttftP99.title, steelyardDefault),
 		ofOneReplica)
@@ -119,7 +119,7 @@ func llmOfOneReplica(rows []LLMRow) Target {
 	return t
 }
 
-// llmSpread is a target for how alike engines are used that are alike.
+// llmSpread returns a target for how alike engines are used that are alike.
 func llmSpread(rows []LLMRow, policy string, limit Number) Target {
 	t := llmTarget(fmt.Sprintf("%s: mean requests running at an engine, off those of all by", policy), limit)
 	if i := llmIndex(rows, policy); i >= 0 {

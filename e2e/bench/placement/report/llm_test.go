@@ -13,7 +13,7 @@ import (
 	"steelyard/weighting/sim/engine"
 )
 
-// measuredAs is a hundred requests: the k-th has k times as much of everything.
+// measuredAs returns a hundred requests: the k-th has k times as much of everything.
 func measuredAs(policy string, first, each, end float64) LLMMeasurement {
 	m := LLMMeasurement{Policy: policy, Running: []float64{9, 10, 11}}
 	for k := 1; k <= 100; k++ {

@@ -77,7 +77,7 @@ func (n Number) MarshalJSON() ([]byte, error) {
 	return strconv.AppendFloat(nil, float64(n), 'g', 6, 64), nil
 }
 
-// String has three digits, or a dash where nothing was measured.
+// String returns three digits, or a dash if nothing was measured.
 func (n Number) String() string {
 	v := float64(n)
 	switch {
@@ -192,7 +192,7 @@ func NewSection(service time.Duration, all []Measurement, b stats.Bootstrap) (Se
 	return s, nil
 }
 
-// Groups is in how many groups the rows were measured.
+// Groups returns the number of groups in which the rows were measured.
 func (s Section) Groups() int {
 	n := 0
 	for _, r := range s.Rows {
@@ -201,7 +201,7 @@ func (s Section) Groups() int {
 	return n
 }
 
-// latest is the row of a group whose requests left latest; one of which nothing is
+// latest returns the row of a group whose requests left latest; one of which nothing is
 // known comes before all.
 func (s Section) latest(group int) Row {
 	var worst Row
@@ -221,7 +221,7 @@ func (g group) find(policy string) int {
 	return slices.IndexFunc(g, func(m Measurement) bool { return m.Policy == policy })
 }
 
-// rows are the figures of a group, in its order.
+// rows returns the figures of a group, in its order.
 func (g group) rows(b stats.Bootstrap) ([]Row, error) {
 	series := make([][]float64, len(g))
 	for i, m := range g {
@@ -246,7 +246,7 @@ func (g group) rows(b stats.Bootstrap) ([]Row, error) {
 	return rows, nil
 }
 
-// newRow is what a measurement says by itself; waits are ascending and in mean
+// newRow returns the figures of one measurement; waits are ascending and in mean
 // service times.
 func newRow(m Measurement, waits []float64) Row {
 	added, lateness := load.Summarize(known(m.Added)), load.Summarize(known(m.Lateness))
@@ -287,7 +287,7 @@ func (r *Row) against(q *stats.Quantiles, i int, rows []Row, least, queue int) {
 // unknown is what was not measured.
 var unknown = Number(math.NaN())
 
-// A usage is a cost per second, in cores or a number, but for the memory, in bytes.
+// A usage is a cost per second, in cores or a number, except for the memory, in bytes.
 // What there was not is unknown.
 type usage struct {
 	envoyCPU    Number // mean over the Envoys
@@ -314,7 +314,7 @@ func (c Cost) usage() usage {
 	return u
 }
 
-// known are the values that are not NaN, ascending.
+// known returns the values that are not NaN, ascending.
 func known(values []float64) []float64 {
 	out := slices.DeleteFunc(slices.Clone(values), math.IsNaN)
 	slices.Sort(out)

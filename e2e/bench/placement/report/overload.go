@@ -27,25 +27,25 @@ type Outcome struct {
 	Dropped  bool // of the refused, with Envoy's header
 }
 
-// end is when the answer was there.
+// end returns when the answer was there.
 func (o Outcome) end() float64 { return o.At + o.Latency }
 
-// A Told is the share of the requests that Steelyard had the Envoys refuse at
-// one moment, and the requests in the servers' queues then.
-type Told struct{ At, Drop, Queue float64 }
+// A DropSample is the drop fraction, the share of the requests that Steelyard makes the Envoys refuse, at one moment,
+// and the number of requests in the servers' queues then.
+type DropSample struct{ At, Drop, Queue float64 }
 
 // An Overloaded is one row of an overload run.
 type Overloaded struct {
 	Policy, Title string
 	Outcomes      []Outcome // of all phases
-	Told          []Told
+	DropSamples   []DropSample
 	Capacity      float64 // seconds of work that the servers do in a second
 	Seconds       float64 // that the overload lasts, from 0
 	TargetWait    float64 // seconds; 0 without shedding
 }
 
 // An OverloadRow is such a row in figures. All are of the requests that arrive
-// while the overload lasts, but for the last two. Times are in seconds.
+// while the overload lasts, except for the last two. Times are in seconds.
 type OverloadRow struct {
 	Policy   string `json:"policy"`
 	Title    string `json:"title"`
@@ -64,11 +64,11 @@ type OverloadRow struct {
 	DropP50    Number `json:"drop_latency_p50"`
 	DropP99    Number `json:"drop_latency_p99"`
 	Headed     Number `json:"drops_with_header"` // share of the 503s that carry Envoy's header
-	// how often what was told went from rising to falling, by more than a tenth
+	// how often the drop fraction went from rising to falling, by more than a tenth
 	Turns int `json:"drop_turns"`
 
 	DropsBefore int    `json:"drops_before"` // of requests that came before the overload
-	Released    Number `json:"released"`     // seconds from its end until nothing is dropped any more
+	Released    Number `json:"released"`     // seconds from its end until the last drop
 
 	Lateness Number   `json:"lateness_p99"`
 	Timeline []Second `json:"timeline"`
@@ -76,19 +76,19 @@ type OverloadRow struct {
 
 // A Second is one second of the timeline, by the arrival of the requests.
 type Second struct {
-	At      int    `json:"at"` // seconds from the beginning of the overload
-	Dropped Number `json:"dropped"`
-	Told    Number `json:"told"` // the mean over the second
-	WaitP50 Number `json:"wait_p50"`
-	WaitMax Number `json:"wait_max"`
-	Queue   Number `json:"queue"` // requests that wait in all servers, mean
+	At           int    `json:"at"` // seconds from the beginning of the overload
+	Dropped      Number `json:"dropped"`
+	DropFraction Number `json:"told"` // the mean over the second
+	WaitP50      Number `json:"wait_p50"`
+	WaitMax      Number `json:"wait_max"`
+	Queue        Number `json:"queue"` // requests that wait in all servers, mean
 }
 
 // Figures reduces the row.
 func (o Overloaded) Figures() OverloadRow {
 	r := OverloadRow{
 		Policy: o.Policy, Title: o.Title, TargetWait: Number(o.TargetWait),
-		Goodput: Number(o.goodput()), Timeline: o.timeline(), Turns: turns(o.Told),
+		Goodput: Number(o.goodput()), Timeline: o.timeline(), Turns: turns(o.DropSamples),
 		Released: Number(o.released()),
 	}
 	if o.TargetWait == 0 {
@@ -130,7 +130,7 @@ func (o Overloaded) Figures() OverloadRow {
 	return r
 }
 
-// quantile is NaN of no values.
+// quantile returns NaN for no values.
 func quantile(values []float64, q float64) Number { return Number(load.Quantile(known(values), q)) }
 
 // ratio is unknown of nothing.
@@ -141,7 +141,7 @@ func ratio(part, whole int) Number {
 	return Number(float64(part) / float64(whole))
 }
 
-// goodput is how much of what the servers could execute during the overload was
+// goodput returns how much of what the servers could execute during the overload was
 // executed for requests that got their answer.
 func (o Overloaded) goodput() float64 {
 	busy := 0.0
@@ -153,7 +153,7 @@ func (o Overloaded) goodput() float64 {
 	return busy / (o.Capacity * o.Seconds)
 }
 
-// released is how long after the overload the last request was dropped; NaN where
+// released returns how long after the overload the last request was dropped; NaN where
 // none was at all.
 func (o Overloaded) released() float64 {
 	last := math.NaN()
@@ -166,10 +166,10 @@ func (o Overloaded) released() float64 {
 }
 
 // turns counts how often a share went up and down again by more than a tenth.
-func turns(told []Told) int {
+func turns(samples []DropSample) int {
 	const least = 0.1
 	n, high, low, rising := 0, 0.0, 0.0, false
-	for _, t := range told {
+	for _, t := range samples {
 		switch {
 		case rising && t.Drop > high:
 			high = t.Drop
@@ -184,12 +184,12 @@ func turns(told []Told) int {
 	return n
 }
 
-// timeline puts the requests and what was told into seconds.
+// timeline groups the requests and the samples of the drop fraction by second.
 func (o Overloaded) timeline() []Second {
 	type bin struct {
 		requests, dropped int
 		waits             []float64
-		told, queue       []float64
+		drops, queue      []float64
 	}
 	bins := make(map[int]*bin)
 	at := func(t float64) *bin {
@@ -199,7 +199,7 @@ func (o Overloaded) timeline() []Second {
 		}
 		return bins[k]
 	}
-	last := 0.0 // request; what is told while the queues drain is not shown
+	last := 0.0 // request; the drop fraction while the queues drain is not shown
 	for _, x := range o.Outcomes {
 		last = max(last, x.At)
 		b := at(x.At)
@@ -211,17 +211,17 @@ func (o Overloaded) timeline() []Second {
 			b.waits = append(b.waits, x.Wait)
 		}
 	}
-	for _, t := range o.Told {
+	for _, t := range o.DropSamples {
 		if t.At > last {
 			break
 		}
 		b := at(t.At)
-		b.told, b.queue = append(b.told, t.Drop), append(b.queue, t.Queue)
+		b.drops, b.queue = append(b.drops, t.Drop), append(b.queue, t.Queue)
 	}
 	var out []Second
 	for k, b := range bins {
 		s := Second{
-			At: k, Dropped: ratio(b.dropped, b.requests), Told: mean(b.told), Queue: mean(b.queue),
+			At: k, Dropped: ratio(b.dropped, b.requests), DropFraction: mean(b.drops), Queue: mean(b.queue),
 			WaitP50: quantile(b.waits, p50), WaitMax: quantile(b.waits, 1),
 		}
 		out = append(out, s)
@@ -264,7 +264,7 @@ func NewOverloadDocument(c Conditions, service, overload, seconds float64, rows 
 // a client, and a lot for an Envoy on a busy machine.
 const fastDrop = 0.05
 
-// targets are those of a row with shedding.
+// targets returns the targets of a row with shedding.
 func (r OverloadRow) targets() []Target {
 	of := func(text string, measured, limit Number, atLeast bool) Target {
 		t := Target{Text: r.Policy + ": " + text, Limit: limit, AtLeast: atLeast, CI: ciOf(noInterval)}
@@ -318,7 +318,7 @@ func (d OverloadDocument) WritePlot(file string) error {
 			dashed bool
 		}{
 			{drops, r.Title + ": refused", func(s Second) Number { return s.Dropped }, false},
-			{drops, r.Title + ": told", func(s Second) Number { return s.Told }, true},
+			{drops, r.Title + ": drop fraction", func(s Second) Number { return s.DropFraction }, true},
 			{waits, r.Title + ": median", func(s Second) Number { return s.WaitP50 }, false},
 			{waits, r.Title + ": longest", func(s Second) Number { return s.WaitMax }, true},
 		}

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// overloaded is a row of ten seconds of overload on two servers, with a second of
+// overloaded returns a row of ten seconds of overload on two servers, with a second of
 // calm on both sides: of ten requests a second five are served and five dropped.
 func overloaded() Overloaded {
 	o := Overloaded{Policy: "shedding", Title: "shedding", Capacity: 2, Seconds: 10, TargetWait: 1}
@@ -25,12 +25,12 @@ func overloaded() Overloaded {
 		}
 		o.Outcomes = append(o.Outcomes, x)
 	}
-	for i := -5; i < 100; i++ { // told every 200 ms, and long after the last request
-		t := Told{At: float64(i) / 5, Queue: 4}
+	for i := -5; i < 100; i++ { // a sample every 200 ms, and long after the last request
+		t := DropSample{At: float64(i) / 5, Queue: 4}
 		if i >= 0 && i < 50 {
 			t.Drop = 0.5
 		}
-		o.Told = append(o.Told, t)
+		o.DropSamples = append(o.DropSamples, t)
 	}
 	return o
 }
@@ -69,7 +69,7 @@ func TestAnOverloadInFigures(t *testing.T) {
 		t.Fatalf("a timeline of %d seconds: %+v; want 12 from -1 to 10", len(r.Timeline), r.Timeline)
 	}
 	third := r.Timeline[4]
-	if third.At != 3 || !near(float64(third.Dropped), 0.5) || !near(float64(third.Told), 0.5) ||
+	if third.At != 3 || !near(float64(third.Dropped), 0.5) || !near(float64(third.DropFraction), 0.5) ||
 		!near(float64(third.WaitMax), 0.8) || !near(float64(third.Queue), 4) {
 		t.Errorf("the fourth second is %+v", third)
 	}
@@ -93,9 +93,9 @@ func TestGoodputIsExecutedWorkThatWasAnswered(t *testing.T) {
 
 func TestTurnsAreRisesThatFellAgain(t *testing.T) {
 	tests := []struct {
-		name string
-		told []float64
-		want int
+		name    string
+		samples []float64
+		want    int
 	}{
 		{"never", []float64{0, 0, 0}, 0},
 		{"up", []float64{0, 0.3, 0.6}, 0},
@@ -104,11 +104,11 @@ func TestTurnsAreRisesThatFellAgain(t *testing.T) {
 		{"flapping", []float64{0, 0.5, 0, 0.5, 0, 0.5}, 2},
 	}
 	for _, tt := range tests {
-		var told []Told
-		for _, d := range tt.told {
-			told = append(told, Told{Drop: d})
+		var samples []DropSample
+		for _, d := range tt.samples {
+			samples = append(samples, DropSample{Drop: d})
 		}
-		if got := turns(told); got != tt.want {
+		if got := turns(samples); got != tt.want {
 			t.Errorf("%s: %d turns, want %d", tt.name, got, tt.want)
 		}
 	}
@@ -116,7 +116,7 @@ func TestTurnsAreRisesThatFellAgain(t *testing.T) {
 
 func TestAnOverloadIsHeldToItsTargets(t *testing.T) {
 	without := overloaded()
-	without.Policy, without.TargetWait, without.Told = "no_shedding", 0, nil
+	without.Policy, without.TargetWait, without.DropSamples = "no_shedding", 0, nil
 	d := NewOverloadDocument(Conditions{Lateness: 0.05}, 0.5, 2, 10,
 		[]OverloadRow{overloaded().Figures(), without.Figures()})
 	want := []struct {

@@ -83,7 +83,7 @@ func drawPanels(c draw.Canvas, panels [][]*plot.Plot) {
 	}
 }
 
-// newPanel is an empty panel with a grid.
+// newPanel returns an empty panel with a grid.
 func newPanel(title, x, y string) *plot.Plot {
 	p := plot.New()
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
@@ -120,7 +120,7 @@ func paletteOf(sections []Section) (p palette) {
 
 func (p palette) of(r Row) color.Color { return colour(slices.Index(p, r.Policy)) }
 
-// rightEdge is where the axis of the waits ends: at most three times the p99 of
+// rightEdge returns where the axis of the waits ends: at most three times the p99 of
 // LEAST_REQUEST, or else of the row in the middle, so that one policy gone astray does
 // not press the others to the left.
 func (s Section) rightEdge() float64 {
@@ -169,7 +169,7 @@ func (s Section) tailPlot(tints palette) (*plot.Plot, error) {
 	return p, nil
 }
 
-// tail is the complementary distribution of ascending values, thinned out where
+// tail returns the complementary distribution of ascending values, thinned out where
 // it is dense.
 func tail(values []float64) plotter.XYs {
 	n := len(values)

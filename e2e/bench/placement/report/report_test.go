@@ -23,7 +23,7 @@ import (
 
 var bootstrap = stats.Bootstrap{Block: 10, Resamples: 200, Seed: 1}
 
-// measurement is a row with exponential waits of the given mean, in services;
+// measurement returns a row with exponential waits of the given mean, in services;
 // rows of one seed are paired, so that their quantiles have the same ratio.
 func measurement(policy string, service time.Duration, mean float64) Measurement {
 	r := rand.New(rand.NewPCG(7, 0))

@@ -23,7 +23,7 @@ func (d Document) Write(w io.Writer) error {
 	return out.err
 }
 
-// banner is printed above figures that are worth nothing.
+// banner is printed above figures that are not usable.
 func banner(w io.Writer, valid bool, reasons []string) {
 	if valid {
 		return
@@ -103,7 +103,7 @@ func (d Document) list(w io.Writer) {
 		map[bool]string{true: "the run", false: fmt.Sprintf("each of %d runs", len(d.Runs))}[len(d.Runs) == 1])
 }
 
-// each is what a target came to in each run, and in how many it held.
+// each returns what a target came to in each run, and in how many it held.
 func each(all []Target) string {
 	var b strings.Builder
 	held := 0
@@ -119,7 +119,7 @@ func each(all []Target) string {
 	return b.String()
 }
 
-// String is the target in one line.
+// String returns the target in one line.
 func (t Target) String() string {
 	var b strings.Builder
 	switch {
@@ -143,7 +143,7 @@ func (t Target) String() string {
 	return b.String()
 }
 
-// side is the side of its limit on which a figure has to be.
+// side returns the side of its limit on which a figure has to be.
 func (t Target) side() string {
 	if t.AtLeast {
 		return "at least"

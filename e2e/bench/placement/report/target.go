@@ -60,7 +60,7 @@ func Targets(sections []Section) []Target {
 	return all
 }
 
-// second are the targets at a service of one second.
+// second returns the targets at a service of one second.
 func (s Section) second() []Target {
 	return []Target{
 		s.ratio(accessLog, bound, 1.15),
@@ -80,8 +80,8 @@ const ofOneReplica = 1.05
 // The variants of a row that have two replicas: connected, and with a Redis that hangs.
 const connected, cut = "+replicas", "+cut"
 
-// replicas are the targets for two replicas, where they were run. Those that are cut off from each other herd nothing:
-// they are no worse than Envoys on their own.
+// replicas returns the targets for two replicas, where they were run. Those that are cut off from each other herd
+// nothing: they are no worse than Envoys on their own.
 func (s Section) replicas(policy string) (all []Target) {
 	if two := s.find(policy + connected); two >= 0 {
 		t := s.target(fmt.Sprintf("%s: p99 of the wait, by that of %s", policy+connected, policy), ofOneReplica)
@@ -96,7 +96,7 @@ func (s Section) replicas(policy string) (all []Target) {
 	return all
 }
 
-// module is the target for the module inside Envoy, where it was run: it is about no other bench.
+// module returns the target for the module inside Envoy, where it was run: it is about no other bench.
 func (s Section) module() []Target {
 	const policy = accessLog + "+module"
 	limit := map[time.Duration]float64{time.Second: 1.05, 50 * time.Millisecond: 1.3}[s.Service]
@@ -106,7 +106,7 @@ func (s Section) module() []Target {
 	return []Target{s.ratio(policy, bound, limit)}
 }
 
-// picker are the targets against the endpoint picker. It was measured at 0.5 s,
+// picker returns the targets against the endpoint picker. It was measured at 0.5 s,
 // and its waits in mean services grow as the service gets shorter.
 func (s Section) picker() []Target {
 	wait := s.target(fmt.Sprintf("%s: p99 of the wait below the in-path endpoint picker's, in mean services",
@@ -120,7 +120,7 @@ func (s Section) picker() []Target {
 	return []Target{wait, added}
 }
 
-// noInterval is that of figures that are not resampled.
+// noInterval is the interval of figures that are not resampled.
 var noInterval = stats.Interval{Low: math.NaN(), High: math.NaN()}
 
 func (s Section) target(text string, limit float64) Target {
@@ -138,7 +138,7 @@ func (t *Target) measure(v Number, ci CI) {
 	}
 }
 
-// ratio is a target for the quotient of a row's p99 and that of a reference in its
+// ratio returns a target for the quotient of a row's p99 and that of a reference in its
 // group.
 func (s Section) ratio(policy, reference string, limit float64) Target {
 	t := s.target(fmt.Sprintf("%s: p99 of the wait, by that of %s", policy, reference), limit)
@@ -152,7 +152,7 @@ func (s Section) ratio(policy, reference string, limit float64) Target {
 	return t
 }
 
-// envoyCPU is a target for what the busiest Envoy of a row uses more than those
+// envoyCPU returns a target for what the busiest Envoy of a row uses more than those
 // of LEAST_REQUEST do on average, in cores.
 func (s Section) envoyCPU(policy string, limit float64) Target {
 	t := s.target(fmt.Sprintf("%s: CPU of the busiest Envoy above %s, in cores", policy, leastRequest), limit)

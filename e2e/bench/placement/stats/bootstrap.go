@@ -66,7 +66,7 @@ func (b Bootstrap) draw(r *rand.Rand, times []int) {
 	}
 }
 
-// once is a sample in which every value is once.
+// once returns a sample in which every value is once.
 func once(n int) []int {
 	times := make([]int, n)
 	for i := range times {
@@ -75,7 +75,7 @@ func once(n int) []int {
 	return times
 }
 
-// ascending are the indices of the values that are not NaN, smallest first.
+// ascending returns the indices of the values that are not NaN, smallest first.
 func ascending(values []float64) []int {
 	var order []int
 	for i, v := range values {
@@ -107,20 +107,20 @@ func pick(values []float64, order, times []int, at []float64) []float64 {
 	return out
 }
 
-// rank is the number of values up to and with the nearest-rank quantile.
+// rank returns the number of values up to and with the nearest-rank quantile.
 func rank(q float64, n int) int { return max(1, int(math.Ceil(q*float64(n)-1e-9))) }
 
 func (q *Quantiles) index(at float64) int { return slices.Index(q.at, at) }
 
-// Value is a quantile of a series, one of those that were asked for.
+// Value returns a quantile of a series, one of those that were asked for.
 func (q *Quantiles) Value(series int, at float64) float64 { return q.values[series][q.index(at)] }
 
-// Interval is how sure that value is.
+// Interval returns how sure that value is.
 func (q *Quantiles) Interval(series int, at float64) Interval {
 	return spread(slices.Clone(q.resampled[series][q.index(at)]))
 }
 
-// Ratio is how sure the quotient of the quantiles of two series is.
+// Ratio returns how sure the quotient of the quantiles of two series is.
 func (q *Quantiles) Ratio(over, under int, at float64) Interval {
 	k := q.index(at)
 	ratios := make([]float64, 0, len(q.resampled[over][k]))
@@ -132,7 +132,7 @@ func (q *Quantiles) Ratio(over, under int, at float64) Interval {
 	return spread(ratios)
 }
 
-// Difference is how sure the difference of the quantiles of two series is.
+// Difference returns how sure the difference of the quantiles of two series is.
 func (q *Quantiles) Difference(of, from int, at float64) Interval {
 	k := q.index(at)
 	all := make([]float64, 0, len(q.resampled[of][k]))
@@ -142,7 +142,7 @@ func (q *Quantiles) Difference(of, from int, at float64) Interval {
 	return spread(all)
 }
 
-// spread is the interval that leaves out one in forty at each end.
+// spread returns the interval that leaves out one in forty at each end.
 func spread(values []float64) Interval {
 	values = slices.DeleteFunc(values, math.IsNaN)
 	slices.Sort(values)

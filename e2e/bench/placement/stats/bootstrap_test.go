@@ -9,7 +9,7 @@ import (
 	"steelyard/e2e/rig/load"
 )
 
-// dependent is a series with mean 0 and variance 1 in which neighbours resemble
+// dependent returns a series with mean 0 and variance 1 in which neighbours resemble
 // each other by the given correlation: AR(1).
 func dependent(r *rand.Rand, n int, correlation float64) []float64 {
 	out := make([]float64, n)

@@ -1,6 +1,5 @@
-// Package proctest starts the rig's processes for a test: each function fails the
-// test when the process does not get ready, stops it at the test's end, and a
-// failed test prints the end of every log.
+// Package proctest starts the rig's processes for a test: each function fails the test if the process does not become
+// ready, and stops it at the test's end. A failed test prints the end of every log.
 package proctest
 
 import (
@@ -14,7 +13,7 @@ import (
 // logBytes bounds how much of each log a failed test prints.
 const logBytes = 8 << 10
 
-// Dir is a folder for a test's processes, removed at its end. When the test has
+// Dir returns a folder for a test's processes, removed at its end. When the test has
 // failed, the logs in it are printed first.
 func Dir(t testing.TB) string {
 	t.Helper()

@@ -1,0 +1,170 @@
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"steelyard/e2e/rig/modelsim"
+	"steelyard/e2e/rig/proc"
+)
+
+// answersNothing is the address of a backend that answers nothing.
+func answersNothing(t *testing.T) string {
+	t.Helper()
+	over := make(chan struct{})
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-over:
+		case <-r.Context().Done():
+		}
+	}))
+	t.Cleanup(s.Close)
+	t.Cleanup(func() { close(over) })
+	return s.URL
+}
+
+func TestAClientsBrokenRequestIsNoAnswerOfTheBackend(t *testing.T) {
+	r := startRouter(t)
+	r.backends(answersNothing(t))
+	for range 3 {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		fmt.Fprint(conn, "POST / HTTP/1.1\r\nHost: router\r\nTransfer-Encoding: chunked\r\n\r\n")
+		r.eventually("it is at the backend", func() error {
+			if h, err := r.health(); err != nil || h.Backends[0].InFlight != 1 {
+				return fmt.Errorf("health is %+v, %w", h, err)
+			}
+			return nil
+		})
+		fmt.Fprint(conn, "ZZZ\r\n")
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusBadRequest {
+			t.Errorf("the answer is %d, want Envoy's 400", resp.StatusCode)
+		}
+		r.idle()
+	}
+	if h, err := r.health(); err != nil || h.Backends[0].EWMALatency != nil {
+		t.Errorf("health is %+v, %v: want no latency", h, err)
+	}
+}
+
+// TestABackendThatHangsGetsOneOfTheClientsThatGiveUp: the other one is new, too.
+func TestABackendThatHangsGetsOneOfTheClientsThatGiveUp(t *testing.T) {
+	r := startRouter(t)
+	pool := servers(t, modelsim.Options{Slots: 1})
+	r.backends(answersNothing(t), pool[0].Address())
+	lost := 0
+	for range 6 {
+		ctx, giveUp := context.WithTimeout(t.Context(), time.Second)
+		code, _, err := r.ask(ctx, time.Millisecond)
+		giveUp()
+		if errors.Is(err, context.DeadlineExceeded) {
+			lost++
+		} else if err != nil || code != http.StatusOK {
+			t.Errorf("the answer is %d, %v", code, err)
+		}
+		r.idle()
+	}
+	if lost != 1 {
+		t.Errorf("%d of 6 requests were lost, want one", lost)
+	}
+}
+
+func TestNoRequestIsLostToAnAddressWhereNobodyListens(t *testing.T) {
+	r := startRouter(t)
+	pool := servers(t, modelsim.Options{Slots: 1})
+	r.backends("127.0.0.1:1", "127.0.0.1:2", pool[0].Address())
+	for range 10 {
+		if code, _, err := r.ask(t.Context(), time.Millisecond); err != nil || code != http.StatusOK {
+			t.Errorf("the answer is %d, %v", code, err)
+		}
+	}
+	if n := r.metric("custom_router_requests_dispatched_total"); n != 10 {
+		t.Errorf("%v were dispatched, want 10", n)
+	}
+}
+
+func TestABackendWithoutTheModelIsNotFast(t *testing.T) {
+	r := startRouter(t)
+	without, asked := alwaysAnswers(t, http.StatusNotFound)
+	pool := servers(t, modelsim.Options{Slots: 1})
+	r.backends(pool[0].Address(), without)
+	for range 20 {
+		if _, _, err := r.ask(t.Context(), 10*time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Three at once, and then one after each pause, of which the first is a second.
+	if n := asked.Load(); n < 1 || n > 6 {
+		t.Errorf("%d of 20 requests went to the backend that answers 404 to all", n)
+	}
+	if h, err := r.health(); err != nil || h.Backends[0].EWMALatency == nil || h.Backends[1].EWMALatency != nil {
+		t.Errorf("health is %+v, %v: want a latency of the first only", h, err)
+	}
+}
+
+func TestASecondRouterOnThePortFails(t *testing.T) {
+	r := startRouter(t)
+	binary, err := proc.BuildSteelyard()
+	if err != nil {
+		t.Fatal(err)
+	}
+	envoy, err := proc.Find(proc.ProgramEnvoy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	second := exec.CommandContext(ctx, binary, "router", "--envoy", envoy)
+	second.Cancel = func() error { return second.Process.Signal(syscall.SIGTERM) }
+	_, port, _ := net.SplitHostPort(strings.TrimPrefix(r.url, "http://"))
+	second.Env = append(os.Environ(), "CUSTOM_ROUTER_PORT="+port)
+	out, err := second.CombinedOutput()
+	if err == nil || ctx.Err() != nil {
+		t.Errorf("the second one ended with %v, %v, want an error of its own\n%s", err, ctx.Err(), out)
+	}
+}
+
+func TestTheRouterEndsAfterTheRequestsThatItHas(t *testing.T) {
+	r := startRouter(t)
+	pool := servers(t, modelsim.Options{Slots: 1})
+	type answer struct {
+		code int
+		err  error
+	}
+	answers := make(chan answer, 2)
+	for range 2 {
+		go func() {
+			code, _, err := r.ask(t.Context(), 300*time.Millisecond)
+			answers <- answer{code, err}
+		}()
+	}
+	r.waiting(2)
+	r.backends(pool[0].Address()) // one waits for the other
+	if err := r.Stop(); err != nil {
+		t.Error(err)
+	}
+	for range 2 {
+		if a := <-answers; a.err != nil || a.code != http.StatusOK {
+			t.Errorf("the answer is %d, %v", a.code, a.err)
+		}
+	}
+}
