@@ -69,6 +69,10 @@ module: need-cc ## bin/libsteelyard.so, the picker inside Envoy 1.40 (GOARCH=arm
 	-o $(CURDIR)/bin/libsteelyard.so .
 	@rm -f bin/libsteelyard.h
 
+.PHONY: release
+release: need-go ## archives, SBOMs, the chart and checksums of a version, into dist/ (VERSION=0.1.0)
+	@tools/release.sh $(VERSION:v%=%)
+
 ##@ Check
 
 .PHONY: test
@@ -131,7 +135,7 @@ e2e: tools $(RUNNER) ## tests with real Envoys, Redis and model servers, end to 
 	$(call step,end to end)
 	@packages=$$(go list ./e2e/... | grep -v '/e2e/rig/' || true); \
 	if [ -z "$$packages" ]; then echo "no package under e2e holds end-to-end tests"; exit 1; fi; \
-	$(call gotest,.,e2e) --packages "$$(echo $$packages)" -- -count=1 -p 1 -timeout 20m
+	$(call gotest,.,e2e) --packages "$$(echo $$packages)" -- -count=1 -p 1 -timeout 30m
 	$(call step,manifests)
 	@$(call gotest,$(MANIFESTS_MODULE),manifests) --packages ./... -- -count=1 -timeout 20m
 	$(call step,benches)
@@ -144,7 +148,7 @@ page: need-go tools-envoy tools-chromium $(RUNNER) ## tests of the page in a rea
 
 .PHONY: chaos
 chaos: need-go tools-envoy tools-redis ## ten minutes of every part killed and cut off (ARGS="--length 1m --seed 7")
-	@go test ./e2e/chaos -run '^TestRequestsFailOnlyWhereAServerOrAnEnvoyDiedWithThem$$' \
+	@go test ./e2e/chaos -run '^TestRequestsFailOnlyWhereAServerOrAnEnvoyDiedWithThem$$|^TestNoRequestThatWaits' \
 	-count=1 -v -timeout 0 -args --length 10m --seed 0 $(ARGS)
 
 .PHONY: fuzz

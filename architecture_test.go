@@ -20,7 +20,7 @@ const module = "steelyard/"
 
 // A rule lists the packages of the project that the packages below a folder may import.
 type rule struct {
-	room    string   // a folder, with all below it
+	folder  string   // with all below it
 	project []string // folders that it may import, besides itself
 	except  []string // folders in it that its other packages may not import
 	stdOnly bool     // nothing outside the project but the standard library
@@ -29,105 +29,107 @@ type rule struct {
 
 // The rules; the first that fits a package applies. They do not bind tests.
 var rules = []rule{
-	{room: "weighting/sim", project: []string{"weighting", "picking", "xds/envoyspec"}, stdOnly: true,
+	{folder: "weighting/sim", project: []string{"weighting", "picking", "xds/envoyspec"}, stdOnly: true,
 		reason: "a simulation of the law, of pickers and of Envoys needs them, and the numbers measured on Envoy"},
-	{room: "weighting", stdOnly: true,
+	{folder: "weighting", stdOnly: true,
 		reason: "the law is values in, values out: no clock, network, log or library can get into it"},
-	{room: "picking/queue", project: []string{"weighting", "picking"}, stdOnly: true,
-		reason: "who is next is values in, values out, and the endpoint is chosen as for any request"},
-	{room: "picking", project: []string{"weighting"}, stdOnly: true,
+	{folder: "picking/queue", project: []string{"weighting", "picking"}, stdOnly: true,
+		reason: "the order is values in, values out, and the endpoint is chosen as for any request"},
+	{folder: "picking", project: []string{"weighting"}, stdOnly: true,
 		reason: "a choice is values in, values out, by the law's own fill"},
-	{room: "internal/files",
+	{folder: "internal/files",
 		reason: "how a file is read is the same for all packages, as with a library"},
-	{room: "internal/spelling", stdOnly: true,
+	{folder: "internal/spelling", stdOnly: true,
 		reason: "which word was meant depends on the words only"},
-	{room: "internal/envoyid", stdOnly: true,
+	{folder: "internal/envoyid", stdOnly: true,
 		reason: "which Envoy it is depends on what it sent and where from, the same for all services of a port"},
-	{room: "internal/credentials", project: []string{"internal/files"},
+	{folder: "internal/credentials", project: []string{"internal/files"},
 		reason: "how certificates are kept up to date is the same for all listeners and clients, as with a library"},
-	{room: "internal/customrouter", project: []string{"picking"},
+	{folder: "internal/customrouter", project: []string{"picking"},
 		reason: "the router in the module and the program that starts it share it; it has one strategy, no Steelyard"},
-	{room: "xds/envoyspec", project: []string{"weighting"}, stdOnly: true,
+	{folder: "xds/envoyspec", project: []string{"weighting"}, stdOnly: true,
 		reason: "these are numbers measured on Envoy, and the simulator uses the same"},
-	{room: "xds/assignment", project: []string{"weighting", "xds/envoyspec"},
+	{folder: "xds/assignment", project: []string{"weighting", "xds/envoyspec"},
 		reason: "an assignment is a pure function of a decision"},
-	{room: "xds/port",
+	{folder: "xds/port",
 		reason: "what bounds the peers of a port does not depend on the service behind it"},
-	{room: "xds/loads/follow", project: []string{"weighting", "picking", "xds/loads", "internal/credentials"},
+	{folder: "xds/loads/follow", project: []string{"weighting", "picking", "xds/loads", "internal/credentials"},
 		reason: "the other end of the stream, for programs next to or inside a proxy"},
-	{room: "xds/loads", project: []string{"weighting", "picking"},
+	{folder: "xds/loads", project: []string{"weighting", "picking"},
 		reason: "pickers get what the law decided on, in their terms"},
-	{room: "xds/places", project: []string{"weighting", "picking", "xds/loads"},
+	{folder: "xds/places", project: []string{"weighting", "picking", "xds/loads"},
 		reason: "the queue is a value of package queue; this is its stream, by the protocol and the unit of the loads"},
-	{room: "xds/access", project: []string{"internal/credentials"},
+	{folder: "xds/access", project: []string{"internal/credentials"},
 		reason: "who may use which cluster depends on certificates and messages, and not on what is sent"},
-	{room: "xds", project: []string{"weighting", "internal/credentials", "internal/envoyid"},
+	{folder: "xds", project: []string{"weighting", "internal/credentials", "internal/envoyid"},
 		reason: "the streams carry decisions, wherever they come from"},
-	{room: "collectors/modelserver", project: []string{"weighting"},
+	{folder: "collectors/modelserver", project: []string{"weighting"},
 		reason: "a parser of metrics can be read and fuzzed by itself"},
-	{room: "collectors/scrape", project: []string{"weighting", "collectors/modelserver", "internal/files",
+	{folder: "collectors/scrape", project: []string{"weighting", "collectors/modelserver", "internal/files",
 		"internal/credentials"},
 		reason: "a scrape fetches a page and has it parsed; it does not depend on the consumer of the report"},
-	{room: "collectors/inflight", project: []string{"weighting", "internal/files", "internal/credentials"},
+	{folder: "collectors/inflight", project: []string{"weighting", "internal/files", "internal/credentials"},
 		reason: "one kind of source does not depend on another"},
-	{room: "collectors/ledger", project: []string{"weighting", "internal/envoyid"},
+	{folder: "collectors/ledger", project: []string{"weighting", "internal/envoyid"},
 		reason: "the counts are values and times; they do not depend on how they arrived"},
-	{room: "collectors/replicas/merge", project: []string{"weighting"}, stdOnly: true,
+	{folder: "collectors/replicas/merge", project: []string{"weighting"}, stdOnly: true,
 		reason: "what several replicas count adds up whatever carries it: messages and times in, counts out"},
-	{room: "collectors/replicas", project: []string{"weighting"},
+	{folder: "collectors/replicas", project: []string{"weighting"},
 		reason: "it carries counts and reports between replicas, and depends on no source of either"},
-	{room: "collectors/wire", project: []string{"collectors/ledger", "internal/credentials", "internal/envoyid"},
+	{folder: "collectors/wire", project: []string{"collectors/ledger", "internal/credentials", "internal/envoyid"},
 		reason: "how messages are read off a stream is the same for all services; the ledger names whose stream it is"},
-	{room: "collectors/accesslog", project: []string{"collectors/ledger", "collectors/wire"},
+	{folder: "collectors/accesslog", project: []string{"collectors/ledger", "collectors/wire"},
 		reason: "a service reports to the ledger, and depends on no other source"},
-	{room: "collectors/loadstats", project: []string{"collectors/ledger", "collectors/wire"},
+	{folder: "collectors/loadstats", project: []string{"collectors/ledger", "collectors/wire"},
 		reason: "a service reports to the ledger, and depends on no other source"},
-	{room: "controlplane/config", project: []string{"weighting", "internal/files", "internal/spelling"},
+	{folder: "controlplane/config", project: []string{"weighting", "internal/files", "internal/spelling"},
 		reason: "a configuration is checked without running anything; the law has its own defaults"},
-	{room: "controlplane/discovery/kubernetes", project: []string{"controlplane/discovery"},
-		reason: "client-go stays in one room, and a source of endpoints depends on nothing else"},
-	{room: "controlplane/discovery", project: []string{"internal/files", "internal/spelling"},
+	{folder: "controlplane/discovery/kubernetes", project: []string{"controlplane/discovery"},
+		reason: "client-go stays in one folder, and a source of endpoints depends on nothing else"},
+	{folder: "controlplane/discovery", project: []string{"internal/files", "internal/spelling"},
 		reason: "a source of endpoints depends on nothing else"},
-	{room: "controlplane/liveness",
+	{folder: "controlplane/liveness",
 		reason: "what watches the loops must not depend on what they need"},
-	{room: "controlplane/override", project: []string{"controlplane/view"},
+	{folder: "controlplane/override", project: []string{"controlplane/view"},
 		reason: "overrides are values and times; the loop applies them, and the wiring keeps them"},
-	{room: "controlplane/view", project: []string{"weighting"},
+	{folder: "controlplane/view", project: []string{"weighting"},
 		reason: "what is shown is values: the loop fills them and admin serves them, so neither needs the other"},
-	{room: "controlplane/admin", project: []string{"controlplane/view", "internal/spelling"},
+	{folder: "controlplane/admin", project: []string{"controlplane/view", "internal/spelling"},
 		reason: "it asks for what it shows through an interface, so that the page can be run without a control plane"},
-	{room: "controlplane", project: []string{"weighting", "internal/spelling"}, except: []string{"controlplane/admin"},
+	{folder: "controlplane", project: []string{"weighting", "internal/spelling"},
+		except: []string{"controlplane/admin"},
 		reason: "the loop declares what it needs of collectors and streams, and does not serve HTTP; cmd plugs them " +
 			"together"},
-	{room: "envoy-bootstrap",
+	{folder: "envoy-bootstrap",
 		reason: "a bootstrap is a text made of options"},
-	{room: "e2e",
+	{folder: "e2e",
 		project: []string{"weighting", "xds", "collectors", "controlplane", "envoy-bootstrap", "cmd"},
 		reason:  "the rig and its tests may use everything"},
-	{room: "cmd/internal/asynclog",
+	{folder: "cmd/internal/asynclog",
 		reason: "all logs of a process are written the same way"},
-	{room: "cmd/internal/tracing", project: []string{"weighting"},
+	{folder: "cmd/internal/tracing", project: []string{"weighting"},
 		reason: "a trace is made of values and times; the wiring records them where they come about"},
-	{room: "cmd/internal/daemon", project: []string{"cmd/internal/tracing", "weighting", "picking/queue", "xds",
+	{folder: "cmd/internal/daemon", project: []string{"cmd/internal/tracing", "weighting", "picking/queue", "xds",
 		"collectors", "controlplane", "internal/files", "internal/credentials", "internal/spelling"},
 		reason: "the wiring of the product: nothing of the test rig is in it"},
-	{room: "cmd/internal/picker", project: []string{"picking", "xds/loads", "internal/credentials"},
+	{folder: "cmd/internal/picker", project: []string{"picking", "xds/loads", "internal/credentials"},
 		reason: "a picker runs next to a proxy: it follows a Steelyard, and contains none"},
-	{room: "cmd/internal/router", project: []string{"picking", "internal/customrouter"},
+	{folder: "cmd/internal/router", project: []string{"picking", "internal/customrouter"},
 		reason: "the router stands by itself: it has one strategy, and no Steelyard"},
-	{room: "cmd/internal/console", project: []string{"controlplane/admin", "controlplane/view", "internal/credentials",
+	{folder: "cmd/internal/console", project: []string{"controlplane/admin", "controlplane/view",
+		"internal/credentials",
 		"internal/files"},
 		reason: "it prints what the admin API answers, and decides nothing by itself"},
-	{room: "cmd/internal/simulate", project: []string{"weighting", "controlplane/config", "controlplane/discovery",
+	{folder: "cmd/internal/simulate", project: []string{"weighting", "controlplane/config", "controlplane/discovery",
 		"collectors/loadstats", "xds/envoyspec", "internal/files"},
 		reason: "a simulation needs the law, a configuration, and the lists and the interval that serve derives from " +
 			"it, instead of rules of its own for these; and nothing that runs"},
-	{room: "cmd/internal/demo", project: []string{"e2e/rig", "envoy-bootstrap", "weighting/sim/engine"},
+	{folder: "cmd/internal/demo", project: []string{"e2e/rig", "envoy-bootstrap", "weighting/sim/engine"},
 		reason: "the demo drives the product from outside, as a user would"},
-	{room: "cmd/steelyard-demo", project: []string{"cmd/internal/daemon", "cmd/internal/demo",
+	{folder: "cmd/steelyard-demo", project: []string{"cmd/internal/daemon", "cmd/internal/demo",
 		"cmd/internal/router", "controlplane/config", "e2e/rig/proc"},
 		reason: "the demo is a program of its own, so that the product does not contain simulated servers"},
-	{room: "cmd", project: []string{"weighting", "xds", "collectors", "controlplane", "envoy-bootstrap",
+	{folder: "cmd", project: []string{"weighting", "xds", "collectors", "controlplane", "envoy-bootstrap",
 		"cmd/internal/daemon", "cmd/internal/picker", "cmd/internal/router", "cmd/internal/simulate",
 		"cmd/internal/console", "internal/files", "internal/credentials", "internal/spelling"},
 		reason: "commands wire the packages together; simulated servers are no part of the product"},
@@ -158,8 +160,8 @@ func packages(t *testing.T) []listed {
 	}
 }
 
-func within(path, room string) bool {
-	return path == room || strings.HasPrefix(path, room+"/")
+func within(path, folder string) bool {
+	return path == folder || strings.HasPrefix(path, folder+"/")
 }
 
 func TestImportBoundaries(t *testing.T) {
@@ -168,7 +170,7 @@ func TestImportBoundaries(t *testing.T) {
 		if len(p.GoFiles) == 0 {
 			continue
 		}
-		i := slices.IndexFunc(rules, func(r rule) bool { return within(path, r.room) })
+		i := slices.IndexFunc(rules, func(r rule) bool { return within(path, r.folder) })
 		if i < 0 {
 			t.Errorf("%s has no rule: give it one, with a reason", path)
 			continue
@@ -190,9 +192,9 @@ func (r rule) broken(imported string) string {
 			return "only the standard library is allowed"
 		}
 		return ""
-	case slices.ContainsFunc(r.except, func(room string) bool { return within(path, room) }):
+	case slices.ContainsFunc(r.except, func(folder string) bool { return within(path, folder) }):
 		return "it may not import " + path
-	case within(path, r.room) || slices.ContainsFunc(r.project, func(room string) bool { return within(path, room) }):
+	case within(path, r.folder), slices.ContainsFunc(r.project, func(f string) bool { return within(path, f) }):
 		return ""
 	}
 	return "it may import of the project only " + strings.Join(append(r.project, "itself"), ", ")
@@ -226,9 +228,9 @@ func TestPureCodeHasNoClock(t *testing.T) {
 		"time": {"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick"},
 		"rand": {"Int", "IntN", "Float64", "Uint64", "Perm", "Shuffle", "NormFloat64", "ExpFloat64"},
 	}
-	for _, room := range []string{"weighting", "xds/assignment", "xds/envoyspec", "collectors/modelserver",
+	for _, folder := range []string{"weighting", "xds/assignment", "xds/envoyspec", "collectors/modelserver",
 		"collectors/ledger", "picking", "collectors/replicas/merge", "internal/envoyid"} {
-		eachFile(t, room, func(name string, f *ast.File) {
+		eachFile(t, folder, func(name string, f *ast.File) {
 			ast.Inspect(f, func(n ast.Node) bool {
 				if s, ok := n.(*ast.SelectorExpr); ok {
 					if pkg, ok := s.X.(*ast.Ident); ok && pkg.Obj == nil &&
@@ -245,9 +247,9 @@ func TestPureCodeHasNoClock(t *testing.T) {
 // TestFunctionsStayShort: above 80 lines a function is split.
 func TestFunctionsStayShort(t *testing.T) {
 	const longest = 80 // lines
-	for _, room := range []string{"weighting", "xds", "collectors", "controlplane", "cmd", "envoy-bootstrap",
+	for _, folder := range []string{"weighting", "xds", "collectors", "controlplane", "cmd", "envoy-bootstrap",
 		"e2e/rig", "picking"} {
-		eachFile(t, room, func(name string, f *ast.File) {
+		eachFile(t, folder, func(name string, f *ast.File) {
 			for _, d := range f.Decls {
 				if fn, ok := d.(*ast.FuncDecl); ok {
 					if lines := fset.Position(fn.End()).Line - fset.Position(fn.Pos()).Line + 1; lines > longest {
@@ -261,10 +263,10 @@ func TestFunctionsStayShort(t *testing.T) {
 
 var fset = token.NewFileSet()
 
-// eachFile parses the files of a room that are not tests.
-func eachFile(t *testing.T, room string, visit func(name string, f *ast.File)) {
+// eachFile parses the files of a folder that are not tests.
+func eachFile(t *testing.T, folder string, visit func(name string, f *ast.File)) {
 	t.Helper()
-	err := filepath.WalkDir(room, func(path string, d os.DirEntry, err error) error {
+	err := filepath.WalkDir(folder, func(path string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 			return err
 		}

@@ -157,7 +157,7 @@ func TestEachQuestionHasOnePlace(t *testing.T) {
 		{"docs/security.md", "# Security", []string{"tokens_file", "client_ca_file"}},
 		{"docs/operations.md", "## Why did this endpoint get 10 %, now or an hour ago?", []string{"steelyard explain",
 			"--at 5m", "last hour", "`share`** follows"}},
-		{"docs/concepts.md", "## Glossary", []string{"| capacity |", "| level", "| served share", "horizon"}},
+		{"docs/concepts.md", "## Glossary", []string{"| capacity |", "water level", "| served share", "horizon"}},
 	} {
 		text, err := os.ReadFile(q.document)
 		if err != nil {

@@ -2,6 +2,7 @@ package steelyard_test
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -30,19 +31,33 @@ var plainWords = []struct{ avoid, write string }{
 	{`\b(by|from|of|on|in|with|to|for) ([\w-]+ ){1,3}alone\b`, "only, before the noun: from scrapes only"},
 	{`\b(reports?|scrapes|logs?|metrics|counts?|weights?|Redis) alone\b`, "only, before the noun: only load reports"},
 	{`\balone (is|are|has|have|says?)\b`, "only, before the noun"},
+	{`\bif need be\b`, "if necessary"},
+	{`\b(is|are|was|be|been) no chance\b`, "significant, not by chance"},
+	{`\bbelongs? into\b`, "belongs in"},
+	{`\bleave of\b`, "announces that it leaves"},
+	{`\b(of|is|was) so long\b`, "until then"},
+	{`\bdearer\b`, "more expensive"},
+	{`(?m)^\s*// \w+ (is that|are those) of\b`, "what it is or returns, by its noun"},
 
 	// Things do not speak: a server reports, a field is stale, a log has entries.
-	{`\b(tells?|telling|told) of\b`, "report, report about"},
+	{`\b(tells?|telling|told) ([\w']+ ){0,2}of\b`, "report, report about"},
+	{`\b(is|are|was|were) told\b`, "gets, is sent"},
+	{`\b(said|says?) of\b`, "report about, means for"},
+	{`\b(go|goes|going) by (itself|themselves|its own|their own)\b`, "use only its own …"},
 	{`\bsa(ys?|id) (of|for) (itself|themselves)\b`, "report"},
 	{`\b(is|are|was|were|be) said\b`, "the subject: who reports or logs it, and where"},
 	{`\bwhat (is|was) said\b`, "the report, the message"},
+	{`\bwho (is|was|has) (next|idle|silent|refused|how)\b`, "which request, endpoint or replica"},
 	{`\bwho (asks?|sees?|sends?|waits?|reads?|listens?|counts?|reports?|serves?|uses|needs|calls|tells?)\b`,
 		"that, for a machine; or the noun: clients that ask"},
 	{`\bnobody (asks|listens|reads|reports|counts|answers|waits|sends|serves|uses|is told)\b`,
 		"nothing, no client, no server"},
 	{`\b(is|are|be|was|were|not) believed\b`, "trusted"},
+	{`\bnobody (sees|says|renews|knows of|can tell)\b`, "passive, or the machine"},
+	{`\b(anybody|anyone) can (make|announce|invent|claim)\b`, "any client can"},
 
 	// Names that the glossary of CONTRIBUTING.md replaced.
+	{`\bsuspects?\b`, "outlier"},
 	{`\bpardon`, "panic mode, or end of the ejection"},
 	{`\bill\b`, "outlier, stalled, failing"},
 	{`\bconduct\b`, "outlier state"},
@@ -68,6 +83,9 @@ func TestPlainWords(t *testing.T) {
 	})
 }
 
+// onlyLink matches a line of Markdown that is nothing but a link.
+var onlyLink = regexp.MustCompile(`^\s*([-*] |\d+\. )?!?\[[^\]]*\]\(\S+\)\S*$`)
+
 // TestLinesFitIn120Columns is for the files that no linter reads: lll has those of Go. Tables, links and what a program
 // printed in Markdown cannot be wrapped, nor can the type URLs of Envoy and rows of HTML.
 func TestLinesFitIn120Columns(t *testing.T) {
@@ -82,13 +100,65 @@ func TestLinesFitIn120Columns(t *testing.T) {
 			if filepath.Ext(path) == ".md" {
 				isFenced = isFenced != strings.HasPrefix(line, "```")
 				exempt = isFenced || strings.HasPrefix(line, "    ") || strings.HasPrefix(line, "|") ||
-					strings.Contains(line, "](")
+					onlyLink.MatchString(line)
 			}
 			if columns := utf8.RuneCountInString(line); columns > widest && !exempt {
 				t.Errorf("%s:%d has %d columns, want at most %d", path, i+1, columns, widest)
 			}
 		}
 	})
+}
+
+// TestCommitSubjectsFitIn72Columns is for the commits since the rule has been tested. An export without git, or a clone
+// that does not have its beginning, has nothing to test.
+func TestCommitSubjectsFitIn72Columns(t *testing.T) {
+	const widest, tested = 72, "473f6a376a42f24c96b767f7849150c1cfca2ccf"
+	log, err := exec.CommandContext(t.Context(), "git", "log", "--format=%h %s", tested+"..HEAD").Output()
+	if err != nil {
+		t.Logf("the commits cannot be listed: %v", err)
+		return
+	}
+	for line := range strings.Lines(string(log)) {
+		commit, subject, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if columns := utf8.RuneCountInString(subject); columns > widest {
+			t.Errorf("%s has a subject of %d columns, want at most %d: %s", commit, columns, widest, subject)
+		}
+	}
+}
+
+// TestTheGlossaryIsShort: at most thirty terms are of the code only, and none of them is also among those that users
+// see.
+func TestTheGlossaryIsShort(t *testing.T) {
+	const most = 30
+	own, users := glossary(t, "CONTRIBUTING.md"), glossary(t, "docs/concepts.md")
+	if len(own) < most/2 || len(own) > most || len(users) < most/2 {
+		t.Errorf("%d terms in CONTRIBUTING.md, %d in docs/concepts.md, want at most %d of the former", len(own),
+			len(users), most)
+	}
+	for _, term := range own {
+		if slices.Contains(users, term) {
+			t.Errorf("%q is in both glossaries", term)
+		}
+	}
+}
+
+// glossary returns the terms of a document, without the words of the page in quotation marks.
+func glossary(t *testing.T, document string) (terms []string) {
+	t.Helper()
+	text, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n## Glossary\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	for _, row := range regexp.MustCompile(`(?m)^\| ([^|]+) \|`).FindAllStringSubmatch(section, -1)[1:] { // no heading
+		for _, term := range regexp.MustCompile(`[,;:] `).Split(row[1], -1) {
+			if !strings.HasPrefix(term, `"`) {
+				terms = append(terms, term)
+			}
+		}
+	}
+	return terms
 }
 
 // eachText reads what people write here: code, documents, templates, scripts. Recordings and what programs wrote

@@ -18,6 +18,24 @@ build() {
         -ldflags "-s -w -buildid= -X main.version=$version" -o "$3" ./cmd/steelyard
 }
 
+# module ARCH FILE builds the module inside Envoy, which needs C: for another architecture, Debian's cross
+# compiler. It runs with a C library at least as new as the one here: build on Debian 12, as the image does.
+module() {
+    local cc=gcc
+    case $1 in
+        "$(go env GOHOSTARCH)") ;;
+        amd64) cc=x86_64-linux-gnu-gcc ;;
+        arm64) cc=aarch64-linux-gnu-gcc ;;
+    esac
+    if ! command -v "$cc" >/dev/null; then
+        echo "warning: no $cc: the archive for linux/$1 has no libsteelyard.so" >&2
+        return
+    fi
+    CGO_ENABLED=1 GOOS=linux GOARCH=$1 CC=$cc go build -C envoy-module -buildmode=c-shared -trimpath -buildvcs=false \
+        -ldflags '-s -w -buildid=' -o "$2" .
+    rm "${2%.so}.h"
+}
+
 rm -rf "$dist"
 mkdir -p "$dist"
 dist=$(cd "$dist" && pwd)
@@ -41,7 +59,10 @@ for platform in $platforms; do
     mkdir "$dist/$name/prometheus"
     cp deploy/prometheus/recording.yaml deploy/prometheus/alerts.yaml deploy/grafana/steelyard.json \
         "$dist/$name/prometheus"
-    if [ "$os" = linux ]; then cp -R deploy/systemd "$dist/$name"; fi
+    if [ "$os" = linux ]; then
+        cp -R deploy/systemd "$dist/$name"
+        module "$arch" "$dist/$name/libsteelyard.so"
+    fi
     go run -C tools ./sbom "$dist/$name/steelyard" "$version" >"$dist/$name.cdx.json"
     chmod -R u=rwX,go=rX "$dist/$name"
     tar --create --sort=name --mtime="@$committed" --owner=0 --group=0 --numeric-owner -C "$dist" "$name" |
