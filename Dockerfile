@@ -11,8 +11,13 @@
 #     --build-arg BASE=gcr.io/distroless/static-debian12@sha256:... \
 #     --build-arg SOURCE_DATE_EPOCH=$(git log -1 --format=%ct) \
 #     --output type=image,name=REGISTRY/steelyard:0.1.0,push=true,rewrite-timestamp=true .
+#
+# `steelyard router` is another target, with Envoy and the module:
+#
+#   docker build --target router --build-arg VERSION=0.1.0 -t steelyard-router:0.1.0 .
 ARG GO_VERSION=1.26.8
 ARG BASE=gcr.io/distroless/static-debian12:nonroot
+ARG ENVOY=envoyproxy/envoy:v1.40.0
 FROM --platform=$BUILDPLATFORM golang:${GO_VERSION} AS build
 ARG TARGETOS TARGETARCH VERSION=dev
 WORKDIR /src
@@ -21,6 +26,20 @@ RUN go mod download
 COPY . .
 RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH \
     go build -trimpath -buildvcs=false -ldflags "-s -w -buildid= -X main.version=$VERSION" -o /steelyard ./cmd/steelyard
+
+# The module needs C, so it is built on its own platform, with a C library that is not newer than that of Envoy's image.
+FROM golang:${GO_VERSION}-bookworm AS module
+COPY --from=build /src /src
+WORKDIR /src
+RUN CGO_ENABLED=1 go build -C envoy-module -buildmode=c-shared -trimpath -ldflags '-s -w' -o /libsteelyard.so .
+
+FROM ${ENVOY} AS router
+COPY --from=build /steelyard /usr/local/bin/steelyard
+COPY --from=module /libsteelyard.so /usr/local/bin/libsteelyard.so
+USER 65532:65532
+EXPOSE 3000
+ENTRYPOINT ["steelyard"]
+CMD ["router", "--host", "0.0.0.0"]
 
 FROM ${BASE}
 COPY --from=build /steelyard /steelyard
