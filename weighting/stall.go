@@ -34,9 +34,9 @@ package weighting
 //
 // Slow uploads, idle WebSockets and open gRPC streams are in flight and are no work of the engine, and gauges lag by an
 // iteration. So one request that no gauge shows is never evidence, several are none if they were there while the
-// endpoint made progress, and none is before it is older than a gauge may be. Where an endpoint has nothing but uploads,
-// contradiction and silence wait until the bodies must have come, by their content-lengths, as long as they are fewer
-// than five; one without a content-length may take an hour.
+// endpoint made progress, and none is before it is older than a gauge may be. Where an endpoint has nothing but
+// uploads, contradiction and silence wait until the bodies must have come, by their content-lengths, as long as they
+// are fewer than five; one without a content-length may take an hour.
 //
 // A failure is the endpoint's own: no connection, a reset, a 5xx.
 //

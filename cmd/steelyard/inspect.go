@@ -286,11 +286,11 @@ func (o *inspection) work(ctx context.Context, w io.Writer, reader *modelserver.
 	if err != nil || !(r.FirstTokens.Value > 0) || !r.PromptTokens.Known {
 		return err
 	}
-	fmt.Fprintf(w, "work: a request has %.4g prompt tokens (%.4g of them from a prefix cache) and %.4g of output, in the "+
-		"mean\n  since the server's start\n", r.PromptTokens.Value/r.FirstTokens.Value,
+	fmt.Fprintf(w, "work: a request has %.4g prompt tokens (%.4g of them from a prefix cache) and %.4g of output, in "+
+		"the mean\n  since the server's start\n", r.PromptTokens.Value/r.FirstTokens.Value,
 		r.CachedTokens.Value/r.FirstTokens.Value, r.GeneratedTokens.Value/r.FirstTokens.Value)
-	const needs = "prompt tokens outstanding, prefill rate and tokens per byte are unknown: they take two readings and " +
-		"the\n  Envoys' reports. "
+	const needs = "prompt tokens outstanding, prefill rate and tokens per byte are unknown: they take two readings\n" +
+		"  and the Envoys' reports. "
 	if o.config == "" {
 		_, err = fmt.Fprintln(w, needs+"A running Steelyard has them: steelyard explain CLUSTER ENDPOINT, or "+
 			"inspect --config")

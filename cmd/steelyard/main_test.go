@@ -188,7 +188,9 @@ func TestInspectAsksARunningSteelyardForTheWork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(page) }))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write(page)
+	}))
 	defer server.Close()
 	address := server.Listener.Addr().String()
 	running := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -197,16 +199,16 @@ func TestInspectAsksARunningSteelyardForTheWork(t *testing.T) {
 			return
 		}
 		_ = json.NewEncoder(w).Encode(map[string]any{
-			"decision": view.Decision{Work: view.Work{TokensPerByte: view.Num(0.24), TokensPerByteAgeSeconds: view.Num(3),
-				Engines: 2}},
+			"decision": view.Decision{Work: view.Work{TokensPerByte: view.Num(0.24),
+				TokensPerByteAgeSeconds: view.Num(3), Engines: 2}},
 			"endpoint": view.Endpoint{Why: "It gets half.", Work: view.EndpointWork{Requests: view.Num(1),
 				PromptTokens: view.Num(1834), Source: "sizes", PrefillRate: view.Num(12_300),
 				PrefillRateSource: "measured", PrefillRateAgeSeconds: view.Num(2)}},
 		})
 	}))
 	defer running.Close()
-	dir := write(t, map[string]string{"c.yaml": "clusters: [{name: llama, engine: vllm, endpoints: {static: [{address: '" +
-		address + "'}]}}]\n"})
+	dir := write(t, map[string]string{"c.yaml": "clusters: [{name: llama, engine: vllm, endpoints: " +
+		"{static: [{address: '" + address + "'}]}}]\n"})
 
 	status, out, errs := steelyard(t, "inspect", "-c", dir+"/c.yaml", "--admin", running.URL, address)
 	for _, says := range []string{"prompt tokens outstanding 1834", "prefill rate (tokens/s) 12300 2s measured",
