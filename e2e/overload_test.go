@@ -237,24 +237,41 @@ func TestAStalledServerWithIdleMetricsIsFlaggedWithinThreeSeconds(t *testing.T) 
 // A request whose body comes slowly is in flight, and the server does not work on it yet. If all other requests are few
 // and long, there are seconds without an answer.
 func TestASlowUploadFlagsNoEndpoint(t *testing.T) {
-	pool := servers(t, same(3, wide)...)
-	f := start(t, plan{servers: pool})
+	f := start(t, plan{servers: servers(t, same(3, wide)...)})
 	f.send(load.Plan{Rate: 1, Work: load.Work{Mean: 6 * time.Second}, Seed: 5})
+	f.uploadsFlagNone(1, 12*time.Second)
+}
 
-	body, upload := io.Pipe()
-	answered := make(chan error, 1)
-	go func() {
-		resp, err := http.Post(f.urls[0], "application/octet-stream", body)
-		if err == nil {
-			err = resp.Body.Close()
-		}
-		answered <- err
-	}()
+// A server that has nothing but two uploads has two requests in flight that its metrics do not show.
+func TestTwoSlowUploadsToAnIdleServerAreNoStall(t *testing.T) {
+	f := start(t, plan{servers: servers(t, same(1, wide)...)})
+	f.send(load.Plan{Rate: 40, Count: 80, Work: load.Work{Mean: 20 * time.Millisecond}, Seed: 5}).wait(t)
+	f.uploadsFlagNone(2, 8*time.Second)
+}
+
+// uploadsFlagNone sends that many bodies slowly, at the same time, and expects no flag.
+func (f *fleet) uploadsFlagNone(n int, lasts time.Duration) {
+	t := f.t
+	t.Helper()
+	uploads, answered := make([]*io.PipeWriter, n), make(chan error, n)
+	for i := range uploads {
+		var body *io.PipeReader
+		body, uploads[i] = io.Pipe()
+		go func() {
+			resp, err := http.Post(f.urls[0], "application/octet-stream", body)
+			if err == nil {
+				err = resp.Body.Close()
+			}
+			answered <- err
+		}()
+	}
 	drip := time.NewTicker(100 * time.Millisecond)
 	defer drip.Stop()
-	for begun := time.Now(); time.Since(begun) < 12*time.Second; <-drip.C {
-		if _, err := upload.Write([]byte("x")); err != nil {
-			t.Fatal(err)
+	for begun := time.Now(); time.Since(begun) < lasts; <-drip.C {
+		for _, u := range uploads {
+			if _, err := u.Write([]byte("x")); err != nil {
+				t.Fatal(err)
+			}
 		}
 		v, err := f.view()
 		if err != nil {
@@ -266,9 +283,11 @@ func TestASlowUploadFlagsNoEndpoint(t *testing.T) {
 			}
 		}
 	}
-	upload.Close()
-	if err := <-answered; err != nil {
-		t.Error(err)
+	for _, u := range uploads {
+		u.Close()
+		if err := <-answered; err != nil {
+			t.Error(err)
+		}
 	}
 }
 

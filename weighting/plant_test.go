@@ -309,19 +309,77 @@ func (p *plant) decide() Decision {
 }
 
 // firsts are the times to the first token, in seconds, of the requests that arrived from one second to another.
-// One without it has waited until now.
 func (p *plant) firsts(from, to float64) []float64 {
 	var firsts []float64
-	for _, c := range p.calls {
-		switch {
-		case c.Arrived < seconds(from) || c.Arrived >= seconds(to):
-		case c.Generated > 0:
-			firsts = append(firsts, (c.First - c.Arrived).Seconds())
-		default:
-			firsts = append(firsts, p.now-c.Arrived.Seconds())
-		}
+	for _, c := range p.arrived(from, to) {
+		firsts = append(firsts, (c.First - c.Arrived).Seconds())
 	}
 	return firsts
+}
+
+// arrived are the requests that arrived from one second to another, as they are now. One without its first token, or
+// without its last one, has waited for it until now.
+func (p *plant) arrived(from, to float64) []engine.Request {
+	var arrived []engine.Request
+	for _, c := range p.calls {
+		if c.Arrived < seconds(from) || c.Arrived >= seconds(to) {
+			continue
+		}
+		r := c.Request
+		if r.Generated == 0 {
+			r.First = seconds(p.now)
+		}
+		if !r.Ended() {
+			r.Last = seconds(p.now)
+		}
+		arrived = append(arrived, r)
+	}
+	return arrived
+}
+
+// An answers is what users of engines notice, in seconds: the time to the first token, the median time to the last
+// one, and the time per output token.
+type answers struct{ first99, firstMean, whole50, each99 float64 }
+
+// answers returns what users noticed whose requests arrived from one second to another.
+func (p *plant) answers(from, to float64) answers {
+	var first, whole, each []float64
+	for _, r := range p.arrived(from, to) {
+		first, whole = append(first, (r.First-r.Arrived).Seconds()), append(whole, (r.Last-r.Arrived).Seconds())
+		if t, ok := r.TimePerOutputToken(); ok {
+			each = append(each, t.Seconds())
+		}
+	}
+	sum := 0.0
+	for _, v := range first {
+		sum += v
+	}
+	return answers{quantile(first, 0.99), sum / float64(len(first)), quantile(whole, 0.5), quantile(each, 0.99)}
+}
+
+func (a *answers) add(b answers) {
+	a.first99, a.firstMean = a.first99+b.first99, a.firstMean+b.firstMean
+	a.whole50, a.each99 = a.whole50+b.whole50, a.each99+b.each99
+}
+
+// wantAtMost wants no more than these parts of what others have.
+func (a *answers) wantAtMost(t *testing.T, others, most answers) {
+	t.Helper()
+	for _, c := range []struct {
+		what                string
+		value, others, most float64
+	}{
+		{"time to the first token, p99", a.first99, others.first99, most.first99},
+		{"time to the first token, mean", a.firstMean, others.firstMean, most.firstMean},
+		{"end to end, p50", a.whole50, others.whole50, most.whole50},
+		{"time per output token, p99", a.each99, others.each99, most.each99},
+	} {
+		ratio := c.value / c.others
+		t.Logf("%s: %.3f of theirs", c.what, ratio)
+		if !(ratio <= c.most) {
+			t.Errorf("%s: %.3f of theirs, want %.2f at most", c.what, ratio, c.most)
+		}
+	}
 }
 
 // running are the mean numbers of running requests of each engine until that second, and how far

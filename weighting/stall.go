@@ -34,8 +34,9 @@ package weighting
 //
 // Slow uploads, idle WebSockets and open gRPC streams are in flight and are no work of the engine, and gauges lag by an
 // iteration. So one request that no gauge shows is never evidence, several are none if they were there while the
-// endpoint made progress, and none is before it is older than a gauge may be. Several uploads that begin within
-// StalledAfter of each other at an endpoint that has no other work cannot be distinguished from a stall.
+// endpoint made progress, and none is before it is older than a gauge may be. Where an endpoint has nothing but
+// uploads, contradiction and silence wait until the bodies must have come, by their content-lengths, as long as they
+// are fewer than five; one without a content-length may take an hour.
 //
 // A failure is the endpoint's own: no connection, a reset, a 5xx.
 //
@@ -82,6 +83,10 @@ type outlier struct {
 	notShown     float64   // requests in flight that the report did not show
 	hidden       float64   // of those, the ones that were there during progress: uploads, idle streams
 	contradicted float64   // the others, as far as they had been in flight for StalledAfter
+
+	shownNone  bool          // that report shows none, by a gauge that is no constant
+	sentBefore begun         // what had been sent at the last progress, or when nothing was in flight
+	uploads    time.Duration // what was sent since may be under way to the endpoint for so long
 
 	moved bool      // it did some work since that report
 	still time.Time // when the last report was made that followed work
@@ -256,6 +261,34 @@ func (o *outlier) observe(m *member, p *pool) {
 		o.usual.add(0, 0, silence)
 		o.lastAnswer, o.contradicted = p.now, 0
 	}
+	if progress || worked || o.unanswered() < 1 {
+		o.sentBefore = m.proxies.begun()
+	}
+	o.uploads = o.uploading(m, p)
+}
+
+// uploading is for how long all that is unanswered may be uploads, which the endpoint has no part in yet: few requests
+// of which no report shows any. How long a body takes follows from its size, on average. Where no request has a size,
+// as the log leaves it out or all are gRPC, they are none.
+func (o *outlier) uploading(m *member, p *pool) time.Duration {
+	const (
+		many    = 5       // requests
+		slow    = 125_000 // bytes per second of a client: 1 Mbit/s
+		longest = time.Hour
+	)
+	fresh := p.now.Sub(o.comparedAt) <= p.params.Hold
+	if !o.shownNone || !fresh || o.unanswered() >= many || !m.withAccessLog() || !(m.proxies.Sized.Value > 0) {
+		return 0
+	}
+	now := m.proxies.begun()
+	sent := now.since(&o.sentBefore)
+	if sent.sized < sent.requests-rounding {
+		return longest
+	}
+	if sent.sized == 0 {
+		return 0
+	}
+	return time.Duration(min(sent.bytes/sent.sized/slow, longest.Seconds()) * float64(time.Second))
 }
 
 // unanswered is how many requests are in flight that should get an answer, sooner or later.
@@ -357,7 +390,8 @@ func (o *outlier) compare(m *member, p *pool) {
 		o.shown, o.moved = shows, false
 	}
 	o.hidden = min(o.hidden, o.notShown)
-	if m.ceiling.showsNone(&m.server) {
+	if o.shownNone = gauge && shows < 1; m.ceiling.showsNone(&m.server) {
+		o.shownNone = false
 		return
 	}
 	if since := at.Add(-p.params.Overload.StalledAfter); !o.lastProgress.After(since) {
@@ -397,7 +431,7 @@ func (o *outlier) stall(p *pool, longest, pause float64) (reason string, since t
 	case o.busy.improbable() && o.comparedAt.Sub(o.still).Seconds() >= after.Seconds()+pause/2:
 		return fmt.Sprintf("stalled since %s: its own report shows %.0f requests, and nothing is done",
 			o.clocks(o.still), o.shown), o.still
-	case min(silent, p.now.Sub(o.lastProgress)) < after:
+	case min(silent, p.now.Sub(o.lastProgress)) < after+o.uploads:
 	case o.contradicted > several-half:
 		return fmt.Sprintf(
 			"stalled since %s: none of %.0f requests in flight ends, and its own report does not show them",

@@ -29,6 +29,7 @@ type countedEndpoint struct {
 	issued, ended, failed    float64
 	errors                   float64 // besides those that failed
 	answered, completed      float64
+	sized, bytes             float64 // of those issued, as the access log has them; 0: it has none
 	succeeded                float64 // the most that was answered without an error
 	reportsOnly              bool    // the proxies report no answers, as load reports do
 	partial                  bool    // only some of the proxies report answers
@@ -57,6 +58,9 @@ func (b *countedEndpoint) endpoint(i int, now time.Time) Endpoint {
 	b.succeeded = max(b.succeeded, b.answered-b.failed-b.errors)
 	e.Proxies = ProxyReport{Issued: known(b.issued, now), Ended: known(b.ended, now), Errors: known(b.errors, now),
 		Succeeded: known(b.succeeded, now)}
+	if b.sized > 0 {
+		e.Proxies.Sized, e.Proxies.SizedBytes = known(b.sized, now), known(b.bytes, now)
+	}
 	if !b.reportsOnly {
 		e.Proxies.Failed, e.Proxies.Answered, e.Proxies.Partial = known(b.failed, now), known(b.answered, now),
 			b.partial
@@ -169,6 +173,58 @@ func TestAnEndpointWhoseReportDoesNotShowItsRequestsIsStalled(t *testing.T) {
 			}
 			if e.Share > DefaultParams().Floor || e.Reason != ReasonFloor {
 				t.Errorf("share %v (%s), want the floor", e.Share, e.Reason)
+			}
+		})
+	}
+}
+
+// send lets requests begin that have bodies of so many bytes each; 0: chunked ones.
+func (b *countedEndpoint) send(n, bytes float64) {
+	b.issued, b.inFlight = b.issued+n, b.inFlight+n
+	if bytes > 0 {
+		b.sized, b.bytes = b.sized+n, b.bytes+n*bytes
+	}
+}
+
+// A few requests that no gauge shows at an idle endpoint may be uploads, for as long as their bodies take at 1 Mbit/s.
+func TestAFewUploadsAtAnIdleEndpointAreNoStall(t *testing.T) {
+	const never = -1
+	for name, c := range map[string]struct {
+		n, bytes float64       // requests, and their size; 0: chunked
+		running  float64       // what the gauge shows
+		learned  float64       // size of the requests before; 0: the log has no sizes
+		after    time.Duration // from when it may be flagged, never in a minute
+	}{
+		"two uploads of 20 MB":             {2, 20e6, 0, 4000, never},
+		"four uploads of 20 MB":            {4, 20e6, 0, 4000, never},
+		"two uploads of 1 MB":              {2, 1e6, 0, 4000, 10 * second},
+		"two chunked uploads":              {2, 0, 0, 4000, never},
+		"two requests of 4 kB":             {2, 4000, 0, 4000, 2 * second},
+		"five of 20 MB":                    {5, 20e6, 0, 4000, 2 * second},
+		"five chunked ones":                {5, 0, 0, 4000, 2 * second},
+		"three of 20 MB, and one is shown": {3, 20e6, 1, 4000, 2 * second},
+		"two, and the log has no sizes":    {2, 0, 0, 0, 2 * second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newCountedPool(4)
+			b := &w.endpoints[0]
+			flagged, _ := w.run(30*second, func() { // until silence would be significant
+				w.others()
+				b.inFlight, b.running = 0, 1
+				b.send(1, c.learned)
+				b.ended, b.answered, b.completed = b.ended+1, b.answered+1, b.completed+1
+			})
+			want(t, "flagged before", flagged, never)
+			b.inFlight, b.running = 0, 0
+			w.run(5*second, w.others)
+			b.send(c.n, c.bytes)
+			b.running = c.running
+			flagged, d := w.run(time.Minute, w.others)
+			t.Logf("flagged after %v: %s", flagged, d.Endpoints[0].OverloadReason)
+			if c.after < 0 {
+				want(t, "flagged after", flagged, never)
+			} else if flagged < c.after || flagged > c.after+second {
+				t.Errorf("flagged after %v, want %v to a second more", flagged, c.after)
 			}
 		})
 	}

@@ -185,20 +185,20 @@ func TestBodiesThatNeverComeCloseNoEndpoint(t *testing.T) {
 	}
 }
 
-// versus runs two plants that are the same but for who places the requests, and returns p99 by the law and by
-// Envoy's least request.
-func versus(t *testing.T, make func() *plant, from, to float64) (law, least float64) {
+// versus runs two plants that are the same but for who places the requests, and returns what users get by the law and
+// by Envoy's least request.
+func versus(t *testing.T, make func() *plant, from, to float64) (law, least answers) {
 	t.Helper()
 	p := make()
 	p.tracked(t, to)
 	o := make()
 	o.least = true
 	o.run(to, nil)
-	return p.p99(from, to), o.p99(from, to)
+	return p.answers(from, to), o.answers(from, to)
 }
 
-// Whatever is hard for the guess, placement is never worse than Envoy's least request. These are a thousandth of
-// an hour, so that 1 % of the requests are some 80.
+// Whatever is hard for the guess, placement is never worse than Envoy's least request, in anything that users notice.
+// These are a thousandth of an hour, so that 1 % of the requests are some 80.
 func TestByWorkNeverAboveLeastRequest(t *testing.T) {
 	t.Parallel()
 	rate := func(factor float64) func(*plant) {
@@ -233,9 +233,8 @@ func TestByWorkNeverAboveLeastRequest(t *testing.T) {
 		{"prefix cache, one engine much worse", 0.8, nil, func(p *plant) { p.hit = hits(p, 0.7, 0.01) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var law, least float64
-			const seeds = 2
-			for seed := range uint64(seeds) {
+			var law, least answers
+			for seed := range uint64(2) {
 				a, b := versus(t, func() *plant {
 					p := engines(seed, 12, c.engine)
 					p.atLoad(c.load)
@@ -244,12 +243,10 @@ func TestByWorkNeverAboveLeastRequest(t *testing.T) {
 					}
 					return p
 				}, 20, 120)
-				law, least = law+a/seeds, least+b/seeds
+				law.add(a)
+				least.add(b)
 			}
-			t.Logf("p99 %.2f s, least request %.2f s: %.2f", law, least, law/least)
-			if law > least {
-				t.Errorf("p99 %.2f s, least request %.2f s", law, least)
-			}
+			law.wantAtMost(t, least, answers{1, 1, 1.03, 1.03})
 		})
 	}
 }
@@ -455,14 +452,16 @@ func TestCountsOfTokensThatFail(t *testing.T) {
 			o := make()
 			o.least = true
 			o.run(ends, nil)
-			p99, least := p.p99(begins, ends), o.p99(begins, ends)
-			t.Logf("the lowest share over 10 s is %.2f of an equal one; p99 from then on %.2f s, least request %.2f s",
-				lowest, p99, least)
-			const noise = 1.1 // without any source the shares are equal, and least request is better than chance
-			if lowest < c.lowest || p99 > noise*least {
-				t.Errorf("the lowest share over 10 s is %.2f of an equal one; p99 %.2f s, least request %.2f s", lowest,
-					p99, least)
+			t.Logf("the lowest share over 10 s is %.2f of an equal one", lowest)
+			if lowest < c.lowest {
+				t.Errorf("the lowest share over 10 s is %.2f of an equal one, want %.2f at least", lowest, c.lowest)
 			}
+			most := answers{1, 1, 1.03, 1.03}
+			if !p.counts { // without any source the shares are equal, and least request is better than chance
+				most = answers{1.1, 1.1, 1.1, 2.5}
+			}
+			got := p.answers(begins, ends)
+			got.wantAtMost(t, o.answers(begins, ends), most)
 			want(t, "turns of the unit", turns, 1)
 		})
 	}
@@ -633,7 +632,7 @@ func TestFlagsOfEnginesDoNoHarm(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			flags := 0
-			played := func(o Overload) float64 {
+			played := func(o Overload) answers {
 				p := engines(1, 12, c.engine)
 				params := DefaultParams()
 				params.Overload = o
@@ -649,17 +648,16 @@ func TestFlagsOfEnginesDoNoHarm(t *testing.T) {
 						was[i] = flagged
 					}
 				})
-				return p.p99(20, 120)
+				return p.answers(20, 120)
 			}
 			o := DefaultParams().Overload
 			with := played(o)
-			raised := flags
-			o.MaxShare = 0
-			without := played(o)
-			t.Logf("%d flags in two minutes; p99 %.2f s, without flags %.2f s", raised, with, without)
-			if raised > 5 || with > 1.1*without {
-				t.Errorf("%d flags in two minutes; p99 %.2f s, without flags %.2f s", raised, with, without)
+			t.Logf("%d flags in two minutes", flags)
+			if flags > 5 {
+				t.Errorf("%d flags in two minutes", flags)
 			}
+			o.MaxShare = 0
+			with.wantAtMost(t, played(o), answers{1.1, 1.05, 1.03, 1.03})
 		})
 	}
 }

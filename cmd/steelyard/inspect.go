@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"steelyard/cmd/internal/console"
 	"steelyard/cmd/internal/daemon"
 	"steelyard/collectors/modelserver"
 	"steelyard/collectors/scrape"
@@ -37,6 +38,8 @@ type inspection struct {
 	tls             credentials.Client
 	bearerTokenFile string
 	config, cluster string
+	address         string          // of the endpoint, as the configuration has it
+	running         console.Options // of the Steelyard that knows the work of an endpoint
 	json            bool
 }
 
@@ -51,7 +54,10 @@ shown as "unknown", and as null with --json.
 
 The engine is the one whose series are on the page, unless --engine names one.
 With --config and an endpoint's IP:PORT, the page is fetched as serve fetches
-it: scheme, port, path, TLS, token and engine are those of the configuration.`,
+it: scheme, port, path, TLS, token and engine are those of the configuration. Of
+an engine that counts tokens, a running Steelyard is then asked for what takes
+more than a page: tokens outstanding, prefill rate and tokens per byte, each with
+its source and age. They are unknown, and no failure, where none answers.`,
 		Example: `  steelyard inspect http://10.0.0.1:8000/metrics
   steelyard inspect -c steelyard.yaml --cluster llama 10.0.0.1:8000
   steelyard inspect --ca-file ca.pem --bearer-token-file token https://10.0.0.1:8443/metrics
@@ -75,7 +81,10 @@ it: scheme, port, path, TLS, token and engine are those of the configuration.`,
 				return inspectJSON(cmd.OutOrStdout(), reader, args[0], body)
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "engine: %s\n", o.engine)
-			return inspectTable(cmd.OutOrStdout(), reader, args[0], body)
+			if err := inspectTable(cmd.OutOrStdout(), reader, args[0], body); err != nil {
+				return err
+			}
+			return o.work(cmd.Context(), cmd.OutOrStdout(), reader, body)
 		},
 	}
 	o.flags(c)
@@ -96,7 +105,11 @@ func (o *inspection) flags(c *cobra.Command) {
 	f.StringVar(&o.bearerTokenFile, "bearer-token-file", "", "a file with the token for the Authorization header")
 	f.StringVarP(&o.config, "config", "c", "", "a configuration, whose settings fetch the page of an endpoint")
 	f.StringVar(&o.cluster, "cluster", "", "the cluster of that configuration (default: its only one)")
-	f.BoolVar(&o.json, "json", false, "print JSON")
+	f.StringVar(&o.running.Admin, "admin", "", "with --config: URL of the admin listener of the Steelyard that has it "+
+		"(default: "+console.EnvAdmin+", or "+console.DefaultAdmin+")")
+	f.StringVar(&o.running.TokenFile, "token-file", "", "with --config: file with a token of admin.tokens_file "+
+		"(default: "+console.EnvToken+", or the file in "+console.EnvTokenFile+")")
+	f.BoolVar(&o.json, "json", false, "print JSON of the page")
 	_ = c.MarkFlagFilename("config", "yaml", "yml")
 	completesClusterOf(c, &o.config)
 }
@@ -149,6 +162,8 @@ func (o *inspection) body(ctx context.Context, name string, stdin io.Reader) ([]
 	isURL := strings.HasPrefix(name, "http://") || strings.HasPrefix(name, "https://")
 	fetching := o.tls != (credentials.Client{}) || o.bearerTokenFile != ""
 	switch {
+	case o.config == "" && o.running != (console.Options{}):
+		return nil, usagef("--admin and --token-file need --config and an endpoint: a Steelyard is asked for its work")
 	case o.config == "" && o.cluster != "":
 		return nil, usagef("--cluster needs --config with the file that the cluster is in")
 	case o.config != "" && (isURL || name == "-" || fetching):
@@ -188,6 +203,7 @@ func (o *inspection) ofEndpoint(ctx context.Context, address string) ([]byte, er
 	if err != nil {
 		return nil, err
 	}
+	o.cluster, o.address = cluster.Name, address
 	endpoint := discovery.Endpoint{Address: address}
 	for _, e := range cluster.Endpoints.Static {
 		if canonical, err := discovery.ParseAddress(e.Address); err == nil && canonical == address {
@@ -261,21 +277,46 @@ func inspectTable(w io.Writer, reader *modelserver.Reader, name string, body []b
 	if readErr != nil {
 		return fmt.Errorf("%s: %w", name, readErr)
 	}
-	return inspectWork(w, reader, body)
+	return nil
 }
 
-// inspectWork prints what requests cost an engine that counts tokens.
-func inspectWork(w io.Writer, reader *modelserver.Reader, body []byte) error {
+// work prints what requests cost an engine that counts tokens, and what a running Steelyard has learned of it.
+func (o *inspection) work(ctx context.Context, w io.Writer, reader *modelserver.Reader, body []byte) error {
 	r, err := reader.Read(body)
 	if err != nil || !(r.FirstTokens.Value > 0) || !r.PromptTokens.Known {
 		return err
 	}
-	_, err = fmt.Fprintf(w, "work: a request has %.4g prompt tokens (%.4g of them from a prefix cache) and %.4g of "+
-		"output, in the mean\n  since the server's start. What is outstanding, tokens per byte and the prefill rate "+
-		"take two readings\n  and the Envoys' reports: steelyard explain CLUSTER ENDPOINT\n",
-		r.PromptTokens.Value/r.FirstTokens.Value, r.CachedTokens.Value/r.FirstTokens.Value,
-		r.GeneratedTokens.Value/r.FirstTokens.Value)
-	return err
+	fmt.Fprintf(w, "work: a request has %.4g prompt tokens (%.4g of them from a prefix cache) and %.4g of output, in "+
+		"the mean\n  since the server's start\n", r.PromptTokens.Value/r.FirstTokens.Value,
+		r.CachedTokens.Value/r.FirstTokens.Value, r.GeneratedTokens.Value/r.FirstTokens.Value)
+	const needs = "prompt tokens outstanding, prefill rate and tokens per byte are unknown: they take two readings\n" +
+		"  and the Envoys' reports. "
+	if o.config == "" {
+		_, err = fmt.Fprintln(w, needs+"A running Steelyard has them: steelyard explain CLUSTER ENDPOINT, or "+
+			"inspect --config")
+		return err
+	}
+	x, err := o.explained(ctx)
+	if errors.Is(err, console.ErrOptions) {
+		return usageError{err}
+	}
+	if err != nil {
+		_, err = fmt.Fprintln(w, needs+"No Steelyard answers with them:", err)
+		return err
+	}
+	return x.PrintWork(console.Output{W: w, Width: console.WidthOf(w)})
+}
+
+// explained asks the running Steelyard about the endpoint.
+func (o *inspection) explained(ctx context.Context) (*console.Explanation, error) {
+	const patience = 3 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	c, err := console.NewClient(ctx, o.running)
+	if err != nil {
+		return nil, err
+	}
+	return c.Explain(ctx, o.cluster, o.address, "")
 }
 
 func readLimited(r io.Reader, name string) ([]byte, error) {

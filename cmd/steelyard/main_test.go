@@ -3,12 +3,16 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"steelyard/controlplane/view"
 )
 
 // steelyard runs a command line.
@@ -175,6 +179,52 @@ func TestInspectShowsTheWorkOfRequests(t *testing.T) {
 		if got := strings.Contains(out, work); status != 0 || got != want || !want && strings.Contains(out, "work:") {
 			t.Errorf("%s: %d %s %s", page, status, out, errs)
 		}
+	}
+}
+
+// What takes more than a page is asked of the Steelyard that runs with the configuration, and unknown without one.
+func TestInspectAsksARunningSteelyardForTheWork(t *testing.T) {
+	page, err := os.ReadFile("../../collectors/modelserver/testdata/recorded/vllm-0.32.0-loaded.prom")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write(page)
+	}))
+	defer server.Close()
+	address := server.Listener.Addr().String()
+	running := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/api/v1/clusters/llama/explain" || r.FormValue("endpoint") != address {
+			http.NotFound(w, r)
+			return
+		}
+		_ = json.NewEncoder(w).Encode(map[string]any{
+			"decision": view.Decision{Work: view.Work{TokensPerByte: view.Num(0.24),
+				TokensPerByteAgeSeconds: view.Num(3), Engines: 2}},
+			"endpoint": view.Endpoint{Why: "It gets half.", Work: view.EndpointWork{Requests: view.Num(1),
+				PromptTokens: view.Num(1834), Source: "sizes", PrefillRate: view.Num(12_300),
+				PrefillRateSource: "measured", PrefillRateAgeSeconds: view.Num(2)}},
+		})
+	}))
+	defer running.Close()
+	dir := write(t, map[string]string{"c.yaml": "clusters: [{name: llama, engine: vllm, endpoints: " +
+		"{static: [{address: '" + address + "'}]}}]\n"})
+
+	status, out, errs := steelyard(t, "inspect", "-c", dir+"/c.yaml", "--admin", running.URL, address)
+	for _, says := range []string{"prompt tokens outstanding 1834", "prefill rate (tokens/s) 12300 2s measured",
+		"tokens per byte 0.24 3s counters, and sizes in logs", "It gets half."} {
+		if status != 0 || !strings.Contains(strings.Join(strings.Fields(out), " "), says) {
+			t.Errorf("%d %s, want %q in\n%s", status, errs, says, out)
+		}
+	}
+	for _, args := range [][]string{{"-c", dir + "/c.yaml", "--admin", "127.0.0.1:1", address}, {server.URL}} {
+		status, out, errs = steelyard(t, append([]string{"inspect"}, args...)...)
+		if status != 0 || !strings.Contains(out, "prefill rate and tokens per byte are unknown") {
+			t.Errorf("%v: %d %s\n%s", args, status, errs, out)
+		}
+	}
+	if status, _, errs = steelyard(t, "inspect", "--admin", running.URL, server.URL); status != 2 {
+		t.Errorf("--admin without --config: %d %s", status, errs)
 	}
 }
 

@@ -290,6 +290,30 @@ func workText(w *view.EndpointWork) string {
 		number(w.PrefillRate), w.PrefillRateSource, old(w.PrefillRateAgeSeconds))
 }
 
+// PrintWork prints the work of the endpoint as a table, each number with its source and age, and the reason of the
+// share in a sentence. It prints a sentence where the endpoint has no work, as its cluster counts requests.
+func (x *Explanation) PrintWork(o Output) error {
+	return o.print((*explanation)(x), func(w io.Writer) {
+		e, d := &x.Endpoint.Work, &x.Decision.Work
+		if !known(e.Requests) {
+			fmt.Fprintln(w, wrap("The load of cluster "+x.Cluster+" is counted in requests, and not in work.", "",
+				o.Width))
+			return
+		}
+		engines := "counters of " + plural(d.Engines, "engine", "engines")
+		t := newTable("WORK", ">VALUE", ">AGE", "FROM")
+		t.add("prompt tokens outstanding", number(e.PromptTokens), seconds(e.AgeSeconds), fmt.Sprintf(
+			"%s, and its counters (%s old)", strings.ReplaceAll(e.Source, "_", " "), seconds(e.CountedAgeSeconds)))
+		t.add("prefill rate (tokens/s)", number(e.PrefillRate), seconds(e.PrefillRateAgeSeconds), e.PrefillRateSource)
+		t.add("tokens per byte", number(d.TokensPerByte), seconds(d.TokensPerByteAgeSeconds),
+			"counters, and sizes in logs")
+		t.add("prompt tokens of a request", number(d.PromptTokens), seconds(d.CountedAgeSeconds), engines)
+		t.add("output tokens of a request", number(d.OutputTokens), seconds(d.CountedAgeSeconds), engines)
+		t.write(w, o.Width)
+		fmt.Fprintln(w, wrap(x.Endpoint.Why, "", o.Width))
+	})
+}
+
 // learnedText is what was learned of the cluster's requests and engines.
 func learnedText(w *view.Work) string {
 	guess := "each prompt counts as a mean one"

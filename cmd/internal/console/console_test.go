@@ -193,6 +193,7 @@ func TestTablesFitTheTerminal(t *testing.T) {
 		"top":     func(o Output) error { return PrintCluster(o, someCluster(), noon) },
 		"explain": func(o Output) error { return someExplanation().Print(o) },
 		"engine":  func(o Output) error { return engineExplanation().Print(o) },
+		"work":    func(o Output) error { return engineExplanation().PrintWork(o) },
 		"diff":    func(o Output) error { return PrintDiff(o, someDiff()) },
 		"events": func(o Output) error {
 			return PrintEvents(o, []view.Event{{ID: 7, At: view.At(noon), Kind: view.EventFlagged, Cluster: "llama-70b",
