@@ -139,9 +139,13 @@ func (p *Picker) serve(c grpccredentials.TransportCredentials) {
 	choices := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "steelyard_picker_choices_total",
 		Help: "Requests by the reason of the choice; all but fill and prefix were left to the proxy, or refused."},
 		[]string{"cluster", "reason"})
-	p.registry.MustRegister(choices, &states{p.loads, p.options.Clusters})
+	unknown := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "steelyard_picker_unknown_endpoints_total",
+		Help: "Requests for which the proxy named an endpoint that is not in the loads: in a subset, or as the one " +
+			"that answered."}, []string{"cluster", "reason"})
+	p.registry.MustRegister(choices, unknown, &states{p.loads, p.options.Clusters})
 	s := &processor{loads: p.loads, strict: p.options.Strict, prefix: p.options.Prefix,
-		choices: func(cluster, reason string) { choices.WithLabelValues(cluster, reason).Inc() }}
+		choices: func(cluster, reason string) { choices.WithLabelValues(cluster, reason).Inc() },
+		unknown: func(cluster, reason string) { unknown.WithLabelValues(cluster, reason).Inc() }}
 	if len(p.options.Clusters) == 1 {
 		s.fallback = p.options.Clusters[0]
 	}

@@ -198,6 +198,7 @@ func TestASubsetOfTheProxyIsKept(t *testing.T) {
 		want   string
 		status typev3.StatusCode
 	}{
+		{"all are known", hint("10.0.0.2:80"), "10.0.0.2:80", 0},
 		{"one that is known", hint("10.0.0.2:80", "10.9.9.9:80"), "10.0.0.2:80", 0},
 		{"none that is known", hint("10.9.9.9:80"), "", typev3.StatusCode_ServiceUnavailable},
 		{"an empty list", hint(), "", typev3.StatusCode_ServiceUnavailable},
@@ -212,6 +213,10 @@ func TestASubsetOfTheProxyIsKept(t *testing.T) {
 				t.Errorf("got %v, want endpoint %q and status %v", got[0], c.want, c.status)
 			}
 		})
+	}
+	const counted = `steelyard_picker_unknown_endpoints_total{cluster="llama",reason="subset"} 2`
+	if page := r.page(); !strings.Contains(page, counted) {
+		t.Errorf("no %s in\n%s", counted, page)
 	}
 }
 
