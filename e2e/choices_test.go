@@ -220,28 +220,27 @@ func TestThePrefixSectionIsFollowedWhileEnvoyRuns(t *testing.T) {
 	becomes("prefix: {choice: longest-match, ttl: 1s}", "fill") // nothing confirms the route
 }
 
-// withModuleThatPanics builds the module with a defect: a panic for requests of content type "defect".
-func withModuleThatPanics(t *testing.T) {
+// withChangedModule builds the module with another text in one of its files, and has Envoys that the test starts find it.
+func withChangedModule(t *testing.T, file, before, after string) {
 	t.Helper()
 	root, err := proc.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, source := t.TempDir(), filepath.Join(root, "envoy-module", "waits.go")
+	dir, source := t.TempDir(), filepath.Join(root, "envoy-module", file)
 	text, err := os.ReadFile(source)
 	if err != nil {
 		t.Fatal(err)
 	}
-	const entry = "func (f *filter) readsBody(contentType, expect string) bool {\n"
-	broken := strings.Replace(string(text), entry, entry+"\tif contentType == \"defect\" {\n\t\tpanic(contentType)\n\t}\n", 1)
-	if broken == string(text) {
-		t.Fatalf("%s has no %s", source, entry)
+	changed := strings.Replace(string(text), before, after, 1)
+	if changed == string(text) {
+		t.Fatalf("%s has no %s", source, before)
 	}
-	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {source: filepath.Join(dir, "waits.go")}})
+	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {source: filepath.Join(dir, file)}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, content := range map[string][]byte{"waits.go": []byte(broken), "overlay.json": overlay} {
+	for name, content := range map[string][]byte{file: []byte(changed), "overlay.json": overlay} {
 		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -255,9 +254,35 @@ func withModuleThatPanics(t *testing.T) {
 	t.Setenv(proc.ModulePath, dir)
 }
 
+// TestAnEnvoyThatLacksAFunctionRefusesTheModuleAndSaysWhatToDo: the module needs one that no Envoy has.
+func TestAnEnvoyThatLacksAFunctionRefusesTheModuleAndSaysWhatToDo(t *testing.T) {
+	const function = "envoy_dynamic_module_callback_http_of_another_version"
+	withChangedModule(t, "abi.c", `"envoy_dynamic_module_callback_http_get_header",`, `"`+function+`",`)
+	envoy, err := proc.Find(proc.ProgramEnvoy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := filepath.Join(t.TempDir(), "envoy.yaml")
+	text := run(t, "bootstrap", "--cluster", cluster, "--xds", "127.0.0.1:1", "--module")
+	if err := os.WriteFile(config, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), envoy, "--mode", "validate", "-c", config).CombinedOutput()
+	if err == nil {
+		t.Error("Envoy loads the module")
+	}
+	for _, want := range []string{"made for Envoy 1.40", "or use steelyard picker", "function=" + function,
+		"Failed to initialize dynamic module"} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+}
+
 // TestAPanicOfTheModuleIsCountedAndTheThirdHasItStepAside: no request fails, and all go by the weights from then on.
 func TestAPanicOfTheModuleIsCountedAndTheThirdHasItStepAside(t *testing.T) {
-	withModuleThatPanics(t)
+	const entry = "func (f *filter) readsBody(contentType, expect string) bool {\n"
+	withChangedModule(t, "waits.go", entry, entry+"\tif contentType == \"defect\" {\n\t\tpanic(contentType)\n\t}\n")
 	pool := servers(t, same(2, wide)...)
 	f := withoutEnvoys(t, plan{servers: pool})
 	f.follows(serveLoads(t, &one{addresses: []string{pool[1].Address(), pool[0].Address()}}))

@@ -199,6 +199,7 @@ func ignore(err, expected error) error {
 func (p *Picker) renew(ctx context.Context) error {
 	tick := time.NewTicker(healthInterval)
 	defer tick.Stop()
+	queued := make(map[string]bool)
 	for {
 		select {
 		case <-ctx.Done():
@@ -206,7 +207,21 @@ func (p *Picker) renew(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 			p.renewHealth()
+			p.warnOfQueues(queued)
 		}
+	}
+}
+
+// warnOfQueues logs that a cluster has a queue, unless it had one before: a picker holds no requests.
+func (p *Picker) warnOfQueues(before map[string]bool) {
+	for _, c := range p.options.Clusters {
+		_, _, queued := p.loads.Pool(c).Queue()
+		if queued && !before[c] {
+			p.options.Log.Warn("the cluster has a queue, which a picker does not serve: its requests do not wait. Use the "+
+				"module in all Envoys of the cluster (steelyard bootstrap --module), or remove the section queue",
+				"cluster", c)
+		}
+		before[c] = queued
 	}
 }
 
