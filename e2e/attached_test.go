@@ -36,17 +36,21 @@ func TestTheModuleNamesEndpointsOfSeveralClustersOfOneEnvoy(t *testing.T) {
 	withModule(t)
 	pool := servers(t, same(4, wide)...)
 	endpoints := func(a, b int) string {
-		return fmt.Sprintf("endpoints: {static: [{address: %s}, {address: %s}]}\n", pool[a].Address(), pool[b].Address())
+		return fmt.Sprintf("endpoints: {static: [{address: %s}, {address: %s}]}\n", pool[a].Address(),
+			pool[b].Address())
 	}
 	f := withoutEnvoys(t, plan{servers: pool, cluster: endpoints(0, 1),
 		more: "- name: " + second + "\n  engine: vllm\n  " + endpoints(2, 3)})
-	text := string(run(t, "bootstrap", "--attach", "--cluster", cluster, "--cluster", second, "--xds", f.xds, "--module"))
+	text := string(run(t, "bootstrap", "--attach", "--cluster", cluster, "--cluster", second, "--xds", f.xds,
+		"--module"))
 	var routes strings.Builder
 	for _, name := range []string{cluster, second} {
 		match := "prefix: /" + name
 		_, line, _ := strings.Cut(text, `typed_per_filter_config: {"steelyard.`+name+`"`)
 		line, _, _ = strings.Cut(line, "\n")
-		fmt.Fprintf(&routes, `            - match: {%s, headers: [{name: x-gateway-destination-endpoint, present_match: true}]}
+		fmt.Fprintf(&routes, `            - match:
+                %s
+                headers: [{name: x-gateway-destination-endpoint, present_match: true}]
               route: {cluster: %s_picked, timeout: 0s}
             - match: {%s}
               route: {cluster: %s_failsafe, timeout: 0s}

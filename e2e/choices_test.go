@@ -182,8 +182,8 @@ func TestTheLongestMatchIsFollowedUnlessItHasTooMuchToDo(t *testing.T) {
 		before := f.choices(t, 0, c.reason)
 		got := f.post(t, talk("a conversation", fmt.Sprint("turn ", i)))
 		if n := f.choices(t, 0, c.reason) - before; (got == first) != c.matched || n != 1 {
-			t.Errorf("at a load of %v of %v: server %d after %d, %v choices for the reason %s", c.its, float64(load), got,
-				first, n, c.reason)
+			t.Errorf("at a load of %v of %v: server %d after %d, %v choices for the reason %s", c.its, float64(load),
+				got, first, n, c.reason)
 		}
 	}
 }
@@ -220,7 +220,8 @@ func TestThePrefixSectionIsFollowedWhileEnvoyRuns(t *testing.T) {
 	becomes("prefix: {choice: longest-match, ttl: 1s}", "fill") // nothing confirms the route
 }
 
-// withChangedModule builds the module with another text in one of its files, and has Envoys that the test starts find it.
+// withChangedModule builds the module with another text in one of its files, and has Envoys that the test starts find
+// it.
 func withChangedModule(t *testing.T, file, before, after string) {
 	t.Helper()
 	root, err := proc.Root()

@@ -104,8 +104,8 @@ func TestNoRequestIsLostToAnAddressWhereNobodyListens(t *testing.T) {
 	}
 }
 
-// TestNoRequestIsLostToABackendThatAnsweredBeforeAndIsGone: nothing of it was sent. Its body arrives at another backend,
-// whole, also where the client sends the rest of it only then.
+// TestNoRequestIsLostToABackendThatAnsweredBeforeAndIsGone: nothing of it was sent. Its body arrives at another
+// backend, whole, also where the client sends the rest of it only then.
 func TestNoRequestIsLostToABackendThatAnsweredBeforeAndIsGone(t *testing.T) {
 	r := startRouter(t)
 	begun, received := make(chan struct{}, 1), make(chan int64, 1)

@@ -118,11 +118,13 @@ func TestEachOfSeveralAttachedClustersHasItsPicker(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		asks := map[string]string{"module": `\"cluster\":\"%s\"`, "picker": "{key: x-steelyard-cluster, value: %q}"}[name]
+		asks := map[string]string{"module": `\"cluster\":\"%s\"`,
+			"picker": "{key: x-steelyard-cluster, value: %q}"}[name]
+		const on = `{"steelyard.%s": {"@type": type.googleapis.com/envoy.config.route.v3.FilterConfig, config: {}}}` +
+			"\n"
 		for _, cluster := range []string{"llama", "embed"} {
 			for _, want := range []string{fmt.Sprintf("- name: \"steelyard.%s\"\n#       disabled: true\n", cluster),
-				fmt.Sprintf("{\"steelyard.%s\": {\"@type\": type.googleapis.com/envoy.config.route.v3.FilterConfig, config: {}}}\n",
-					cluster), fmt.Sprintf("- name: %q\n", cluster+"_picked"), fmt.Sprintf(asks, cluster)} {
+				fmt.Sprintf(on, cluster), fmt.Sprintf("- name: %q\n", cluster+"_picked"), fmt.Sprintf(asks, cluster)} {
 				if n := strings.Count(string(text), want); n != 1 {
 					t.Errorf("%s: %q is there %d times, want once", name, want, n)
 				}

@@ -217,8 +217,8 @@ func (p *Picker) warnOfQueues(before map[string]bool) {
 	for _, c := range p.options.Clusters {
 		_, _, queued := p.loads.Pool(c).Queue()
 		if queued && !before[c] {
-			p.options.Log.Warn("the cluster has a queue, which a picker does not serve: its requests do not wait. Use the "+
-				"module in all Envoys of the cluster (steelyard bootstrap --module), or remove the section queue",
+			p.options.Log.Warn("the cluster has a queue, which a picker does not serve: its requests do not wait. Use "+
+				"the module in all Envoys of the cluster (steelyard bootstrap --module), or remove the section queue",
 				"cluster", c)
 		}
 		before[c] = queued
