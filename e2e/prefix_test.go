@@ -27,6 +27,7 @@ type idle struct {
 	*loads.Server
 	addresses []string
 	updates   atomic.Int64 // that were sent
+	change    atomic.Pointer[func(*loadsv1.Update)]
 }
 
 func (a *idle) Follow(_ *loadsv1.FollowRequest, stream grpc.ServerStreamingServer[loadsv1.Update]) error {
@@ -36,6 +37,9 @@ func (a *idle) Follow(_ *loadsv1.FollowRequest, stream grpc.ServerStreamingServe
 		u := &loadsv1.Update{Cluster: cluster, Cost: &loadsv1.Cost{Base: 0.1, PerByte: 0.0002, Mean: 1}}
 		for _, address := range a.addresses {
 			u.Endpoints = append(u.Endpoints, &loadsv1.Endpoint{Address: address, Slots: 1, Speed: 1})
+		}
+		if change := a.change.Load(); change != nil {
+			(*change)(u)
 		}
 		if err := stream.Send(u); err != nil {
 			return err
@@ -52,10 +56,17 @@ func (a *idle) Follow(_ *loadsv1.FollowRequest, stream grpc.ServerStreamingServe
 // startIdle serves the loads of idle endpoints until the test ends, at an address.
 func startIdle(t *testing.T, pool []*modelsim.Server) (a *idle, address string) {
 	t.Helper()
-	a = &idle{Server: loads.New(slog.New(slog.DiscardHandler))}
+	var addresses []string
 	for _, s := range pool {
-		a.addresses = append(a.addresses, s.Address())
+		addresses = append(addresses, s.Address())
 	}
+	return startIdleAt(t, addresses...)
+}
+
+// startIdleAt does so for endpoints that need not exist.
+func startIdleAt(t *testing.T, addresses ...string) (a *idle, address string) {
+	t.Helper()
+	a = &idle{Server: loads.New(slog.New(slog.DiscardHandler)), addresses: addresses}
 	address, _ = grpctest.Serve(t, func(s *grpc.Server) { loadsv1.RegisterLoadsServer(s, a) })
 	return a, address
 }

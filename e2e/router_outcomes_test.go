@@ -2,9 +2,11 @@ package e2e
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -99,6 +101,57 @@ func TestNoRequestIsLostToAnAddressWhereNobodyListens(t *testing.T) {
 	}
 	if n := r.metric("custom_router_requests_dispatched_total"); n != 10 {
 		t.Errorf("%v were dispatched, want 10", n)
+	}
+}
+
+// TestNoRequestIsLostToABackendThatAnsweredBeforeAndIsGone: nothing of it was sent. Its body arrives at another
+// backend, whole, also where the client sends the rest of it only then.
+func TestNoRequestIsLostToABackendThatAnsweredBeforeAndIsGone(t *testing.T) {
+	r := startRouter(t)
+	begun, received := make(chan struct{}, 1), make(chan int64, 1)
+	backend := func(slow time.Duration) *httptest.Server {
+		s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+			begun <- struct{}{}
+			n, _ := io.Copy(io.Discard, req.Body)
+			received <- n
+			time.Sleep(slow)
+		}))
+		t.Cleanup(s.Close)
+		return s
+	}
+	send := func(size int) {
+		t.Helper()
+		body, to := io.Pipe()
+		half := bytes.Repeat([]byte("x"), size/2)
+		go func() {
+			_, _ = to.Write(half)
+			<-begun
+			_, _ = to.Write(half)
+			to.Close()
+		}()
+		resp, err := http.Post(r.url+"/v1/images", "application/json", body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			t.Fatalf("%d bytes: the answer is %d", size, resp.StatusCode)
+		}
+		if n := <-received; n != int64(size) {
+			t.Errorf("%d bytes arrived, want %d", n, size)
+		}
+		r.idle()
+	}
+	for _, size := range []int{2, 500_000} {
+		fast, slow := backend(0), backend(200*time.Millisecond)
+		r.backends(fast.URL, slow.URL)
+		send(2)
+		send(2)
+		fast.Close()
+		send(size)
+	}
+	if n := r.metric("custom_router_requests_dispatched_total"); n != 8 {
+		t.Errorf("%v were dispatched, want 8: two of the six came twice", n)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -416,8 +415,8 @@ func TestTheRouterCountsRightWhateverClientsAndBackendsDo(t *testing.T) {
 	}
 }
 
-// TestTheRouterLosesOnlyWhatADeadBackendHad while backends die, hang and come back, and the router hangs. A backend
-// that is down fails the request that finds that out, after each pause.
+// TestTheRouterLosesOnlyWhatADeadBackendHad while backends die, hang and come back, and the router hangs. Requests that
+// find it dead go elsewhere.
 func TestTheRouterLosesOnlyWhatADeadBackendHad(t *testing.T) {
 	r := startRouter(t, "CUSTOM_ROUTER_LATENCY_THRESHOLD=0.001") // one request at a time for each backend
 	pool := servers(t, same(3, modelsim.Options{Slots: 1})...)
@@ -467,7 +466,6 @@ func TestTheRouterLosesOnlyWhatADeadBackendHad(t *testing.T) {
 	if n := failed.Load(); n > 0 {
 		t.Errorf("%d requests failed, and no backend was dead", n)
 	}
-	died := time.Now()
 	if err := pool[0].Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -483,9 +481,8 @@ func TestTheRouterLosesOnlyWhatADeadBackendHad(t *testing.T) {
 		}
 		return nil
 	})
-	// The one that it had, and those that found it dead: at once, after 1 s, after 2 s more, and so on.
-	if n, most := failed.Load(), 2+int64(math.Log2(1+time.Since(died).Seconds())); n > most {
-		t.Errorf("%d requests failed, want at most %d, with the backend", n, most)
+	if n := failed.Load(); n > 1 {
+		t.Errorf("%d requests failed, want at most the one that the backend had", n)
 	}
 	stop()
 	clients.Wait()

@@ -105,6 +105,34 @@ func TestSeveralClustersAreAttachedWithEachSharedBlockOnceInEveryForm(t *testing
 	}
 }
 
+// TestEachOfSeveralAttachedClustersHasItsPicker, which is off until a route switches it on.
+func TestEachOfSeveralAttachedClustersHasItsPicker(t *testing.T) {
+	for name, set := range map[string]func(*Options){
+		"module": func(o *Options) { o.Module = true },
+		"picker": func(o *Options) { o.Picker = "127.0.0.1:18002" },
+	} {
+		o := llama(ModeFailsafe)
+		o.Further = []string{"embed"}
+		set(&o)
+		text, err := RenderAttach(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		asks := map[string]string{"module": `\"cluster\":\"%s\"`,
+			"picker": "{key: x-steelyard-cluster, value: %q}"}[name]
+		const on = `{"steelyard.%s": {"@type": type.googleapis.com/envoy.config.route.v3.FilterConfig, config: {}}}` +
+			"\n"
+		for _, cluster := range []string{"llama", "embed"} {
+			for _, want := range []string{fmt.Sprintf("- name: \"steelyard.%s\"\n#       disabled: true\n", cluster),
+				fmt.Sprintf(on, cluster), fmt.Sprintf("- name: %q\n", cluster+"_picked"), fmt.Sprintf(asks, cluster)} {
+				if n := strings.Count(string(text), want); n != 1 {
+					t.Errorf("%s: %q is there %d times, want once", name, want, n)
+				}
+			}
+		}
+	}
+}
+
 // TestModelServersThatSpeakTLSDoSoInTheFallbackToo: without it everything is green until Steelyard is gone.
 func TestModelServersThatSpeakTLSDoSoInTheFallbackToo(t *testing.T) {
 	pki := newPKI(t)

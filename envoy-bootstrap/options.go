@@ -250,8 +250,6 @@ func (o Options) checkFallback() error {
 
 func (o Options) checkPicker() error {
 	switch {
-	case len(o.Further) > 0 && (o.Picker != "" || o.Module):
-		return errors.New("picker and module: they name endpoints of one cluster: want one cluster")
 	case o.Prefix && o.Picker == "" && !o.Module:
 		return errors.New("prefix: bodies are for a picker or the module: want one of them too")
 	case o.Picker == "":

@@ -50,7 +50,7 @@ func RenderAttach(o Options) ([]byte, error) { return render("attach", o) }
 // authorities, and the folder that Envoy watches for their replacement.
 func RenderSecrets(o Options) (map[string][]byte, error) {
 	out := make(map[string][]byte)
-	for _, s := range (view{o.withDefaults()}).secrets() {
+	for _, s := range (view{Options: o.withDefaults()}).secrets() {
 		text, err := renderView("secret", o, s)
 		if err != nil {
 			return nil, err
@@ -61,7 +61,7 @@ func RenderSecrets(o Options) (map[string][]byte, error) {
 }
 
 func render(name string, o Options) ([]byte, error) {
-	return renderView(name, o, view{o.withDefaults()})
+	return renderView(name, o, view{Options: o.withDefaults()})
 }
 
 // renderView renders a part of the template with data, if the options are valid.
@@ -92,7 +92,10 @@ func renderView(name string, o Options, data any) ([]byte, error) {
 
 // A view is what the template sees: the options and the names that follow from
 // them.
-type view struct{ Options }
+type view struct {
+	Options
+	Several bool // the cluster is one of several
+}
 
 // Failsafe reports whether there is a fallback to go to.
 func (v view) Failsafe() bool { return v.Mode == ModeFailsafe }
@@ -133,6 +136,7 @@ func (v view) MembersService() string { return v.Cluster + "/members" }
 
 // Each returns a view for each cluster.
 func (v view) Each() []view {
+	v.Several = len(v.Further) > 0
 	all := []view{v}
 	for _, name := range v.Further {
 		next := v
@@ -142,11 +146,15 @@ func (v view) Each() []view {
 	return all
 }
 
-// Targets are the clusters that routes name, for a comment.
-func (v view) Targets() string {
+// Targets are the clusters that routes name, for a comment, and PickedTargets those for requests that a picker named an
+// endpoint for.
+func (v view) Targets() string       { return v.either(view.Target) }
+func (v view) PickedTargets() string { return v.either(view.PickedCluster) }
+
+func (v view) either(of func(view) string) string {
 	var names []string
 	for _, one := range v.Each() {
-		name, _ := quote(one.Target()) // a string can be encoded
+		name, _ := quote(of(one)) // a string can be encoded
 		names = append(names, name)
 	}
 	return strings.Join(names, " or ")
@@ -260,6 +268,24 @@ func (v view) PickedCluster() string {
 
 // Picks reports whether an endpoint is named for each request, by a picker or by the module.
 func (v view) Picks() bool { return v.Picker != "" || v.Module }
+
+// FilterName is the name, in YAML, of the filter that names endpoints. One of several is switched on by the routes of
+// its cluster.
+func (v view) FilterName() (string, error) {
+	switch {
+	case v.Several:
+		return quote("steelyard." + v.Cluster)
+	case v.Module:
+		return "envoy.filters.http.dynamic_modules", nil
+	}
+	return "envoy.filters.http.ext_proc", nil
+}
+
+// SwitchedOn is what a route has to switch the filter of its cluster on, as YAML. An empty config keeps the filter's.
+func (v view) SwitchedOn() (string, error) {
+	name, err := v.FilterName()
+	return "{" + name + ": {\"@type\": type.googleapis.com/envoy.config.route.v3.FilterConfig, config: {}}}", err
+}
 
 // ModuleConfig is the configuration of the module's filter, JSON.
 func (v view) ModuleConfig() (string, error) {

@@ -65,6 +65,9 @@ func answered(envoy unsafe.Pointer, handle C.uintptr_t) {
 	//nolint:gocritic // cgo writes 0 == 0 for the address of a variable
 	if C.envoy_dynamic_module_callback_http_filter_get_attribute_string(envoy, upstreamAddress, &address) {
 		endpoint := C.GoStringN(address.data, C.int(min(address.length, maxValue)))
+		if a.filter.pool.Unknown(endpoint) {
+			a.filter.add(envoy, countUnknown, 1)
+		}
 		a.filter.pool.Learn(&a.prompt, endpoint, time.Now())
 	}
 }

@@ -21,16 +21,18 @@ var reasons = []string{string(picking.ReasonFill), string(picking.ReasonPrefix),
 	string(picking.ReasonNoUpdate), string(picking.ReasonStale), reasonAside, reasonGranted, reasonRefused + "full",
 	reasonRefused + "timeout"}
 
-// The other counters: picker_panics and picker_unqueued.
+// The other counters, without the prefix picker_.
 const (
 	countPanics   = "panics"   // that an entry or a loop recovered from
 	countUnqueued = "unqueued" // requests of a cluster with a queue that did not wait in it
+	// countUnknown counts answers of endpoints that are not in the loads: nothing is learned of them.
+	countUnknown = "unknown_endpoint"
 )
 
 // define makes the counters of a configuration. Those that Envoy refuses are left out.
 func define(config unsafe.Pointer) map[string]uint64 {
-	ids := make(map[string]uint64, len(reasons)+2)
-	all := []string{countPanics, countUnqueued}
+	ids := make(map[string]uint64, len(reasons)+3)
+	all := []string{countPanics, countUnqueued, countUnknown}
 	for _, reason := range reasons {
 		all = append(all, "choices_"+reason)
 	}

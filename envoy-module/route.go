@@ -8,6 +8,7 @@ import "C"
 import (
 	"runtime"
 	"runtime/cgo"
+	"strconv"
 	"time"
 	"unsafe"
 
@@ -20,8 +21,11 @@ const (
 	responseCodeDetails = 16
 )
 
-// backend is the header by which Envoy connects.
-var backend = constant("x-steelyard-backend")
+// backend is the header by which Envoy connects, and number names the request where it comes again.
+var (
+	backend = constant("x-steelyard-backend")
+	number  = constant("x-steelyard-request")
+)
 
 // headers has a request wait for its verdict, which may be there at once.
 func (q *routing) headers(envoy unsafe.Pointer, r *C.request) C.int {
@@ -29,6 +33,9 @@ func (q *routing) headers(envoy unsafe.Pointer, r *C.request) C.int {
 	v := &visit{router: q.router, wake: func() {
 		C.envoy_dynamic_module_callback_http_filter_scheduler_commit(scheduler, 0)
 	}, free: func() { C.envoy_dynamic_module_callback_http_filter_scheduler_delete(scheduler) }}
+	if q.again {
+		v.first, _ = strconv.ParseUint(header(envoy, number), 10, 64) // 0 is no request
+	}
 	r.hold = C.uintptr_t(cgo.NewHandle(v))
 	verdict, ok := v.arrive()
 	switch {
@@ -38,14 +45,17 @@ func (q *routing) headers(envoy unsafe.Pointer, r *C.request) C.int {
 		v.refuse(envoy, verdict.Refused)
 		return wait
 	}
-	direct(envoy, verdict.Address)
+	v.direct(envoy, verdict.Address)
 	return goOn
 }
 
 // direct has the request go to an address. Envoy copies what it is given.
-func direct(envoy unsafe.Pointer, address string) {
+func (v *visit) direct(envoy unsafe.Pointer, address string) {
 	C.envoy_dynamic_module_callback_http_set_header(envoy, requestHeaders, backend, textOf(address))
 	runtime.KeepAlive(address)
+	text := strconv.FormatUint(v.number, 10)
+	C.envoy_dynamic_module_callback_http_set_header(envoy, requestHeaders, number, textOf(text))
+	runtime.KeepAlive(text)
 }
 
 // settled has the request go on with its verdict.
@@ -55,7 +65,7 @@ func (v *visit) settled(envoy unsafe.Pointer) {
 		v.refuse(envoy, verdict.Refused)
 		return
 	}
-	direct(envoy, verdict.Address)
+	v.direct(envoy, verdict.Address)
 	C.envoy_dynamic_module_callback_http_filter_continue_decoding(envoy)
 }
 

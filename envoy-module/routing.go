@@ -22,10 +22,28 @@ const apiTimeout = 10 * time.Second
 // serves the API by which the backends are set.
 type routing struct {
 	router *customrouter.Router
+	again  bool   // requests come for the second time
 	end    func() // to be called once
 }
 
 func (q *routing) stop() { q.end() }
+
+// routers are all that run, by their sockets.
+var routers = struct {
+	sync.Mutex
+	by map[string]*customrouter.Router
+}{by: make(map[string]*customrouter.Router)}
+
+// secondRouting returns a configuration for the requests that come to a router for the second time.
+func secondRouting(socket string) (*routing, error) {
+	routers.Lock()
+	defer routers.Unlock()
+	r := routers.by[socket]
+	if r == nil {
+		return nil, fmt.Errorf("filter_config: there is no router with the socket %s", socket)
+	}
+	return &routing{router: r, again: true, end: func() {}}, nil
+}
 
 // newRouting starts a router without backends, with its API.
 func newRouting(config string, log *slog.Logger) (*routing, error) {
@@ -34,6 +52,9 @@ func newRouting(config string, log *slog.Logger) (*routing, error) {
 	d.DisallowUnknownFields()
 	if err := d.Decode(&s); err != nil {
 		return nil, fmt.Errorf("filter_config: want that of steelyard router, of the same version: %w", err)
+	}
+	if s.Again {
+		return secondRouting(s.Socket)
 	}
 	listener, err := net.Listen("unix", s.Socket)
 	if err != nil {
@@ -54,7 +75,13 @@ func newRouting(config string, log *slog.Logger) (*routing, error) {
 		defer guard()
 		_ = api.Serve(listener) // it is closed
 	})
+	routers.Lock()
+	routers.by[s.Socket] = q.router
+	routers.Unlock()
 	q.end = func() {
+		routers.Lock()
+		delete(routers.by, s.Socket)
+		routers.Unlock()
 		cancel()
 		api.Close()
 		loops.Wait()
@@ -62,8 +89,12 @@ func newRouting(config string, log *slog.Logger) (*routing, error) {
 	return q, nil
 }
 
+// refusedEnded is the refusal of a request that ended before it came again: its client is gone.
+const refusedEnded picking.Refusal = "ended"
+
 // routerRefusals are the answers to requests that are refused.
 var routerRefusals = map[picking.Refusal]string{
+	refusedEnded:           "the request has ended\n",
 	picking.RefusedEvicted: "the queue is full, and this request had waited for longest\n",
 	picking.RefusedTimeout: "no backend was free within the time that a request may wait\n",
 }
@@ -75,6 +106,7 @@ type visit struct {
 	// wake has the worker look at the result, and free frees what that needs. Neither is called after free.
 	wake, free func()
 
+	first   uint64 // number of a request that comes for the second time
 	number  uint64
 	outcome picking.Outcome // of one that is complete, at a time
 	over    time.Time
@@ -88,7 +120,11 @@ type visit struct {
 // arrive returns the verdict if there is one at once; otherwise wake announces it.
 func (v *visit) arrive() (customrouter.Verdict, bool) {
 	v.outcome = picking.Abandoned
-	v.number = v.router.Arrive(time.Now(), v.settle)
+	if v.number = v.first; v.first == 0 {
+		v.number = v.router.Arrive(time.Now(), v.settle)
+	} else if !v.router.Again(time.Now(), v.first, v.settle) {
+		v.settle(customrouter.Verdict{Refused: refusedEnded})
+	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.waits = v.verdict == nil; v.waits {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -15,8 +16,14 @@ import (
 	"steelyard/picking"
 )
 
+// testRouting is a routing, with the socket of its API.
+type testRouting struct {
+	*routing
+	socket string
+}
+
 // routed has a router with its API, which is asked by the client.
-func routed(t *testing.T, o picking.QueuedOptions) (*routing, *http.Client) {
+func routed(t *testing.T, o picking.QueuedOptions) (testRouting, *http.Client) {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "api")
 	text, err := json.Marshal(customrouter.Settings{Socket: socket, Options: customrouter.Options{Queue: o}})
@@ -32,11 +39,12 @@ func routed(t *testing.T, o picking.QueuedOptions) (*routing, *http.Client) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	}}
 	t.Cleanup(transport.CloseIdleConnections)
-	return s.(*routing), &http.Client{Transport: transport}
+	return testRouting{s.(*routing), socket}, &http.Client{Transport: transport}
 }
 
 func TestARouterThatCannotWorkIsRefused(t *testing.T) {
-	for _, text := range []string{"{", `{"Socket": "/does/not/exist/api"}`, `{"sockets": "x"}`} {
+	for _, text := range []string{"{", `{"Socket": "/does/not/exist/api"}`, `{"sockets": "x"}`,
+		`{"Socket": "/does/not/exist/api", "Again": true}`} {
 		if _, err := configured(customrouter.FilterName, text, quiet); err == nil {
 			t.Errorf("%s is accepted", text)
 		}
@@ -65,15 +73,7 @@ func TestAVisitGetsItsBackendAtOnceOrIsWoken(t *testing.T) {
 		}
 	}
 	visits[0].end() // the client gave up
-	resp, err := client.Post("http://router"+customrouter.APIPath+"set-backends", "",
-		strings.NewReader(`{"backends": ["http://`+address+`"]}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		t.Fatalf("the backends are answered %d", resp.StatusCode)
-	}
+	post(t, client, address)
 	for _, next := range visits[1:] {
 		if got := <-woken; got != next || got.result().Address != address {
 			t.Fatalf("visit %d is woken with %+v", slices.Index(visits, got), got.result())
@@ -88,5 +88,67 @@ func TestAVisitGetsItsBackendAtOnceOrIsWoken(t *testing.T) {
 	late.end()
 	if freed != 4 {
 		t.Errorf("%d were freed, want 4", freed)
+	}
+}
+
+// TestAVisitThatComesAgainIsTheSameRequest: it is counted once, at the backend that it went to last.
+func TestAVisitThatComesAgainIsTheSameRequest(t *testing.T) {
+	q, client := routed(t, picking.QueuedOptions{QueueMax: 10, QueueTimeout: time.Hour, Alpha: 0.3})
+	second, err := configured(customrouter.FilterName, fmt.Sprintf(`{"Socket": %q, "Again": true}`, q.socket), quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.stop()
+	woken := make(chan *visit, 2)
+	newVisit := func(of *routing, first uint64) *visit {
+		v := &visit{router: of.router, first: first, free: func() {}}
+		v.wake = func() { woken <- v }
+		return v
+	}
+	unknown := newVisit(second.(*routing), 99)
+	if v, ok := unknown.arrive(); !ok || v.Refused != refusedEnded {
+		t.Errorf("a request that never came has the verdict %+v, %v", v, ok)
+	}
+	unknown.end()
+	backend, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer backend.Close()
+	post(t, client, backend.Addr().String())
+	v := newVisit(q.routing, 0)
+	v.arrive()
+	<-woken
+	again := newVisit(second.(*routing), v.number)
+	if _, ok := again.arrive(); !ok {
+		<-woken
+	}
+	for _, each := range []*visit{again, v} {
+		each.complete(time.Now(), http.StatusOK, "via_upstream")
+		each.end()
+	}
+	resp, err := client.Get("http://router" + customrouter.APIPath + "health")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var h customrouter.Health
+	if err := json.NewDecoder(resp.Body).Decode(&h); err != nil || len(h.Backends) != 1 || h.QueueDepth != 0 ||
+		h.Backends[0].InFlight != 0 || h.Backends[0].EWMALatency == nil {
+		t.Errorf("health is %+v, %v: want one answer, and nothing in flight", h, err)
+	}
+}
+
+// post sets one backend.
+func post(t *testing.T, client *http.Client, address string) {
+	t.Helper()
+	resp, err := client.Post("http://router"+customrouter.APIPath+"set-backends", "",
+		strings.NewReader(`{"backends": ["http://`+address+`"]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		t.Fatalf("the backends are answered %d", resp.StatusCode)
 	}
 }

@@ -2,6 +2,7 @@ package customrouter
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -104,6 +105,76 @@ func TestARequestWhoseBackendIsDeadWaitsAgain(t *testing.T) {
 	if !slices.Equal(order, []int{0, 1, 2}) && !slices.Equal(order, []int{1, 0, 2}) { // 0 and 1 were sent at once
 		t.Errorf("the order is %v", order)
 	}
+}
+
+// TestARequestThatComesAgainGoesWhereItCanBeConnectedTo, also past backends that answered before, and ends once.
+func TestARequestThatComesAgainGoesWhereItCanBeConnectedTo(t *testing.T) {
+	gone := map[string]bool{}
+	r := New(Options{Queue: picking.QueuedOptions{QueueMax: 9, Alpha: 0.3, Threshold: time.Minute},
+		Connect: func(address string) error {
+			if gone[address] {
+				return errors.New("refused")
+			}
+			return nil
+		}})
+	now := time.Now()
+	verdicts := make(chan Verdict, 1)
+	settle := func(v Verdict) { verdicts <- v }
+	all := map[string]string{"a": "a", "b": "b", "c": "c"}
+	r.set(now, []string{"a", "b", "c"}, all)
+	took := map[string]time.Duration{"a": time.Second, "b": 2 * time.Second, "c": 3 * time.Second}
+	for range all { // each answers once
+		n := r.Arrive(now, settle)
+		v := <-verdicts
+		r.checks.Wait()
+		r.End(time.Now().Add(took[v.Address]), n, picking.Answered)
+	}
+	gone["a"], gone["b"] = true, true
+	n := r.Arrive(now, settle)
+	if v := <-verdicts; v.Address != "a" {
+		t.Fatalf("the first verdict is %+v, want the fastest", v)
+	}
+	if !r.Again(now, n, settle) {
+		t.Fatal("the request has ended")
+	}
+	if v := <-verdicts; v.Address != "c" {
+		t.Errorf("the second verdict is %+v, want the one that is there", v)
+	}
+	for _, b := range r.state().backends[:2] {
+		if b.State != picking.BackendPaused || b.InFlight != 0 {
+			t.Errorf("%+v, want it paused, with nothing in flight", b)
+		}
+	}
+	r.End(time.Now(), n, picking.Answered)
+	r.End(time.Now(), n, picking.Failed) // of its first stream
+	if c := r.state().backends[2]; c.InFlight != 0 || c.Failures != 0 || c.Answers != 2 {
+		t.Errorf("afterwards %+v, want two answers and nothing in flight", c)
+	}
+	if r.Again(now, n, settle) {
+		t.Error("a request that has ended comes again")
+	}
+}
+
+// TestARequestThatComesAgainIsSentWhereNoBackendCanBeConnectedTo: it fails there, instead of waiting.
+func TestARequestThatComesAgainIsSentWhereNoBackendCanBeConnectedTo(t *testing.T) {
+	r := New(Options{Queue: picking.QueuedOptions{QueueMax: 9, Alpha: 0.3}, Connect: func(string) error {
+		return errors.New("refused")
+	}})
+	verdicts := make(chan Verdict, 1)
+	settle := func(v Verdict) { verdicts <- v }
+	n := r.Arrive(time.Now(), settle)
+	r.set(time.Now(), []string{"a", "b"}, map[string]string{"a": "a", "b": "b"})
+	if v := <-verdicts; v.Address == "" {
+		t.Fatalf("the first verdict is %+v", v)
+	}
+	r.checks.Wait()
+	if !r.Again(time.Now(), n, settle) {
+		t.Fatal("the request has ended")
+	}
+	if v := <-verdicts; v.Address == "" {
+		t.Errorf("the second verdict is %+v", v)
+	}
+	r.checks.Wait()
 }
 
 func FuzzBackends(f *testing.F) {

@@ -3,5 +3,6 @@
 // module.
 //
 // A request arrives, gets its verdict at once or later, and ends. Verdicts come in the order of the queue, from any
-// goroutine. Latency is the time from the dispatch to the end of the answer.
+// goroutine. Latency is the time from the dispatch to the end of the answer. A request for which no connection could be
+// made arrives once more, by its number.
 package customrouter

@@ -13,6 +13,8 @@ const FilterName = "router"
 type Settings struct {
 	Socket  string // path of the Unix socket where Envoy finds the API
 	Options Options
+	// Again has requests wait once more in the router of the same socket, which no connection could be made for.
+	Again bool `json:",omitempty"`
 }
 
 // OutcomeOf returns how a request ended at its backend, by the status of its answer, 0 without one, and Envoy's details

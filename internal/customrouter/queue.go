@@ -62,6 +62,7 @@ type request struct {
 	arrived time.Time
 	backend string // empty: it waits
 	since   time.Time
+	checks  int // connections to try before it is sent, even to backends that answered last
 }
 
 // New makes a router without backends: requests wait.
@@ -87,7 +88,8 @@ func (r *Router) settle(now time.Time, verdicts []picking.Verdict) {
 		q := r.requests[v.Request]
 		if v.Backend != "" {
 			q.backend = v.Backend
-			if address := r.address[v.Backend]; v.Unproven && r.options.Connect != nil {
+			if address := r.address[v.Backend]; (v.Unproven || q.checks > 0) && r.options.Connect != nil {
+				q.checks--
 				r.checks.Go(func() { r.check(v.Request, address) })
 			} else {
 				r.send(now, q, address)
@@ -127,6 +129,23 @@ func (r *Router) check(number uint64, address string) {
 	default:
 		r.send(now, q, address)
 	}
+}
+
+// Again has a request wait once more, in its old place, because the proxy could not connect to the backend that it was
+// sent to. settle is as for Arrive. It returns false if the request has ended.
+//
+// It is sent to a backend that can be connected to, if there is one: the caller need not come again.
+func (r *Router) Again(now time.Time, number uint64, settle func(Verdict)) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	q := r.requests[number]
+	if q == nil || q.since.IsZero() {
+		return false
+	}
+	backend := q.backend
+	q.settle, q.backend, q.since, q.checks = settle, "", time.Time{}, len(r.address)
+	r.settle(now, r.strategy.Unreachable(now, backend, number, q.arrived))
+	return true
 }
 
 // End ends a request in any state: waiting, at a backend, or refused.

@@ -139,9 +139,13 @@ func (p *Picker) serve(c grpccredentials.TransportCredentials) {
 	choices := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "steelyard_picker_choices_total",
 		Help: "Requests by the reason of the choice; all but fill and prefix were left to the proxy, or refused."},
 		[]string{"cluster", "reason"})
-	p.registry.MustRegister(choices, &states{p.loads, p.options.Clusters})
+	unknown := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "steelyard_picker_unknown_endpoints_total",
+		Help: "Requests for which the proxy named an endpoint that is not in the loads: in a subset, or as the one " +
+			"that answered."}, []string{"cluster", "reason"})
+	p.registry.MustRegister(choices, unknown, &states{p.loads, p.options.Clusters})
 	s := &processor{loads: p.loads, strict: p.options.Strict, prefix: p.options.Prefix,
-		choices: func(cluster, reason string) { choices.WithLabelValues(cluster, reason).Inc() }}
+		choices: func(cluster, reason string) { choices.WithLabelValues(cluster, reason).Inc() },
+		unknown: func(cluster, reason string) { unknown.WithLabelValues(cluster, reason).Inc() }}
 	if len(p.options.Clusters) == 1 {
 		s.fallback = p.options.Clusters[0]
 	}
@@ -195,6 +199,7 @@ func ignore(err, expected error) error {
 func (p *Picker) renew(ctx context.Context) error {
 	tick := time.NewTicker(healthInterval)
 	defer tick.Stop()
+	queued := make(map[string]bool)
 	for {
 		select {
 		case <-ctx.Done():
@@ -202,7 +207,21 @@ func (p *Picker) renew(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 			p.renewHealth()
+			p.warnOfQueues(queued)
 		}
+	}
+}
+
+// warnOfQueues logs that a cluster has a queue, unless it had one before: a picker holds no requests.
+func (p *Picker) warnOfQueues(before map[string]bool) {
+	for _, c := range p.options.Clusters {
+		_, _, queued := p.loads.Pool(c).Queue()
+		if queued && !before[c] {
+			p.options.Log.Warn("the cluster has a queue, which a picker does not serve: its requests do not wait. Use "+
+				"the module in all Envoys of the cluster (steelyard bootstrap --module), or remove the section queue",
+				"cluster", c)
+		}
+		before[c] = queued
 	}
 }
 

@@ -27,6 +27,7 @@ import (
 
 	"steelyard/weighting"
 	"steelyard/xds/loads"
+	"steelyard/xds/loads/loadsv1"
 )
 
 const patience = 20 * time.Second
@@ -56,7 +57,10 @@ func newRig(t *testing.T, o Options) *rig {
 	t.Helper()
 	r := &rig{t: t, loads: loads.New(quiet)}
 	o.Steelyard = serveGRPC(t, func(g *grpc.Server) { r.loads.Register(g) }, r.loads.Close)
-	o.Listen, o.Admin, o.Log = "127.0.0.1:0", "127.0.0.1:0", quiet
+	o.Listen, o.Admin = "127.0.0.1:0", "127.0.0.1:0"
+	if o.Log == nil {
+		o.Log = quiet
+	}
 	if o.Clusters == nil {
 		o.Clusters = []string{"llama"}
 	}
@@ -198,6 +202,7 @@ func TestASubsetOfTheProxyIsKept(t *testing.T) {
 		want   string
 		status typev3.StatusCode
 	}{
+		{"all are known", hint("10.0.0.2:80"), "10.0.0.2:80", 0},
 		{"one that is known", hint("10.0.0.2:80", "10.9.9.9:80"), "10.0.0.2:80", 0},
 		{"none that is known", hint("10.9.9.9:80"), "", typev3.StatusCode_ServiceUnavailable},
 		{"an empty list", hint(), "", typev3.StatusCode_ServiceUnavailable},
@@ -212,6 +217,10 @@ func TestASubsetOfTheProxyIsKept(t *testing.T) {
 				t.Errorf("got %v, want endpoint %q and status %v", got[0], c.want, c.status)
 			}
 		})
+	}
+	const counted = `steelyard_picker_unknown_endpoints_total{cluster="llama",reason="subset"} 2`
+	if page := r.page(); !strings.Contains(page, counted) {
+		t.Errorf("no %s in\n%s", counted, page)
 	}
 }
 
@@ -323,6 +332,42 @@ func TestTheStreamNamesItsCluster(t *testing.T) {
 	unknown := metadata.AppendToOutgoingContext(t.Context(), clusterKey, "lama")
 	if _, err := r.exchange(unknown, headers(nil)); status.Code(err) != codes.NotFound {
 		t.Errorf("an unknown cluster: %v", err)
+	}
+}
+
+// A logged keeps the messages of a log.
+type logged struct {
+	slog.Handler
+	messages chan string
+}
+
+func (l logged) Handle(_ context.Context, r slog.Record) error {
+	l.messages <- r.Message
+	return nil
+}
+
+func (l logged) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
+
+// TestAQueueThatThePickerDoesNotServeIsInItsLog, once.
+func TestAQueueThatThePickerDoesNotServeIsInItsLog(t *testing.T) {
+	l := logged{slog.DiscardHandler, make(chan string, 100)}
+	r := newRig(t, Options{Log: slog.New(l)})
+	r.loads.Configure(map[string]loads.Settings{"llama": {Queue: &loadsv1.QueueHeaders{Class: "x-class"}}})
+	r.publish("llama", "10.0.0.1:80")
+	select {
+	case m := <-l.messages:
+		if !strings.Contains(m, "has a queue") || !strings.Contains(m, "--module") {
+			t.Errorf("the log has %q", m)
+		}
+	case <-time.After(patience):
+		t.Fatal("nothing is logged")
+	}
+	before := make(map[string]bool)
+	for range 3 {
+		r.picker.warnOfQueues(before)
+	}
+	if n := len(l.messages); n != 1 {
+		t.Errorf("%d messages for one queue that is looked at three times", n)
 	}
 }
 

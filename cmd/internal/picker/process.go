@@ -58,7 +58,14 @@ type processor struct {
 	strict   bool
 	prefix   bool // choices wait for the first part of the body
 	choices  func(cluster, reason string)
+	unknown  func(cluster, reason string)
 }
+
+// Why an endpoint is counted that is not in the loads: the proxy named it in a subset, or it gave an answer.
+const (
+	unknownSubset = "subset"
+	unknownAnswer = "answer"
+)
 
 // Process serves the messages of one request.
 func (s *processor) Process(stream extprocv3.ExternalProcessor_ProcessServer) error {
@@ -180,7 +187,11 @@ func (x *exchange) learn(h *extprocv3.HttpHeaders, r *extprocv3.ProcessingReques
 		reported := r.GetMetadataContext().GetFilterMetadata()[destinationSpace]
 		endpoint := cmp.Or(reported.GetFields()[served].GetStringValue(),
 			r.GetAttributes()[attributes].GetFields()[upstream].GetStringValue(), x.chosen)
-		x.loads.Pool(x.cluster).Learn(&x.prompt, endpoint, time.Now())
+		pool := x.loads.Pool(x.cluster)
+		if endpoint != "" && pool.Unknown(endpoint) {
+			x.unknown(x.cluster, unknownAnswer)
+		}
+		pool.Learn(&x.prompt, endpoint, time.Now())
 	}
 }
 
@@ -199,6 +210,9 @@ func (x *exchange) headers(h *extprocv3.HttpHeaders, m *corev3.Metadata) *extpro
 	var limited bool
 	x.asked.Subset, limited = subsetOf(m)
 	x.asked.Size = sizeOf(h)
+	if x.loads.Pool(x.cluster).Unknown(x.asked.Subset...) {
+		x.unknown(x.cluster, unknownSubset)
+	}
 	response := &extprocv3.HeadersResponse{}
 	out := &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestHeaders{
 		RequestHeaders: response}}

@@ -125,6 +125,10 @@ func (o Options) envoyConfig(socket string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the module's configuration: %w", err)
 	}
+	again, err := json.Marshal(customrouter.Settings{Socket: socket, Again: true})
+	if err != nil {
+		return nil, fmt.Errorf("making the module's configuration: %w", err)
+	}
 	quoted := func(text string) (string, error) { // JSON strings are YAML
 		out, err := json.Marshal(text)
 		return string(out), err
@@ -135,6 +139,7 @@ func (o Options) envoyConfig(socket string) ([]byte, error) {
 	}
 	var out bytes.Buffer
 	err = t.Execute(&out, map[string]any{"Host": o.Host, "Port": o.Port, "Socket": socket,
-		"Filter": customrouter.FilterName, "Settings": string(settings)})
+		"Filter": customrouter.FilterName, "Settings": string(settings), "Again": socket + "-again",
+		"AgainSettings": string(again)})
 	return out.Bytes(), err
 }

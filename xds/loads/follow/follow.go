@@ -61,6 +61,7 @@ type Pool struct {
 	picker  picking.Picker
 	updated time.Time // zero before the first update
 	members []string
+	known   map[string]bool // the members
 	drop    float64
 	queue   *loadsv1.QueueHeaders // nil without a queue
 	reader  *prefix.Reader        // it does not change
@@ -96,9 +97,9 @@ func (p *Pool) update(u picking.Update, m *loadsv1.Update, now time.Time) (moved
 	if slices.EqualFunc(p.members, u.Endpoints, same) {
 		return false
 	}
-	p.members = p.members[:0]
+	p.members, p.known = p.members[:0], make(map[string]bool, len(u.Endpoints))
 	for _, e := range u.Endpoints {
-		p.members = append(p.members, e.Address)
+		p.members, p.known[e.Address] = append(p.members, e.Address), true
 	}
 	return true
 }
@@ -169,7 +170,7 @@ func (p *Pool) Choose(now time.Time, r picking.Request, prompt *prefix.Prompt) p
 func (p *Pool) Learn(prompt *prefix.Prompt, address string, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.routes == nil || len(prompt.Steps) == 0 || !slices.Contains(p.members, address) {
+	if p.routes == nil || len(prompt.Steps) == 0 || !p.known[address] {
 		return
 	}
 	p.routes.Learn(prompt, address, prefix.Own, now)
@@ -191,9 +192,16 @@ func (p *Pool) hear(l *loadsv1.Learned, now time.Time) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.routes != nil && len(prompt.Steps) <= prefix.MaxSteps && slices.Contains(p.members, l.GetEndpoint()) {
+	if p.routes != nil && len(prompt.Steps) <= prefix.MaxSteps && p.known[l.GetEndpoint()] {
 		p.routes.Learn(&prompt, l.GetEndpoint(), prefix.Others, now)
 	}
+}
+
+// Unknown reports whether one of the addresses is not among the endpoints of the pool; false before the first update.
+func (p *Pool) Unknown(addresses ...string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.updated.IsZero() && slices.ContainsFunc(addresses, func(a string) bool { return !p.known[a] })
 }
 
 // Routes returns the sizes of the table of routes; false if there is none.

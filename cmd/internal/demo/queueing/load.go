@@ -55,6 +55,8 @@ func (l *load) run(ctx context.Context, d time.Duration) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-over.C:
+			fmt.Fprintf(l.out, "In the end. Wanted: %s 75%%, %s 25%% of the answers. A queue that is full refuses "+
+				"with 503.\n", classes[0], classes[1])
 			l.show() // before the queue empties, which has no shares
 			return nil
 		case <-show.C:

@@ -1,0 +1,128 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"steelyard/e2e/rig/proc"
+	"steelyard/e2e/rig/proc/proctest"
+)
+
+// commented returns the YAML that a comment of `bootstrap --attach` has after a heading, indented by so many spaces.
+func commented(t *testing.T, text, heading string, spaces int) string {
+	t.Helper()
+	_, rest, found := strings.Cut(text, "# "+heading+"\n#\n")
+	if !found {
+		t.Fatalf("the output has no %q:\n%s", heading, text)
+	}
+	var b strings.Builder
+	for line := range strings.Lines(rest) {
+		yaml, found := strings.CutPrefix(line, "#     ")
+		if !found && line != "#\n" {
+			break
+		}
+		if found {
+			b.WriteString(strings.Repeat(" ", spaces) + yaml)
+		}
+	}
+	return b.String()
+}
+
+// TestTheModuleNamesEndpointsOfSeveralClustersOfOneEnvoy, to which they are attached. A client names none.
+func TestTheModuleNamesEndpointsOfSeveralClustersOfOneEnvoy(t *testing.T) {
+	withModule(t)
+	pool := servers(t, same(4, wide)...)
+	endpoints := func(a, b int) string {
+		return fmt.Sprintf("endpoints: {static: [{address: %s}, {address: %s}]}\n", pool[a].Address(),
+			pool[b].Address())
+	}
+	f := withoutEnvoys(t, plan{servers: pool, cluster: endpoints(0, 1),
+		more: "- name: " + second + "\n  engine: vllm\n  " + endpoints(2, 3)})
+	text := string(run(t, "bootstrap", "--attach", "--cluster", cluster, "--cluster", second, "--xds", f.xds,
+		"--module"))
+	var routes strings.Builder
+	for _, name := range []string{cluster, second} {
+		match := "prefix: /" + name
+		_, line, _ := strings.Cut(text, `typed_per_filter_config: {"steelyard.`+name+`"`)
+		line, _, _ = strings.Cut(line, "\n")
+		fmt.Fprintf(&routes, `            - match:
+                %s
+                headers: [{name: x-gateway-destination-endpoint, present_match: true}]
+              route: {cluster: %s_picked, timeout: 0s}
+            - match: {%s}
+              route: {cluster: %s_failsafe, timeout: 0s}
+              typed_per_filter_config: {"steelyard.%s"%s
+`, match, name, match, name, name, line)
+	}
+	bootstrap := `node: {id: envoy-0, cluster: mine}
+admin: {address: {socket_address: {address: 127.0.0.1, port_value: 0}}}
+` + text + `
+  listeners:
+  - name: ingress
+    address: {socket_address: {address: 127.0.0.1, port_value: 0}}
+    filter_chains:
+    - filters:
+      - name: hcm
+        typed_config:
+          "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
+          stat_prefix: mine
+` + commented(t, text, "And next to these filters:", 10) + `          http_filters:
+` + commented(t, text, "Add to the filters of that listener, before the router:", 10) +
+		`          - name: envoy.filters.http.router
+            typed_config:
+              "@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router
+` + commented(t, text, `Add to the router filter of the listener with these routes, next to its "@type":`, 14) +
+		`          route_config:
+            virtual_hosts:
+            - name: all
+              domains: ["*"]
+              routes:
+` + strings.ReplaceAll(routes.String(), "            ", "              ")
+	e := proctest.Envoy(t, proc.EnvoyConfig{Bootstrap: []byte(bootstrap), Dir: f.dir, Name: "envoy-0"})
+	listener, err := e.Listener(t.Context(), "ingress")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.envoys, f.urls = append(f.envoys, e), append(f.urls, "http://"+listener+"/")
+	for i, name := range []string{cluster, second} {
+		named := func() float64 { return f.envoyStat("cluster." + name + "_picked.upstream_rq_total") }
+		send := func() error {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.urls[0]+name, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("x-gateway-destination-endpoint", pool[2-2*i].Address()) // of the other cluster
+			resp, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if resp.StatusCode != http.StatusOK {
+				return fmt.Errorf("%s is answered with %d", name, resp.StatusCode)
+			}
+			return nil
+		}
+		f.eventually("the module has the loads of "+name, func() error {
+			if err := send(); err != nil || named() > 0 {
+				return err
+			}
+			return errors.New("no request was named an endpoint")
+		})
+		before, others := named(), pool[2-2*i].Served()+pool[3-2*i].Served()
+		const requests = 20
+		for range requests {
+			if err := send(); err != nil {
+				t.Error(err)
+			}
+		}
+		if n := named() - before; n != requests {
+			t.Errorf("%v of %d requests of %s were named an endpoint", n, requests, name)
+		}
+		if n := pool[2-2*i].Served() + pool[3-2*i].Served() - others; n > 0 {
+			t.Errorf("%d requests of %s went to endpoints of the other cluster", n, name)
+		}
+	}
+}

@@ -1,0 +1,326 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"steelyard/e2e/rig/modelsim"
+	"steelyard/e2e/rig/proc"
+	"steelyard/xds/loads/loadsv1"
+)
+
+// postWith sends a prompt with one more header, and returns the answer, whose body the caller closes.
+func (f *fleet) postWith(t *testing.T, body []byte, key, value string) *http.Response {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, f.urls[0], bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set(key, value)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp
+}
+
+// reason returns the reason of the choice for a prompt whose answer teaches nothing: the server rejects it.
+func (f *fleet) reason(t *testing.T, body []byte) string {
+	t.Helper()
+	all := []string{"fill", "prefix", "override"}
+	before := make(map[string]float64)
+	for _, reason := range all {
+		before[reason] = f.choices(t, 0, reason)
+	}
+	resp := f.postWith(t, body, modelsim.HeaderService, "rejected")
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusBadRequest {
+		t.Fatalf("the answer is %d", resp.StatusCode)
+	}
+	for _, reason := range all {
+		if f.choices(t, 0, reason) > before[reason] {
+			return reason
+		}
+	}
+	return "by the weights"
+}
+
+// answersInParts is a backend that begins an answer of status 200 with its headers, sends the first byte after more,
+// and does not end it before the client leaves. It answers other paths with 404.
+func answersInParts(t *testing.T, more <-chan struct{}) (address string) {
+	t.Helper()
+	// Without metrics, Steelyard would wait for some before it serves the endpoint.
+	metrics := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: servers(t, wide)[0].Address()})
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/metrics" {
+			metrics.ServeHTTP(w, r)
+			return
+		}
+		_, _ = io.Copy(io.Discard, r.Body)
+		if r.Header.Get("X-Parts") == "" {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		answer := http.NewResponseController(w)
+		_ = answer.Flush()
+		select {
+		case <-more:
+			_, _ = w.Write([]byte("a"))
+			_ = answer.Flush()
+		case <-r.Context().Done():
+		}
+		<-r.Context().Done()
+	}))
+	t.Cleanup(s.Close)
+	return strings.TrimPrefix(s.URL, "http://")
+}
+
+// TestTheModuleLearnsARouteWithTheFirstBytesOfAnAnswer: not with its headers, which engines send before they compute
+// the prompt, and not only with its end.
+func TestTheModuleLearnsARouteWithTheFirstBytesOfAnAnswer(t *testing.T) {
+	withModule(t)
+	more := make(chan struct{})
+	backend := answersInParts(t, more)
+	f := withoutEnvoys(t, plan{cluster: "endpoints:\n  static:\n  - {address: " + backend + "}\n"})
+	_, loads := startIdleAt(t, backend)
+	f.follows(loads, "--prefix")
+	f.startEnvoy(0)
+	prompt := talk("a conversation")
+	asked := func() {
+		t.Helper()
+		resp := f.postWith(t, prompt, "X-Other", "")
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusNotFound {
+			t.Fatalf("the answer is %d", resp.StatusCode)
+		}
+	}
+	f.eventually("the module has loads", func() error {
+		if asked(); f.choices(t, 0, "fill") == 0 {
+			return errors.New("no choice")
+		}
+		return nil
+	})
+	resp := f.postWith(t, prompt, "X-Parts", "yes")
+	defer resp.Body.Close()
+	if asked(); f.choices(t, 0, "prefix") != 0 {
+		t.Error("a route is learned with the headers of an answer")
+	}
+	more <- struct{}{}
+	if _, err := io.ReadFull(resp.Body, make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if asked(); f.choices(t, 0, "prefix") != 1 {
+		t.Error("no route is learned with the first bytes of an answer")
+	}
+}
+
+// TestAnswersOfEndpointsThatTheLoadsDoNotHaveAreCounted: Envoy does not have the endpoint that the module names, so the
+// requests go by the weights. None fails, and nothing is learned.
+func TestAnswersOfEndpointsThatTheLoadsDoNotHaveAreCounted(t *testing.T) {
+	withModule(t)
+	f := withoutEnvoys(t, plan{servers: servers(t, same(2, wide)...)})
+	_, loads := startIdleAt(t, "127.0.0.1:1")
+	f.follows(loads, "--prefix")
+	f.startEnvoy(0)
+	f.chooses(t, 0)
+	const requests = 5
+	for range requests {
+		f.post(t, talk("a conversation"))
+	}
+	if n := f.envoyStat("dynamicmodulescustom.picker_unknown_endpoint"); n != requests {
+		t.Errorf("%v of %d answers are counted", n, requests)
+	}
+	if n := f.choices(t, 0, "prefix"); n != 0 {
+		t.Errorf("%v choices by a route to an endpoint that the loads do not have", n)
+	}
+}
+
+// TestTheLongestMatchIsFollowedUnlessItHasTooMuchToDo, with more load there than least work would accept.
+func TestTheLongestMatchIsFollowedUnlessItHasTooMuchToDo(t *testing.T) {
+	withModule(t)
+	pool := servers(t, same(3, wide)...)
+	f := withoutEnvoys(t, plan{servers: pool})
+	loads, address := startIdle(t, pool)
+	const load = 20
+	set := func(busy string, its float64) {
+		change := func(u *loadsv1.Update) {
+			u.Prefix = &loadsv1.Prefix{LongestMatch: true}
+			for _, e := range u.GetEndpoints() {
+				if e.Load = load; e.GetAddress() == busy {
+					e.Load = its
+				}
+			}
+		}
+		loads.change.Store(&change)
+	}
+	set("", load)
+	f.follows(address, "--prefix")
+	f.startEnvoy(0)
+	f.chooses(t, 0)
+	f.settled(loads)
+	first := f.post(t, talk("a conversation"))
+	for i, c := range []struct {
+		its     float64
+		matched bool
+		reason  string
+	}{{load, true, "prefix"}, {1.5 * load, true, "prefix"}, {5 * load, false, "override"}} {
+		set(pool[first].Address(), c.its)
+		f.settled(loads)
+		before := f.choices(t, 0, c.reason)
+		got := f.post(t, talk("a conversation", fmt.Sprint("turn ", i)))
+		if n := f.choices(t, 0, c.reason) - before; (got == first) != c.matched || n != 1 {
+			t.Errorf("at a load of %v of %v: server %d after %d, %v choices for the reason %s", c.its, float64(load),
+				got, first, n, c.reason)
+		}
+	}
+}
+
+// TestThePrefixSectionIsFollowedWhileEnvoyRuns. The engine does not count tokens, so that the default choice does not
+// follow a route.
+func TestThePrefixSectionIsFollowedWhileEnvoyRuns(t *testing.T) {
+	withModule(t)
+	const engine = "engine: triton\n"
+	pool := servers(t, same(2, modelsim.Options{Engine: modelsim.Triton, Slots: 8})...)
+	f := start(t, plan{servers: pool, cluster: engine, bootstrap: []string{"--module", "--prefix"}})
+	f.chooses(t, 0)
+	prompt := talk("a conversation")
+	f.post(t, prompt)
+	if got := f.reason(t, prompt); got != "fill" {
+		t.Errorf("by default the reason is %s", got)
+	}
+	becomes := func(section string, wanted ...string) {
+		t.Helper()
+		f.writeConfig(engine + section)
+		f.eventually(section, func() error {
+			got := f.reason(t, prompt)
+			for _, w := range wanted {
+				if got == w {
+					return nil
+				}
+			}
+			return fmt.Errorf("the reason is %s", got)
+		})
+	}
+	becomes("prefix: {choice: longest-match}", "prefix", "override")
+	becomes("prefix: {choice: least-work}", "fill")
+	becomes("prefix: {choice: longest-match}", "prefix", "override")
+	becomes("prefix: {choice: longest-match, ttl: 1s}", "fill") // nothing confirms the route
+}
+
+// withChangedModule builds the module with another text in one of its files, and has Envoys that the test starts find
+// it.
+func withChangedModule(t *testing.T, file, before, after string) {
+	t.Helper()
+	root, err := proc.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, source := t.TempDir(), filepath.Join(root, "envoy-module", file)
+	text, err := os.ReadFile(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := strings.Replace(string(text), before, after, 1)
+	if changed == string(text) {
+		t.Fatalf("%s has no %s", source, before)
+	}
+	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {source: filepath.Join(dir, file)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string][]byte{file: []byte(changed), "overlay.json": overlay} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	build := exec.CommandContext(t.Context(), "go", "build", "-overlay", filepath.Join(dir, "overlay.json"),
+		"-buildmode=c-shared", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(dir, "libsteelyard.so"), ".")
+	build.Dir, build.Env = filepath.Dir(source), append(os.Environ(), "CGO_ENABLED=1")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building the module: %v\n%s", err, out)
+	}
+	t.Setenv(proc.ModulePath, dir)
+}
+
+// TestAnEnvoyThatLacksAFunctionRefusesTheModuleAndSaysWhatToDo: the module needs one that no Envoy has.
+func TestAnEnvoyThatLacksAFunctionRefusesTheModuleAndSaysWhatToDo(t *testing.T) {
+	const function = "envoy_dynamic_module_callback_http_of_another_version"
+	withChangedModule(t, "abi.c", `"envoy_dynamic_module_callback_http_get_header",`, `"`+function+`",`)
+	envoy, err := proc.Find(proc.ProgramEnvoy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := filepath.Join(t.TempDir(), "envoy.yaml")
+	text := run(t, "bootstrap", "--cluster", cluster, "--xds", "127.0.0.1:1", "--module")
+	if err := os.WriteFile(config, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), envoy, "--mode", "validate", "-c", config).CombinedOutput()
+	if err == nil {
+		t.Error("Envoy loads the module")
+	}
+	for _, want := range []string{"made for Envoy 1.40", "or use steelyard picker", "function=" + function,
+		"Failed to initialize dynamic module"} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+}
+
+// TestAPanicOfTheModuleIsCountedAndTheThirdHasItStepAside: no request fails, and all go by the weights from then on.
+func TestAPanicOfTheModuleIsCountedAndTheThirdHasItStepAside(t *testing.T) {
+	const entry = "func (f *filter) readsBody(contentType, expect string) bool {\n"
+	withChangedModule(t, "waits.go", entry, entry+"\tif contentType == \"defect\" {\n\t\tpanic(contentType)\n\t}\n")
+	pool := servers(t, same(2, wide)...)
+	f := withoutEnvoys(t, plan{servers: pool})
+	f.follows(serveLoads(t, &one{addresses: []string{pool[1].Address(), pool[0].Address()}}))
+	f.startEnvoy(0)
+	f.chooses(t, 0)
+	send := func(contentType string) {
+		t.Helper()
+		resp := f.postWith(t, []byte("{}"), "Content-Type", contentType)
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			t.Errorf("content type %s: the answer is %d", contentType, resp.StatusCode)
+		}
+	}
+	named := func() float64 { return f.envoyStat("cluster." + cluster + "_picked.upstream_rq_total") }
+	before := named()
+	for n := 1; n <= 3; n++ {
+		if f.choices(t, 0, "aside") != 0 {
+			t.Errorf("the filter is aside before panic %d", n)
+		}
+		send("defect")
+		send("text/plain")
+		if got := f.envoyStat("dynamicmodulescustom.picker_panics"); got != float64(n) {
+			t.Errorf("%v panics are counted, want %d", got, n)
+		}
+	}
+	if got := named() - before; got != 2 {
+		t.Errorf("%v requests were named an endpoint, want the 2 between the panics", got)
+	}
+	const requests = 20
+	send("defect") // it is not reached any more
+	for range requests - 1 {
+		send("text/plain")
+	}
+	if got := f.choices(t, 0, "aside"); got != requests+1 {
+		t.Errorf("%v requests went by the weights, want %d", got, requests+1)
+	}
+	if got := named() - before; got != 2 {
+		t.Errorf("after the third panic %v requests were named an endpoint", got-2)
+	}
+}
