@@ -20,8 +20,8 @@ type Measurement struct {
 	Service time.Duration
 	Group   int // from 1; those of one group were measured together and are compared
 
-	// Waits are seconds in the server's queue, or, of requests that wait in their Envoys, all but the service; NaN where
-	// there is no answer.
+	// Waits are seconds in the server's queue, or, of requests that wait in their Envoys, all but the service; NaN
+	// where there is no answer.
 	Waits    []float64
 	Added    []float64 // seconds on top of wait and service: the way there and back; NaN if the wait has them, too
 	Lateness []float64 // seconds that the generator was late
