@@ -198,7 +198,8 @@ bench-picker: need-cc tools-envoy ## latency and waits with module and ext_proc,
 	@failed=0; \
 	bin/bench-picker $(ARGS) || failed=1; \
 	bin/bench-placement --out bench/picker --service 1s,50ms \
-	--rows least_request,steelyard_access_log,steelyard_access_log+module,shortest_queue $(ARGS) || failed=1; \
+	--rows least_request,steelyard_access_log,steelyard_access_log+module \
+	--rows steelyard_access_log+module+queue,shortest_queue $(ARGS) || failed=1; \
 	bin/bench-llm --out bench/picker --conversations \
 	--policies steelyard,steelyard+module,steelyard+module+prefix $(ARGS) || failed=1; \
 	exit $$failed

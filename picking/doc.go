@@ -11,8 +11,11 @@
 // drawn by the fill of the law (package weighting), for the few requests that arrive until then:
 //
 //	n_i   load of endpoint i         of the last update, plus this picker's own choices since
-//	A     arrivals, requests         max(1, arrival rate · age of the update)
+//	A     arrivals, requests         max(1, rate of the others · (age of the update + Lag))
 //	p_i   chance of endpoint i       max(0, V_i(L) − n_i) / A, with the level L of the fill
+//
+// The rate of the others is the arrival rate of the cluster without this picker's own, a mean over about a second: what
+// they have sent since the loads were as the update has them, [Lag] before it came, is not in the loads.
 //
 // An own choice counts at once. It counts until an update can contain it: the proxy reports the request when it reaches
 // the endpoint, and the control plane sends an update some milliseconds later, [Settle] in all. Endpoints that are
@@ -28,7 +31,7 @@
 //	cost   = base + (mean cost − base) / (1 − share of all prompts that is cached)   without a cache
 //	cost_i = base + (cost − base) · (1 − share of the prompt cached at i)
 //	n_i'   = n_i + cost_i − min cost
-//	A      = max(min cost − (cost − min cost), arrival rate · age)
+//	A      = max(min cost − (cost − min cost), rate of the others · (age + Lag))
 //
 // So the level compares what a request would wait for and add: an endpoint that has the prompt is chosen while its
 // queue is shorter than what the cache saves, and not longer. Where a request is the unit of load, a cache changes

@@ -13,6 +13,9 @@ const (
 	Stale = 3 * time.Second
 	// Settle is the time from a choice until the updates contain the request.
 	Settle = 15 * time.Millisecond
+	// Lag is the time from a change of the loads until an update has it, half of the interval between two updates
+	// included: what other pickers have sent in it is unknown.
+	Lag = 5 * time.Millisecond
 	// MaxOwn bounds the own choices that are remembered: as many as 200,000 requests a second make within Settle. The
 	// oldest are forgotten first.
 	MaxOwn = 4096
@@ -112,6 +115,7 @@ type Picker struct {
 	index  map[string]int // of the endpoints, by address
 	owns   []own          // oldest first
 	added  []float64      // by endpoint: the costs of owns
+	rate   rate           // of all own choices
 
 	vessels []weighting.Vessel // of the choice under way, reused
 	indexes []int
@@ -205,10 +209,11 @@ func (p *Picker) candidates(r Request) {
 	}
 }
 
-// arrivals returns the requests expected at the cluster within the age of the update, this one included, in the unit of
-// the loads.
+// arrivals returns the requests that the loads do not have: this one, and those that others are expected to have sent
+// since the loads were as the update has them, in the unit of the loads.
 func (p *Picker) arrivals(now time.Time, cost float64) float64 {
-	return max(cost, p.update.ArrivalRate*now.Sub(p.at).Seconds(), math.SmallestNonzeroFloat32)
+	others := max(0, p.update.ArrivalRate-p.rate.at(now))
+	return max(cost, others*(now.Sub(p.at)+Lag).Seconds(), math.SmallestNonzeroFloat32)
 }
 
 // draw returns the index of a candidate with a chance in proportion to its room, by the key if there is one.
@@ -267,8 +272,23 @@ func (p *Picker) others(picked int) []string {
 	return out
 }
 
+// A rate is a mean over about a second, weighted by age.
+type rate struct {
+	perSecond float64
+	since     time.Time
+}
+
+// at returns the rate.
+func (r rate) at(now time.Time) float64 {
+	return r.perSecond * math.Exp(-max(0, now.Sub(r.since).Seconds()))
+}
+
+// add counts an amount.
+func (r *rate) add(amount float64, now time.Time) { r.perSecond, r.since = r.at(now)+amount, now }
+
 // count adds an own choice.
 func (p *Picker) count(o own) {
+	p.rate.add(o.cost, o.at)
 	if len(p.owns) == MaxOwn {
 		p.added[p.owns[0].endpoint] -= p.owns[0].cost
 		p.owns = p.owns[1:]

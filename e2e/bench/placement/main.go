@@ -48,8 +48,8 @@ func newCommand() *cobra.Command {
 	s := c.Flags()
 	s.BoolVar(&f.quick, "quick", false, "three minutes: all rows at 1 s of service, few requests, wide intervals")
 	s.StringSliceVar(&f.rows, "rows", nil, "rows to run, of "+strings.Join(names(fleet.Policies()), ",")+
-		"; those with Steelyard also with +round_robin, +shedding or +module behind their name (default: all at 1 s "+
-		"of service and longer, at less "+
+		"; those with Steelyard also with +round_robin, +shedding, +module or +module+queue behind their name "+
+		"(default: all at 1 s of service and longer, at less "+
 		strings.Join(names(bench.DefaultPolicies(0)), ",")+")")
 	s.DurationSliceVar(&f.services, "service", d.Services, "mean service times")
 	s.IntVar(&f.requests, "requests", d.Requests, "requests that count, for each row and service time")

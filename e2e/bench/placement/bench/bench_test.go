@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"steelyard/e2e/bench/placement/fleet"
+	"steelyard/e2e/bench/placement/report"
 	"steelyard/e2e/rig/load"
 	"steelyard/e2e/rig/proc/proctest"
 )
@@ -200,6 +201,30 @@ func TestABenchThatMakesNoSenseIsRefused(t *testing.T) {
 		tt.change(&o)
 		if _, err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("error %v, want one with %q", err, tt.want)
+		}
+	}
+}
+
+func TestARequestThatWaitsInItsEnvoyHasWaitedForAllButTheService(t *testing.T) {
+	answered := load.Sample{Status: 200, Latency: 90 * time.Millisecond, Wait: 0.01, Service: 0.05}
+	for _, tt := range []struct {
+		name        string
+		sample      load.Sample
+		queued      bool
+		wait, added float64
+		errors      int
+	}{
+		{"at the server", answered, false, 0.01, 0.03, 0},
+		{"in its Envoy", answered, true, 0.04, math.NaN(), 0},
+		{"refused", load.Sample{Status: 503, Latency: time.Second, Wait: math.NaN(), Service: math.NaN()}, true,
+			math.NaN(), math.NaN(), 1},
+	} {
+		var m report.Measurement
+		take(&m, tt.sample, tt.queued)
+		near := func(a, b float64) bool { return math.IsNaN(a) && math.IsNaN(b) || math.Abs(a-b) < 1e-9 }
+		if !near(m.Waits[0], tt.wait) || !near(m.Added[0], tt.added) || m.Errors != tt.errors {
+			t.Errorf("%s: wait %v, added %v, %d errors; want %v, %v, %d", tt.name, m.Waits, m.Added, m.Errors, tt.wait,
+				tt.added, tt.errors)
 		}
 	}
 }

@@ -24,7 +24,8 @@
 //
 // # What is measured
 //
-//   - The wait, by the servers, of every counted request.
+//   - The wait, by the servers, of every counted request. Of a row whose requests wait in their Envoys, latency less
+//     service: its way counts as wait.
 //   - What the way through the Envoys adds: latency less wait less service.
 //   - CPU seconds of each Envoy and of Steelyard from /proc while counted requests
 //     arrive, its resident memory, and the pushes that it counts itself.

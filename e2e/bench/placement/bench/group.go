@@ -107,19 +107,22 @@ func measure(ctx context.Context, f *fleet.Fleet, block load.Plan, warmUp int, w
 		return m, errors.Join(err, group.Wait())
 	}
 	for _, s := range result.Samples[min(warmUp, len(result.Samples)):] {
-		take(&m, s)
+		take(&m, s, f.Policy.Queued())
 	}
 	return m, group.Wait()
 }
 
-// take adds a request to a measurement.
-func take(m *report.Measurement, s load.Sample) {
+// take adds a request to a measurement. One that waits in its Envoy has waited for all of its latency but the service:
+// the way there and back cannot be told from the wait, and counts against the queue.
+func take(m *report.Measurement, s load.Sample, queued bool) {
 	m.Lateness = append(m.Lateness, s.Lateness.Seconds())
-	if s.Failed() || math.IsNaN(s.Wait) {
+	wait, added := s.Wait, s.Latency.Seconds()-s.Wait-s.Service
+	switch {
+	case s.Failed() || math.IsNaN(s.Wait):
 		m.Errors++
-		m.Waits, m.Added = append(m.Waits, math.NaN()), append(m.Added, math.NaN())
-		return
+		wait, added = math.NaN(), math.NaN()
+	case queued:
+		wait, added = s.Latency.Seconds()-s.Service, math.NaN()
 	}
-	m.Waits = append(m.Waits, s.Wait)
-	m.Added = append(m.Added, s.Latency.Seconds()-s.Wait-s.Service)
+	m.Waits, m.Added = append(m.Waits, wait), append(m.Added, added)
 }

@@ -126,7 +126,7 @@ func TestRowsHaveNamesAndVariants(t *testing.T) {
 		t.Errorf("under the weights is %v", cluster["lb_policy"])
 	}
 	for _, wrong := range []string{"", "other", "round_robin+round_robin", "steelyard_redis+other",
-		"steelyard_redis+"} {
+		"steelyard_redis+", "steelyard_redis+queue", "round_robin+module+queue"} {
 		if _, err := Named(wrong); err == nil {
 			t.Errorf("there is a row %q", wrong)
 		}
@@ -188,6 +188,31 @@ func TestARowOfTwoReplicasHasHalfOfTheEnvoysAtEach(t *testing.T) {
 			t.Errorf("%s: %d of %d requests failed", p.Name, result.Errors, result.Requests)
 		}
 	}
+}
+
+// A row whose requests went by the weights would measure something else under the name of the queue.
+func TestTheRequestsOfARowWithAQueueAreSentByIt(t *testing.T) {
+	p, err := Named("steelyard_access_log+module+queue")
+	if err != nil || !p.Queued() {
+		t.Fatalf("%+v, %v", p.Control, err)
+	}
+	f := startRow(t, p, Size{Envoys: 2, Servers: 2, Slots: 1, Service: 20 * time.Millisecond})
+	const requests = 40
+	granted := 0.0
+	eventually(t, func(context.Context) error { // the first ones may come before the queue opens
+		if result := send(t, f, requests); result.Errors > 0 {
+			t.Fatalf("%d of %d requests failed", result.Errors, result.Requests)
+		}
+		families, err := f.replicas[0].metrics(t.Context())
+		if err != nil {
+			return err
+		}
+		before := granted
+		if granted = sum(families["steelyard_queue_granted_total"]); granted-before != requests {
+			return fmt.Errorf("%v of %d requests were sent by the queue", granted-before, requests)
+		}
+		return nil
+	})
 }
 
 func TestASizeHasItsCapacityAndRate(t *testing.T) {

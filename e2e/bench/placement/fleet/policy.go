@@ -49,6 +49,7 @@ type Control struct {
 	Module bool // Envoys name the endpoint of each request, by the module
 	Picker bool // or ask a steelyard picker, one for each Envoy
 	Prefix bool // either looks at prompts
+	Queue  bool // with the module: a request waits in its Envoy until a slot is free
 
 	Replicas int  // of Steelyard, each with its part of the Envoys; 0 is one
 	Cut      bool // the Redis that connects the replicas hangs as soon as the row runs
@@ -80,9 +81,13 @@ const (
 	VariantModule     = "+module"      // the module inside Envoy chooses for each request
 	VariantPicker     = "+picker"      // a picker next to each Envoy does (ext_proc)
 	VariantPrefix     = "+prefix"      // by prompts too
+	variantQueue      = "+queue"       // with the module: requests wait in their Envoys, in one queue
 	variantReplicas   = "+replicas"    // two replicas, each with half of the Envoys
 	variantCut        = "+cut"         // the same, whose Redis hangs
 )
+
+// Queued reports whether requests wait in their Envoys, instead of at the servers.
+func (p Policy) Queued() bool { return p.Control != nil && p.Control.Queue }
 
 // InReplicas makes a row with Steelyard one with two replicas, whose Redis is cut or not.
 func (p Policy) InReplicas(cut bool) Policy {
@@ -136,14 +141,16 @@ func (p Policy) with(variants string) (Policy, error) {
 			p.Control.Picker, rest = true, strings.TrimPrefix(rest, VariantPicker)
 		case p.Control != nil && strings.HasPrefix(rest, VariantPrefix):
 			p.Control.Prefix, rest = true, strings.TrimPrefix(rest, VariantPrefix)
+		case p.Control != nil && p.Control.Module && strings.HasPrefix(rest, variantQueue):
+			p.Control.Queue, rest = true, strings.TrimPrefix(rest, variantQueue)
 		case p.Control != nil && strings.HasPrefix(rest, variantReplicas):
 			p.Control.Replicas, rest = 2, strings.TrimPrefix(rest, variantReplicas)
 		case p.Control != nil && strings.HasPrefix(rest, variantCut):
 			p.Control.Replicas, p.Control.Cut, rest = 2, true, strings.TrimPrefix(rest, variantCut)
 		default:
 			return Policy{}, fmt.Errorf("row %q: %s is no variant of it: rows with Steelyard have %s", name, rest,
-				strings.Join([]string{variantRoundRobin, variantShedding, VariantModule, VariantPicker, VariantPrefix,
-					variantReplicas, variantCut}, ", "))
+				strings.Join([]string{variantRoundRobin, variantShedding, VariantModule, VariantModule + variantQueue,
+					VariantPicker, VariantPrefix, variantReplicas, variantCut}, ", "))
 		}
 	}
 	p.Name, p.Title = name, p.Title+variants

@@ -20,8 +20,10 @@ type Measurement struct {
 	Service time.Duration
 	Group   int // from 1; those of one group were measured together and are compared
 
-	Waits    []float64 // seconds in the server's queue; NaN where there is no answer
-	Added    []float64 // seconds on top of wait and service: the way there and back; NaN likewise
+	// Waits are seconds in the server's queue, or, of requests that wait in their Envoys, all but the service; NaN
+	// where there is no answer.
+	Waits    []float64
+	Added    []float64 // seconds on top of wait and service: the way there and back; NaN if the wait has them, too
 	Lateness []float64 // seconds that the generator was late
 	Errors   int
 
@@ -249,13 +251,13 @@ func (g group) rows(b stats.Bootstrap) ([]Row, error) {
 // newRow returns the figures of one measurement; waits are ascending and in mean
 // service times.
 func newRow(m Measurement, waits []float64) Row {
-	added, lateness := load.Summarize(known(m.Added)), load.Summarize(known(m.Lateness))
+	added, lateness := known(m.Added), load.Summarize(known(m.Lateness))
 	u := m.Cost.usage()
 	return Row{
 		Policy: m.Policy, Title: m.Title, Service: Number(m.Service.Seconds()), Group: m.Group,
 		Requests: len(m.Waits), Errors: m.Errors, WaitMean: mean(waits),
 		OfLeastRequest: unknown, OfLeastRequestCI: ciOf(noInterval), OfBound: unknown, OfBoundCI: ciOf(noInterval),
-		AddedP50: Number(added.P50), AddedP99: Number(added.P99), AddedP50Over: unknown,
+		AddedP50: Number(load.Quantile(added, p50)), AddedP99: Number(load.Quantile(added, p99)), AddedP50Over: unknown,
 		LatenessP50: Number(lateness.P50), LatenessP99: Number(lateness.P99), LatenessMax: Number(lateness.Max),
 		EnvoyCPU: u.envoyCPU, EnvoyCPUOver: unknown, EnvoyCPUMax: u.envoyCPUMax, EnvoyCPUMaxOver: unknown,
 		ControlCPU: u.controlCPU, ControlRSS: u.controlRSS, Pushes: u.pushes, Suppressed: u.suppressed,

@@ -250,13 +250,44 @@ func TestTwoReplicasHaveTargetsWhereTheyAreRun(t *testing.T) {
 	}
 }
 
-func TestTheModuleHasItsTargetWhereItWasRun(t *testing.T) {
-	s := section(t, 50*time.Millisecond,
-		measurement("steelyard_access_log+module", 50*time.Millisecond, 0.5),
-		measurement("shortest_queue", 50*time.Millisecond, 0.4))
-	all := s.module()
-	if len(all) != 1 || !near(float64(all[0].Measured), 1.25) || all[0].Limit != 1.3 || !all[0].Holds {
-		t.Errorf("targets %+v, want 1.25 of at most 1.3", all)
+func TestARowWhoseWaitsHaveTheWayAddsNothingThatIsKnown(t *testing.T) {
+	m := measurement("queued", time.Second, 1)
+	for i := range m.Added {
+		m.Added[i] = math.NaN()
+	}
+	row := section(t, time.Second, m).Rows[0]
+	if !math.IsNaN(float64(row.AddedP50)) || !math.IsNaN(float64(row.AddedP99)) {
+		t.Errorf("it adds %v and %v, want unknown", row.AddedP50, row.AddedP99)
+	}
+}
+
+func TestTheBetterRowOfTheModuleIsHeldToItsTarget(t *testing.T) {
+	const service = 50 * time.Millisecond
+	atOnce, worse := measurement(module, service, 0.5), measurement(module, service, 0.6)
+	queued := measurement(moduleQueue, service, 0.55)
+	for _, tt := range []struct {
+		name     string
+		rows     []Measurement
+		measured float64
+		text     string
+	}{
+		{"alone", []Measurement{atOnce}, 1.25, "50ms service: " + module + ": p99"},
+		{"the queue alone", []Measurement{queued}, 1.375, "50ms service: " + moduleQueue + ": p99"},
+		{"at once", []Measurement{queued, atOnce}, 1.25, "the better of " + module + " and " + moduleQueue},
+		{"queued", []Measurement{worse, queued}, 1.375, "the better of " + module + " and " + moduleQueue},
+	} {
+		all := section(t, service, append(tt.rows, measurement("shortest_queue", service, 0.4))...).module()
+		if len(all) != 1 {
+			t.Fatalf("%s: %d targets, want 1", tt.name, len(all))
+		}
+		got := all[0]
+		if !near(float64(got.Measured), tt.measured) || got.Limit != 1.3 || got.Holds != (tt.measured <= 1.3) ||
+			!strings.Contains(got.Text, tt.text) || math.IsNaN(float64(got.CI[0])) {
+			t.Errorf("%s: %+v, want %v of at most 1.3, and %q", tt.name, got, tt.measured, tt.text)
+		}
+	}
+	if all := someSection(t, service).module(); len(all) > 0 {
+		t.Errorf("without the module: %v", all)
 	}
 }
 
