@@ -74,8 +74,8 @@
 //	P       prompt tokens               computed for a mean request
 //	D       decode, in prompt tokens    1.5 · output tokens of a mean request / 2, as a request in flight is halfway
 //	c_i     capacity                    ramp · relative speed; configured slots are a ratio of speeds here
-//	H       horizon, seconds            without the age of the loads; where proxies do not count requests, with two
-//	                                    scrape intervals in place of half of one
+//	H       horizon, seconds            where proxies do not count requests, with two scrape intervals in place of
+//	                                    half of one and of the age of the loads
 //
 // P_i rises with each request by its guessed prompt and drains at the engine's prefill rate divided by a constant
 // (occupied, in work.go), as a prompt also waits for the iteration under way and for the sequences that decode in its

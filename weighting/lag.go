@@ -5,13 +5,16 @@ package weighting
 // Gauges lag by an iteration of an engine or by an exporter's own interval, access logs wait in buffers, and no
 // timestamp shows it. A law that takes late loads for present ones sends all that arrives meanwhile to the endpoint
 // that was idle, then to the next one. But its own decisions come back in the reports: an endpoint gets its share of
-// the arrivals, so the arrivals a that were reported of it for the time from t0 to t1 have, if reports are late by x,
-// the log-likelihood
+// the arrivals, so the arrivals a that were read from it at t1, and were not at t0, the reading before, have, if
+// reports are late by x, the log-likelihood
 //
-//	a·ln(w) − rate·(t1 − t0)·w    w  a fifth of an equal share + four fifths of the mean share from t0 − x to t1 − x
+//	a·ln(w)    w  a fifth of an equal share + four fifths of the mean share from t0 − x to t1 − x
 //
 // Over all endpoints these are summed for each x of a few, and fade within minutes. The reports are late by the x with
-// the largest sum, once it exceeds that of no lag by more than chance explains. The lag is a part of the horizon.
+// the largest sum, once it exceeds that of no lag by more than chance explains. The lag is a part of the horizon. One
+// that is shorter than the time between two readings counts as none: an endpoint whose share was high gets requests,
+// and its share falls, all between the two.
+//
 // Where shares hardly change there is no evidence, and a lag does no harm. A lag that is known evens out the shares of
 // endpoints that batch continuously, so there it stands until little of its evidence is left: otherwise it would be
 // forgotten and found again, each time by doing harm.
@@ -24,19 +27,17 @@ import (
 
 // lags are the lags that the law distinguishes.
 var lags = [...]time.Duration{
-	0, 125 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second,
-	4 * time.Second,
+	0, 2 * lagTick, 4 * lagTick, 8 * lagTick, 16 * lagTick, 32 * lagTick, 64 * lagTick, 128 * lagTick,
 }
 
 const (
-	lagTick    = 125 * time.Millisecond
-	lagTicks   = 64          // of a history: the largest lag, and as long a time between two readings
+	lagTick    = time.Second / 32
+	lagTicks   = 256         // of a history: the largest lag, and as long a time between two readings
 	lagShown   = 20.0        // more than the log-likelihood of no lag: significant
-	lagGone    = 5.0         // less is none
+	lagGone    = 2.0         // less is none
 	lagCertain = 50.0        // more does not count
 	lagOne     = 2.0         // the most that one comparison counts: a counter may be wrong
 	lagTau     = time.Minute // in which evidence fades
-	lagSpan    = 2 * lagTick // of a comparison, at least
 	lagEqual   = 0.2         // part of an equal share
 )
 
@@ -54,8 +55,7 @@ type history struct {
 	sum   float64           // share-seconds
 	sums  [lagTicks]float64 // at the ticks; a ring
 	first int               // tick
-	since time.Time         // of the arrivals
-	came  float64           // requests
+	read  time.Time         // when the arrivals were read last
 }
 
 // settle determines the lag by the evidence; limits says that requests wait for slots.
@@ -69,7 +69,7 @@ func (l *lag) settle(limits bool) time.Duration {
 	if limits {
 		gone = lagShown
 	}
-	switch above := l.scores[best] - max(l.scores[0], l.scores[1]); {
+	switch above := l.scores[best] - l.scores[0]; {
 	case above >= lagShown:
 		l.late = lags[best]
 	case above < gone:
@@ -78,8 +78,8 @@ func (l *lag) settle(limits bool) time.Duration {
 	return l.late
 }
 
-// observe takes in what arrived, at a rate of the whole pool.
-func (l *lag) observe(p *pool, perSecond float64) {
+// observe takes in what arrived.
+func (l *lag) observe(p *pool) {
 	elapsed := p.now.Sub(l.at)
 	if l.at.IsZero() || elapsed < 0 || elapsed > lagTicks*lagTick/2 {
 		*l = lag{tick: p.now, scores: l.scores, late: l.late}
@@ -95,12 +95,11 @@ func (l *lag) observe(p *pool, perSecond float64) {
 	}
 	for i := range p.members {
 		m := &p.members[i]
-		if h := m.history; m.came.at.After(h.since) {
-			h.came += m.came.requests
-			if h.came > 0 || m.came.at.Sub(h.since) >= lagSpan {
-				l.compare(h, m.came.at, perSecond, 1/float64(len(p.members)))
-				h.since, h.came = m.came.at, 0
+		if h := m.history; m.came.at.After(h.read) {
+			if m.came.requests > 0 {
+				l.compare(h, &m.came, 1/float64(len(p.members)))
 			}
+			h.read = m.came.at
 		}
 	}
 	best := slices.Max(l.scores[:])
@@ -118,7 +117,7 @@ func (l *lag) advance(p *pool, elapsed time.Duration) {
 	for i := range p.members {
 		m := &p.members[i]
 		if m.history == nil {
-			m.history = &history{first: l.ticks + ticks + 1, since: p.now}
+			m.history = &history{first: l.ticks + ticks + 1, read: p.now}
 		}
 		h, share := m.history, m.share
 		if m.shareFlagged {
@@ -135,21 +134,25 @@ func (l *lag) advance(p *pool, elapsed time.Duration) {
 	l.at = p.now
 }
 
-// compare holds the arrivals at an endpoint until some time against the shares that it had, for each lag.
-func (l *lag) compare(h *history, until time.Time, perSecond, equal float64) {
-	dt := until.Sub(h.since).Seconds()
+// compare holds the arrivals since the last reading against the shares that the endpoint had, for each lag.
+func (l *lag) compare(h *history, came *arrived, equal float64) {
+	passed := came.at.Sub(h.read)
 	var scores [len(lags)]float64
 	for i, x := range lags {
-		from, ok := l.sumAt(h, h.since.Add(-x))
+		from, ok := l.sumAt(h, h.read.Add(-x))
 		if !ok {
 			return
 		}
-		to, _ := l.sumAt(h, until.Add(-x))
-		w := lagEqual*equal + (1-lagEqual)*(to-from)/dt
-		scores[i] = h.came*math.Log(w) - perSecond*dt*w
+		to, _ := l.sumAt(h, came.at.Add(-x))
+		scores[i] = came.requests * math.Log(lagEqual*equal+(1-lagEqual)*(to-from)/passed.Seconds())
 	}
-	for i := range l.scores {
-		l.scores[i] += min(max(-lagOne, scores[i]-scores[0]), lagOne)
+	none := scores[0] // or a lag that ends within the time from one reading to the next
+	for i, x := range lags {
+		if x <= passed {
+			none = max(none, scores[i])
+			continue
+		}
+		l.scores[i] += min(max(-lagOne, scores[i]-none), lagOne)
 	}
 }
 

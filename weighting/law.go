@@ -91,7 +91,7 @@ func (l *Law) Step(now time.Time, s Snapshot) Decision {
 	pool.override()
 	l.flag(pool)
 	l.findUnused(pool, &s)
-	l.lag.observe(pool, l.rate)
+	l.lag.observe(pool)
 	l.arrivals(pool, &d, s)
 	pool.share(&d)
 	l.shed(pool, &d, s)
@@ -303,8 +303,9 @@ func (l *Law) arrivals(p *pool, d *Decision, s Snapshot) {
 // where changes are reported as they happen it is 0. Then the next decision is pushed. Reports may be later than their
 // time by a lag.
 //
-// Where the endpoints execute no more than their slots, loads are of the time at which they were read. Where they batch
-// continuously, what began at an endpoint since is in its load by the counts, or, between two scrapes, only expected.
+// Counts of the proxies are of the time at which they were read, and so are scrapes where the endpoints execute no more
+// than their slots. Where they batch continuously, and scrapes are all there is, what began at an endpoint since is
+// expected in its load.
 func (p *pool) horizon(s Snapshot, late time.Duration, limits bool) time.Duration {
 	limited := func(d time.Duration) time.Duration { return min(max(0, d), longest) }
 	next := late + limited(s.PushDelay) + limited(s.PushPeriod)
@@ -315,7 +316,7 @@ func (p *pool) horizon(s Snapshot, late time.Duration, limits bool) time.Duratio
 	switch {
 	case !limits && !p.counted:
 		return next + 4*half
-	case !math.IsNaN(p.age) && !p.byWork:
+	case !math.IsNaN(p.age) && (p.counted || !p.byWork):
 		return next + half + limited(time.Duration(p.age*float64(time.Second)))
 	}
 	return next + half

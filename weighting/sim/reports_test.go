@@ -37,12 +37,16 @@ func TestReportsThatAreLateIncompleteOrWrongDoNoHarm(t *testing.T) {
 		p.KVTokens = 30_000
 		s.Pods = []PodGroup{{Count: 12, Engine: &p, Metrics: noTokens}}
 	}
-	const half, second, two = 500 * time.Millisecond, time.Second, 2 * time.Second
+	const (
+		tenth, fifth      = 100 * time.Millisecond, 200 * time.Millisecond
+		half, second, two = 500 * time.Millisecond, time.Second, 2 * time.Second
+	)
 	scrapes := Steelyard{Source: Scrape, ScrapeInterval: defaultScrape}
 	seconds := Steelyard{Source: Scrape, ScrapeInterval: second}
 	configured := Steelyard{Source: Scrape, ScrapeInterval: defaultScrape, Capacity: true}
 	log := Steelyard{Source: AccessLog, ScrapeInterval: defaultScrape}
 	reports := Steelyard{Source: LoadReports, ScrapeInterval: defaultScrape}
+	redis := Steelyard{Source: Redis, ScrapeInterval: defaultScrape}
 	least := map[string]Result{}
 	for _, c := range []struct {
 		name      string
@@ -70,6 +74,12 @@ func TestReportsThatAreLateIncompleteOrWrongDoNoHarm(t *testing.T) {
 		{"waiting stays at 40 at one, scrapes", happens(StuckWaiting, 40, Metrics{}, 3), scrapes, 1.15, 1.05},
 		{"waiting stays at 40 at one, no counts of tokens, access log", happens(StuckWaiting, 40, noTokens, 3), log,
 			1, 1},
+		{"entries late by 0.1 s, access log", delayed(tenth, Metrics{}), log, 1, 1},
+		{"entries late by 0.1 s, no counts of tokens, access log", delayed(tenth, noTokens), log, 1.15, 1.05},
+		{"entries late by 0.2 s, no counts of tokens, access log", delayed(fifth, noTokens), log, 1.05, 1.05},
+		{"reports late by 0.2 s", delayed(fifth, Metrics{}), reports, 1.05, 1.05},
+		{"reports late by 0.2 s, no counts of tokens", delayed(fifth, noTokens), reports, 1.1, 1.05},
+		{"counts late by 0.2 s, Redis", delayed(fifth, Metrics{}), redis, 1.05, 1.05},
 		{"entries late by 0.5 s, access log", delayed(half, Metrics{}), log, 1.15, 1.05},
 		{"entries late by 0.5 s, no counts of tokens, access log", delayed(half, noTokens), log, 1.2, 1.05},
 		{"prefix caches answer 90 %, scrapes", func(s *Scenario) { s.Prompts.Cached = 0.9 }, scrapes, 1.15, 1.05},
