@@ -345,13 +345,12 @@ func signal(c chan<- struct{}) {
 // Run decides and publishes until ctx is done. A change wakes it at once; after a step it pauses for as
 // long as the gate says, so that all changes of that time are decided on together.
 func (c *Cluster) Run(ctx context.Context) error {
-	const maxIdle = 250 * time.Millisecond // between steps without a report
 	gate := push.NewGate(c.current().Push)
 	c.stepping.Lock()
 	c.gate = gate
 	c.stepping.Unlock()
 	defer c.publishNeutral(gate)
-	timer := time.NewTimer(maxIdle)
+	timer := time.NewTimer(push.MaxIdle)
 	defer timer.Stop()
 	// await reports false when ctx is done. Without a channel, or with nil, it waits out d.
 	await := func(d time.Duration, event <-chan struct{}) bool {
@@ -364,7 +363,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 		}
 		return true
 	}
-	for await(maxIdle, c.wake) {
+	for await(push.MaxIdle, c.wake) {
 		select {
 		case <-c.proxyActivity: // this step already decides on that activity
 		default:
@@ -427,7 +426,6 @@ func (c *Cluster) input(now time.Time) push.Input {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	in.Fleet = c.reporting.Fleet
-	in.ScrapesOnly = !c.options.Counted && c.reporting.Reporting == 0
 	return in
 }
 

@@ -1049,28 +1049,30 @@ func TestWhatProxiesCountGoesByAddress(t *testing.T) {
 // page, and a step for each would be for little. What is counted is decided on at once.
 func TestScrapesAreGathered(t *testing.T) {
 	const floor, interval = 5 * time.Millisecond, 250 * time.Millisecond
+	const first = "10.0.0.0:80"
+	proxied := flight.Counts{Address: first, InFlight: weighting.Reading{Value: 1, At: time.Now()}}
 	for name, c := range map[string]struct {
 		endpoints int
-		counted   bool
-		proxies   ProxyCounts
+		proxies   []flight.Counts
+		redis     map[string]float64
 		want      time.Duration // between two steps
 	}{
-		"scrapes only": {21, false, ProxyCounts{Fleet: push.Fleet{Proxies: 2}}, interval / 20},
-		"of few":       {20, false, ProxyCounts{Fleet: push.Fleet{Proxies: 2}}, floor},
-		"and proxies' counts": {21, false, ProxyCounts{Fleet: push.Fleet{Proxies: 2}, Watching: 2, Reporting: 1},
-			floor},
-		"and those of Redis": {21, true, ProxyCounts{Fleet: push.Fleet{Proxies: 2}}, floor},
+		"scrapes only":        {21, nil, nil, interval / 20},
+		"of few":              {20, nil, nil, floor},
+		"and proxies' counts": {21, []flight.Counts{proxied}, nil, floor},
+		"and those of Redis":  {21, nil, map[string]float64{first: 1}, floor},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := withCPU()
-			o.Counted, o.ScrapeInterval, o.Push.Budget.ProxyCPU = c.counted, interval, 0
+			o.Counted, o.ScrapeInterval, o.Push.Budget.ProxyCPU = c.redis != nil, interval, 0
 			inLoop(t, o, func(cluster *Cluster, r *recorder) {
-				r.report(c.proxies)
+				r.report(ProxyCounts{Fleet: push.Fleet{Proxies: 2}, Endpoints: c.proxies})
 				var endpoints []discovery.Endpoint
 				for i := range c.endpoints {
 					endpoints = append(endpoints, discovery.Endpoint{Address: fmt.Sprintf("10.0.0.%d:80", i)})
 				}
 				cluster.SetEndpoints(endpoints)
+				cluster.Counted(c.redis, time.Now(), nil)
 				for i := range 1000 {
 					after(time.Millisecond)
 					cluster.Scraped(endpoints[i%len(endpoints)].Address, idle(time.Now()), Scrape{At: time.Now()})

@@ -204,6 +204,7 @@ func (f *fleet) slots(want float64) error {
 	return nil
 }
 
+// envoyStat returns a statistic of the first Envoy; 0 where it has none of that name.
 func (f *fleet) envoyStat(name string) float64 {
 	f.t.Helper()
 	stats, err := f.envoys[0].Stats(f.t.Context(), "^"+name+"$")

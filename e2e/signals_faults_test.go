@@ -64,26 +64,16 @@ func TestNoRequestSuffersFromBrokenSignals(t *testing.T) {
 // TestALogThatIsDisabledIsNotSent: an Envoy would otherwise open a stream, which is refused, with each entry.
 func TestALogThatIsDisabledIsNotSent(t *testing.T) {
 	f := start(t, plan{servers: servers(t, wide), listen: ", access_log: {disabled: true}"})
-	before := f.stat("cluster.steelyard_xds.upstream_rq_total")
+	before := f.envoyStat("cluster.steelyard_xds.upstream_rq_total")
 	if result := f.send(quick(200)).wait(t); result.Errors != 0 {
 		t.Errorf("%d errors", result.Errors)
 	}
-	if streams := f.stat("cluster.steelyard_xds.upstream_rq_total") - before; streams > 5 {
+	if streams := f.envoyStat("cluster.steelyard_xds.upstream_rq_total") - before; streams > 5 {
 		t.Errorf("200 requests opened %v streams to Steelyard, want none", streams)
 	}
-	if n := f.stat("access_logs.grpc_access_log.logs_written"); n != 0 {
+	if n := f.envoyStat("access_logs.grpc_access_log.logs_written"); n != 0 {
 		t.Errorf("%v entries were written, want none", n)
 	}
-}
-
-// stat returns a statistic of the first Envoy; 0 where it has none of that name.
-func (f *fleet) stat(name string) float64 {
-	f.t.Helper()
-	stats, err := f.envoys[0].Stats(f.t.Context(), "^"+name+"$")
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	return stats[name]
 }
 
 func TestAnAccessLogThatIsNotReadIsDroppedAndCostsNoRequest(t *testing.T) {

@@ -1,6 +1,7 @@
 package envoybootstrap
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -138,24 +139,17 @@ type TLS struct {
 
 // withDefaults fills in what was left empty.
 func (o Options) withDefaults() Options {
-	setDefault(&o.Mode, ModeFailsafe)
-	setDefault(&o.Form, FormStatic)
-	setDefault(&o.Listen, DefaultListen)
-	setDefault(&o.Admin, DefaultAdmin)
-	setDefault(&o.NodeID, o.Cluster+"-envoy")
-	setDefault(&o.Policy, PolicyLeastRequest)
-	setDefault(&o.IdleTimeout, DefaultIdleTimeout)
+	o.Mode = cmp.Or(o.Mode, ModeFailsafe)
+	o.Form = cmp.Or(o.Form, FormStatic)
+	o.Listen = cmp.Or(o.Listen, DefaultListen)
+	o.Admin = cmp.Or(o.Admin, DefaultAdmin)
+	o.NodeID = cmp.Or(o.NodeID, o.Cluster+"-envoy")
+	o.Policy = cmp.Or(o.Policy, PolicyLeastRequest)
+	o.IdleTimeout = cmp.Or(o.IdleTimeout, DefaultIdleTimeout)
 	if host, _, err := net.SplitHostPort(o.XDS); err == nil && o.TLS != (TLS{}) {
-		setDefault(&o.TLS.ServerName, host)
+		o.TLS.ServerName = cmp.Or(o.TLS.ServerName, host)
 	}
 	return o
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 // validate reports everything that is wrong, each with what to write instead.

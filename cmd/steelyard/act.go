@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"steelyard/cmd/internal/console"
+	"steelyard/controlplane/admin"
 	"steelyard/controlplane/config"
 	"steelyard/controlplane/override"
 	"steelyard/controlplane/view"
@@ -67,7 +68,7 @@ relative paths in it are those of the configuration that Steelyard follows.`,
 // overriding is what drain and pin have in common.
 type overriding struct {
 	asking
-	change console.Change
+	change admin.OverrideRequest
 	length time.Duration
 }
 

@@ -55,10 +55,7 @@ const (
 // A finding is an error or a warning with its place.
 type finding struct {
 	Severity string `json:"severity"`
-	File     string `json:"file"`
-	Line     int    `json:"line"` // from 1
-	Column   int    `json:"column"`
-	Text     string `json:"text"`
+	config.Problem
 }
 
 // checked is the outcome of a check.
@@ -141,7 +138,7 @@ func (c *checked) addLine(severity, file, line string) {
 }
 
 func (c *checked) add(severity string, p config.Problem) {
-	c.Findings = append(c.Findings, finding{severity, p.File, p.Line, p.Column, p.Text})
+	c.Findings = append(c.Findings, finding{severity, p})
 }
 
 func (c *checked) failed() bool {

@@ -215,21 +215,15 @@ func (l *Ledger) Read(name string, now time.Time, previous []flight.Counts) []fl
 	return into
 }
 
-// A Part is what this replica's Envoys have at one endpoint, whether they are counted at present or not.
-type Part struct {
-	Address  string
-	InFlight int64
-	Sums     flight.Sums
-}
-
-// Parts returns a Part for each endpoint of a cluster, in the order given to SetMembers. It overwrites previous.
-func (l *Ledger) Parts(name string, previous []Part) []Part {
+// Parts returns what this replica's Envoys have at each endpoint of a cluster, whether they are counted at present or
+// not, in the order given to SetMembers. It overwrites previous.
+func (l *Ledger) Parts(name string, previous []flight.Part) []flight.Part {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	into := previous[:0]
 	if c := l.clusters[name]; c != nil {
 		for _, s := range c.members {
-			into = append(into, Part{Address: s.address, InFlight: s.counted(), Sums: s.sums})
+			into = append(into, flight.Part{Address: s.address, InFlight: s.counted(), Sums: s.sums})
 		}
 	}
 	return into

@@ -264,7 +264,7 @@ func (d *decoder) cluster(c *merge.Cluster) {
 		*n = int(d.bounded(maxCount))
 	}
 	h.Rate, h.Age, h.Interval = d.float(), d.duration(), d.duration()
-	c.Parts = make([]merge.Part, d.length(leastPart))
+	c.Parts = make([]flight.Part, d.length(leastPart))
 	for i := range c.Parts {
 		p := &c.Parts[i]
 		p.Address, p.InFlight = d.text(), int64(d.bounded(maxCount))

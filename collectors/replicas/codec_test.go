@@ -26,9 +26,9 @@ func message() *merge.Message {
 			Name: "llama",
 			Head: merge.Head{Watching: 5, Events: 3, Reports: 1, Reconciled: 2, Rate: 12.5, Age: 40 * time.Millisecond,
 				Interval: 100 * time.Millisecond},
-			Parts: []merge.Part{{Address: "10.0.0.1:8000", InFlight: 9, Sums: flight.Sums{Issued: 1 << 40, Ended: 2,
+			Parts: []flight.Part{{Address: "10.0.0.1:8000", InFlight: 9, Sums: flight.Sums{Issued: 1 << 40, Ended: 2,
 				Failed: 3, Errors: 4, Succeeded: 5, Answered: 6, Latency: 7.5, Sized: 8, Bytes: 9e12}}},
-		}, {Name: "other", Parts: []merge.Part{}}},
+		}, {Name: "other", Parts: []flight.Part{}}},
 		Scrapes: []merge.Scrape{
 			{Cluster: "llama", Address: "10.0.0.1:8000", At: at, Took: time.Millisecond, Report: weighting.ServerReport{
 				Queue: known(1), Utilization: known(0.5), Completions: known(100), BusySeconds: known(3.5),
@@ -123,7 +123,7 @@ func TestAnotherVersionIsNamed(t *testing.T) {
 }
 
 func TestWhatIsPublishedIsNoLongerThanWhatReplicasPublish(t *testing.T) {
-	m := &merge.Message{From: "a", Seq: 1, Clusters: []merge.Cluster{{Parts: make([]merge.Part, maxMessage/leastPart)}}}
+	m := &merge.Message{From: "a", Seq: 1, Clusters: []merge.Cluster{{Parts: make([]flight.Part, maxMessage/leastPart)}}}
 	b := encode(m, noon)
 	if _, err := decode(b, noon, maxMessage); err == nil {
 		t.Errorf("%d bytes are read", len(b))
@@ -166,7 +166,7 @@ func TestALargeMessageIsSentInPieces(t *testing.T) {
 	for range 3 {
 		c := merge.Cluster{Name: "llama"}
 		for range 5000 {
-			c.Parts = append(c.Parts, merge.Part{Address: "10.10.10.10:8000", Sums: flight.Sums{Issued: 1 << 40}})
+			c.Parts = append(c.Parts, flight.Part{Address: "10.10.10.10:8000", Sums: flight.Sums{Issued: 1 << 40}})
 		}
 		m.Clusters = append(m.Clusters, c)
 	}

@@ -34,7 +34,7 @@ type node struct {
 	stop func()
 
 	mu      sync.Mutex
-	own     map[string]merge.Part
+	own     map[string]flight.Part
 	scrapes map[string]merge.Scrape // of others, by address
 }
 
@@ -46,7 +46,7 @@ func startNode(t *testing.T, address, name string) *node {
 // startNodeAs starts one with a user of Redis.
 func startNodeAs(t *testing.T, address, name, user string, log slog.Handler) *node {
 	t.Helper()
-	n := &node{t: t, own: map[string]merge.Part{x: {Address: x}, y: {Address: y}},
+	n := &node{t: t, own: map[string]flight.Part{x: {Address: x}, y: {Address: y}},
 		scrapes: make(map[string]merge.Scrape)}
 	n.link = New(merge.ID("run of "+name), Options{
 		Connect: func() Client {
@@ -74,7 +74,7 @@ func startNodeAs(t *testing.T, address, name, user string, log slog.Handler) *no
 	return n
 }
 
-func (n *node) counts(_ string, into []merge.Part) (merge.Head, []merge.Part) {
+func (n *node) counts(_ string, into []flight.Part) (merge.Head, []flight.Part) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return merge.Head{Watching: 1, Events: 1, Reconciled: 1}, append(into[:0], n.own[x], n.own[y])
@@ -205,7 +205,7 @@ func TestOneThatJoinsLateBeginsWithTheStoredStates(t *testing.T) {
 	}
 	late.echoed(time.Now(), states)
 	counts := []flight.Counts{{Address: x}, {Address: y}}
-	late.Merge(time.Now(), llama, merge.Head{}, []merge.Part{{Address: x}, {Address: y}}, counts, time.Time{})
+	late.Merge(time.Now(), llama, merge.Head{}, []flight.Part{{Address: x}, {Address: y}}, counts, time.Time{})
 	if got := counts[0].InFlight.Value; got != 5 {
 		t.Errorf("%v in flight at once, want 5", got)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"steelyard/collectors/replicas/merge"
+	"steelyard/weighting/flight"
 )
 
 // A sender remembers what was sent last.
@@ -19,12 +20,12 @@ type sender struct {
 	beaten time.Time // of the last beat
 	stored time.Time
 	turn   int
-	parts  []merge.Part // reused
+	parts  []flight.Part // reused
 }
 
 type sentCluster struct {
 	head  merge.Head
-	parts map[string]merge.Part
+	parts map[string]flight.Part
 }
 
 // send publishes changes and beats until ctx is done, and then a message that this replica leaves.
@@ -102,7 +103,7 @@ func (s *sender) step(ctx context.Context, now time.Time) (making time.Duration)
 func (s *sender) changes(name string, beats, whole bool) (c merge.Cluster, any bool) {
 	sent := s.sent[name]
 	if sent == nil {
-		sent = &sentCluster{parts: make(map[string]merge.Part)}
+		sent = &sentCluster{parts: make(map[string]flight.Part)}
 		s.sent[name] = sent
 	}
 	c.Name = name
@@ -114,8 +115,8 @@ func (s *sender) changes(name string, beats, whole bool) (c merge.Cluster, any b
 		}
 	}
 	if len(sent.parts) > len(s.parts) {
-		maps.DeleteFunc(sent.parts, func(address string, _ merge.Part) bool {
-			return !slices.ContainsFunc(s.parts, func(p merge.Part) bool { return p.Address == address })
+		maps.DeleteFunc(sent.parts, func(address string, _ flight.Part) bool {
+			return !slices.ContainsFunc(s.parts, func(p flight.Part) bool { return p.Address == address })
 		})
 	}
 	moved := c.Head.Counted() != sent.head.Counted() || c.Head.Reconciled != sent.head.Reconciled

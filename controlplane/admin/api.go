@@ -23,7 +23,7 @@ func (h *handler) getClusters(w http.ResponseWriter, _ *http.Request) {
 	for i := range clusters {
 		clusters[i].Endpoints = nil
 	}
-	writeJSON(w, clusterList{clusters})
+	writeJSON(w, ClusterList{clusters})
 }
 
 func (h *handler) getCluster(w http.ResponseWriter, r *http.Request) {
@@ -60,7 +60,7 @@ func (h *handler) getClients(w http.ResponseWriter, r *http.Request) {
 	if order.worstFirst {
 		sortClientsWorstFirst(clients)
 	}
-	writeJSON(w, clientList{Total: total, Clients: cut(clients, order.limit), Left: s.moment.leftEnvoys(s.now)})
+	writeJSON(w, ClientList{Total: total, Clients: cut(clients, order.limit), Left: s.moment.leftEnvoys(s.now)})
 }
 
 // defaultWindow is how far back the history goes by default.

@@ -194,7 +194,7 @@ func TestEndpointsComeByAddressOrWorstFirstAndUpToALimit(t *testing.T) {
 }
 
 func TestClientsComeWorstFirstAndUpToALimit(t *testing.T) {
-	list := decode[clientList](t, ask(t, handlerOf(typical(noon)), http.MethodGet,
+	list := decode[ClientList](t, ask(t, handlerOf(typical(noon)), http.MethodGet,
 		"/api/v1/clients?sort=worst&limit=2"))
 	if list.Total != 3 || len(list.Clients) != 2 || list.Clients[0].NodeID != "edge-2" ||
 		list.Clients[1].NodeID != "edge-3" {

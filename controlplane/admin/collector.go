@@ -17,8 +17,7 @@ func (m *Metrics) handler(
 	log *slog.Logger,
 ) http.Handler {
 	state := prometheus.NewRegistry()
-	state.MustRegister(newCollector(source, refused, m.maxSeries, now),
-		newRecordsCollector(source, latest, m.maxSeries))
+	state.MustRegister(newCollector(source, refused, latest, m.maxSeries, now))
 	return promhttp.HandlerFor(prometheus.Gatherers{m.registry, state}, promhttp.HandlerOpts{
 		ErrorLog: slog.NewLogLogger(log.With("library", "client_golang").Handler(), slog.LevelWarn),
 		// One series that cannot be written must not hide all the others.
@@ -36,22 +35,56 @@ type series struct {
 	kind prometheus.ValueType
 }
 
-// collector turns the current state of the Source into series. Unknown values give
+// set sends one series; it sends none for a number that is unknown.
+func (s series) set(ch chan<- prometheus.Metric, n view.Number, labels ...string) {
+	v, known := n.Value()
+	if !known {
+		return
+	}
+	for i := range labels {
+		labels[i] = label(labels[i])
+	}
+	ch <- prometheus.MustNewConstMetric(s.desc, s.kind, v, labels...)
+}
+
+// families are the series that there is one of for each T, and where their values come from.
+type families[T any] struct {
+	c      *collector
+	labels []string
+	series []series
+	values []func(*T) view.Number
+}
+
+func (f *families[T]) gauge(name, help string, value func(*T) view.Number) {
+	f.series, f.values = append(f.series, f.c.gauge(name, help, f.labels...)), append(f.values, value)
+}
+
+func (f *families[T]) counter(name, help string, value func(*T) view.Number) {
+	f.series, f.values = append(f.series, f.c.counter(name, help, f.labels...)), append(f.values, value)
+}
+
+func (f *families[T]) set(ch chan<- prometheus.Metric, of *T, labels ...string) {
+	for i, s := range f.series {
+		s.set(ch, f.values[i](of), labels...)
+	}
+}
+
+// collector turns the current state of the Source, and what the Recorder measures, into series. Unknown values give
 // none.
 type collector struct {
 	source    Source
 	refused   func() (RefusedRequests, AdminAccess)
+	latest    func() *moment
 	maxSeries int
 	now       func() time.Time
 	all       []series
 
-	clusterReady, drop, expectedWait, arrivalRate, horizon, waterLevel, decisionAge,
-	tokensPerRequest, tokensPerByte, prefillRate,
-	lastPush, minInterval, sourceUp, sourceEnvoys, endpoints, inputs, reportAge, dropped, droppedRequests,
-	disputed, queueWaiting series
+	cluster  families[view.Cluster]
+	endpoint families[view.Endpoint]
+	envoy    families[envoySeries]
 
-	weight, share, overloaded, override, load, work, promptTokens, queue, endpointAge, latency, failed, errors,
-	latencyAge, responseBytes, responseBytesAge, failedShare, failedShareAge, implausible series
+	minInterval, sourceUp, sourceEnvoys, endpoints, inputs, reportAge, dropped, disputed, queueWaiting, override,
+	incidents, envoysDropped series
 
 	envoys, subscribed, inSync, nacking series
 
@@ -67,11 +100,13 @@ type collector struct {
 	replicaConnected, replicaCount, replicaAge, replicaScraping, replicaMessages series
 }
 
-func newCollector(source Source, refused func() (RefusedRequests, AdminAccess), maxSeries int,
+func newCollector(source Source, refused func() (RefusedRequests, AdminAccess), latest func() *moment, maxSeries int,
 	now func() time.Time) *collector {
-	c := &collector{source: source, refused: refused, maxSeries: maxSeries, now: now}
+	c := &collector{source: source, refused: refused, latest: latest, maxSeries: maxSeries, now: now}
 	c.describeClusters()
+	c.describeClusterLists()
 	c.describeEndpoints()
+	c.describeEnvoys()
 	c.describeStreams()
 	c.describePort()
 	c.describeSignals()
@@ -83,31 +118,51 @@ func newCollector(source Source, refused func() (RefusedRequests, AdminAccess), 
 }
 
 func (c *collector) describeClusters() {
-	c.clusterReady = c.gauge("steelyard_cluster_ready", "1 when the cluster has weights worth pushing, or has no "+
-		"endpoints.", labelCluster)
-	c.drop = c.gauge("steelyard_drop_ratio", "Share of the requests, 0 to 1, that the Envoys have to refuse.",
-		labelCluster)
-	c.expectedWait = c.gauge("steelyard_expected_wait_seconds", "Time that the next request is expected to wait for "+
-		"a slot, in the mean over the pool.", labelCluster)
-	c.arrivalRate = c.gauge("steelyard_arrival_requests_per_second", "Requests per second expected at the cluster.",
-		labelCluster)
-	c.horizon = c.gauge("steelyard_horizon_seconds", "Time that a decision looks ahead: age of the observations, "+
-		"push delay and push period.", labelCluster)
-	c.tokensPerRequest = c.gauge("steelyard_prompt_tokens_per_request", "Prompt tokens that a mean request makes an "+
-		"engine compute.", labelCluster)
-	c.tokensPerByte = c.gauge("steelyard_prompt_tokens_per_byte", "Prompt tokens for each byte of a request's body.",
-		labelCluster)
-	c.prefillRate = c.gauge("steelyard_prefill_tokens_per_second", "Prompt tokens that a typical engine computes in a "+
-		"second.", labelCluster)
-	c.waterLevel = c.gauge("steelyard_water_level", "Level up to which the endpoints are filled, in requests for "+
-		"each slot.", labelCluster)
-	c.decisionAge = c.gauge("steelyard_decision_age_seconds", "Time since the latest decision.", labelCluster)
-	c.lastPush = c.gauge("steelyard_last_push_timestamp_seconds", "Unix time of the latest push.", labelCluster)
+	c.cluster = families[view.Cluster]{c: c, labels: []string{labelCluster}}
+	add := &c.cluster
+	add.gauge("steelyard_cluster_ready", "1 when the cluster has weights worth pushing, or has no endpoints.",
+		func(v *view.Cluster) view.Number { return oneIf(v.Ready) })
+	add.gauge("steelyard_drop_ratio", "Share of the requests, 0 to 1, that the Envoys have to refuse.",
+		func(v *view.Cluster) view.Number { return v.Decision.DropFraction })
+	add.gauge("steelyard_expected_wait_seconds", "Time that the next request is expected to wait for a slot, in "+
+		"the mean over the pool.", func(v *view.Cluster) view.Number { return v.Decision.ExpectedWait })
+	add.gauge("steelyard_arrival_requests_per_second", "Requests per second expected at the cluster.",
+		func(v *view.Cluster) view.Number { return v.Decision.ArrivalRate })
+	add.gauge("steelyard_horizon_seconds", "Time that a decision looks ahead: age of the observations, push delay "+
+		"and push period.", func(v *view.Cluster) view.Number { return v.Decision.HorizonSeconds })
+	add.gauge("steelyard_prompt_tokens_per_request", "Prompt tokens that a mean request makes an engine compute.",
+		func(v *view.Cluster) view.Number { return v.Decision.Work.PromptTokens })
+	add.gauge("steelyard_prompt_tokens_per_byte", "Prompt tokens for each byte of a request's body.",
+		func(v *view.Cluster) view.Number { return v.Decision.Work.TokensPerByte })
+	add.gauge("steelyard_prefill_tokens_per_second", "Prompt tokens that a typical engine computes in a second.",
+		func(v *view.Cluster) view.Number { return v.Decision.Work.PrefillRate })
+	add.gauge("steelyard_water_level", "Level up to which the endpoints are filled, in requests for each slot.",
+		func(v *view.Cluster) view.Number { return v.Decision.WaterLevel })
+	add.gauge("steelyard_decision_age_seconds", "Time since the latest decision.",
+		func(v *view.Cluster) view.Number { return v.Decision.At.Age(c.now()) })
+	add.gauge("steelyard_last_push_timestamp_seconds", "Unix time of the latest push.",
+		func(v *view.Cluster) view.Number { return unixTime(v.LastPush.At) })
+	add.counter("steelyard_dropped_requests_total", "Requests that Envoys refused because of the drop fraction, "+
+		"according to their load reports.", func(v *view.Cluster) view.Number { return v.DroppedRequests })
+	add.gauge("steelyard_capacity_used_ratio", "Work that arrives, for each work that the pool can do.",
+		func(v *view.Cluster) view.Number { return v.Use.CapacityUsed })
+	add.gauge("steelyard_endpoints_to_spare", "Endpoints, the largest first, that can be lost until more is asked "+
+		"of the others than they can do.", func(v *view.Cluster) view.Number { return v.Use.ToSpare })
+	add.gauge("steelyard_served_vs_decided_ratio", "Part of the requests of the last minute, 0 to 1, that went "+
+		"elsewhere than decided.", func(v *view.Cluster) view.Number { return v.Served.VsDecided })
+	add.gauge("steelyard_served_noise_ratio", "What steelyard_served_vs_decided_ratio would be by chance.",
+		func(v *view.Cluster) view.Number { return v.Served.Noise })
+	add.gauge("steelyard_first_token_mean_seconds", "Mean time to the first token of the requests of about the "+
+		"last minute.", func(v *view.Cluster) view.Number { return v.FirstTokenMean })
+	add.gauge("steelyard_answer_p99_seconds", "Time to the last byte that 99 % of the answers of about the last "+
+		"minute took at most.", func(v *view.Cluster) view.Number { return v.AnswerP99Seconds })
+}
+
+// describeClusterLists describes what has further labels.
+func (c *collector) describeClusterLists() {
 	c.minInterval = c.gauge("steelyard_min_push_interval_seconds", "Current time to the next push, by what sets it: "+
 		"the configured floor, the budget of bytes or that of the Envoys' CPU. Only pushes that gain much come sooner.",
 		labelCluster, labelReason)
-	c.droppedRequests = c.counter("steelyard_dropped_requests_total", "Requests that Envoys refused because of the "+
-		"drop fraction, according to their load reports.", labelCluster)
 	c.disputed = c.gauge("steelyard_disputed_endpoints", "Endpoints about which a single Envoy reports what all "+
 		"others contradict, so that its report does not count: in_flight (requests in progress) or failures.",
 		labelCluster, "kind")
@@ -126,47 +181,71 @@ func (c *collector) describeClusters() {
 		"that ever reported it.", labelCluster, "field")
 	c.dropped = c.gauge("steelyard_endpoint_series_dropped", "Endpoints without series of their own because there "+
 		"are too many.", labelCluster)
+	c.incidents = c.gauge("steelyard_incidents", "Incidents of the cluster, by severity; those of the process have an "+
+		"empty cluster.", labelCluster, "severity")
 }
 
 func (c *collector) describeEndpoints() {
-	c.weight = c.gauge("steelyard_endpoint_weight", "Load balancing weight last pushed.", labelCluster, labelEndpoint)
-	c.share = c.gauge("steelyard_endpoint_share_ratio", "Share of the cluster's traffic, 0 to 1.", labelCluster,
-		labelEndpoint)
-	c.overloaded = c.gauge("steelyard_endpoint_overloaded", "1 when the proxies are asked to prefer other endpoints.",
-		labelCluster, labelEndpoint)
+	c.endpoint = families[view.Endpoint]{c: c, labels: []string{labelCluster, labelEndpoint}}
+	add := &c.endpoint
+	add.gauge("steelyard_endpoint_weight", "Load balancing weight last pushed.",
+		func(e *view.Endpoint) view.Number { return e.Weight })
+	add.gauge("steelyard_endpoint_share_ratio", "Share of the cluster's traffic, 0 to 1.",
+		func(e *view.Endpoint) view.Number { return e.Share })
+	add.gauge("steelyard_endpoint_overloaded", "1 when the proxies are asked to prefer other endpoints.",
+		func(e *view.Endpoint) view.Number { return oneIf(e.Overloaded) })
+	add.gauge("steelyard_endpoint_load", "Estimated requests waiting and running.",
+		func(e *view.Endpoint) view.Number { return e.Load })
+	add.gauge("steelyard_endpoint_work_seconds", "Time that the work outstanding at an engine that batches "+
+		"continuously keeps it busy.", func(e *view.Endpoint) view.Number { return e.Work.Seconds })
+	add.gauge("steelyard_endpoint_prompt_tokens", "Prompt tokens that the engine is guessed not to have computed "+
+		"yet.", func(e *view.Endpoint) view.Number { return e.Work.PromptTokens })
+	add.gauge("steelyard_endpoint_queue", "Requests waiting, as last reported.",
+		func(e *view.Endpoint) view.Number { return e.Input("queue").Value })
+	add.gauge("steelyard_endpoint_report_age_seconds", "Age of the endpoint's oldest input.",
+		oldestInput)
+	add.gauge("steelyard_endpoint_latency_seconds", "Time to the last byte of a response, smoothed, as measured "+
+		"by the Envoys.", func(e *view.Endpoint) view.Number { return e.LatencySeconds })
+	add.gauge("steelyard_endpoint_latency_age_seconds", "Time since the newest response in "+
+		"steelyard_endpoint_latency_seconds.", func(e *view.Endpoint) view.Number { return e.LatencyAgeSeconds })
+	add.gauge("steelyard_endpoint_response_bytes", "Bytes of a response on the wire, smoothed, as measured by the "+
+		"Envoys.", func(e *view.Endpoint) view.Number { return e.ResponseBytes })
+	add.gauge("steelyard_endpoint_response_bytes_age_seconds", "Time since the newest response in "+
+		"steelyard_endpoint_response_bytes.", func(e *view.Endpoint) view.Number { return e.ResponseBytesAgeSeconds })
+	add.gauge("steelyard_endpoint_failed_share_ratio", "Share, 0 to 1, of the requests that the endpoint failed "+
+		"among those that it answered or failed, smoothed, as measured by the Envoys.",
+		func(e *view.Endpoint) view.Number { return e.FailedShare })
+	add.gauge("steelyard_endpoint_failed_share_age_seconds", "Time since the newest request in "+
+		"steelyard_endpoint_failed_share_ratio.", func(e *view.Endpoint) view.Number { return e.FailedShareAgeSeconds })
+	add.counter("steelyard_endpoint_failed_requests_total", "Requests that the endpoint failed, as counted by the "+
+		"Envoys: no connection, reset, or a 5xx of its own.",
+		func(e *view.Endpoint) view.Number { return e.FailedRequests })
+	add.counter("steelyard_endpoint_error_requests_total", "Other requests that ended in an error, as counted by "+
+		"the Envoys: a 4xx or a gRPC status; with load reports only, every error but a 4xx.",
+		func(e *view.Endpoint) view.Number { return e.ErrorRequests })
+	add.counter("steelyard_endpoint_implausible_readings_total", "Scrapes in which a counter rose by more than "+
+		"any server can count, so that nothing of that interval counts.",
+		func(e *view.Endpoint) view.Number { return e.ImplausibleReadings })
+	add.counter("steelyard_endpoint_requests_total", "Requests that the Envoys began here.",
+		func(e *view.Endpoint) view.Number { return e.Requests })
+	add.counter("steelyard_endpoint_completed_requests_total", "Requests that it completed, by its own counter.",
+		func(e *view.Endpoint) view.Number { return e.CompletedRequests })
+	add.gauge("steelyard_endpoint_in_flight", "Requests in flight, by the Envoys' counts, or else waiting and "+
+		"running.", func(e *view.Endpoint) view.Number { return view.Num(inFlight(e)) })
+	add.gauge("steelyard_endpoint_load_per_slot", "Load for each slot: above 1, requests wait.", loadPerSlot)
+	add.gauge("steelyard_endpoint_served_share_ratio", "Part of the cluster's requests of the last minute, 0 to "+
+		"1, that it really got.", func(e *view.Endpoint) view.Number { return e.ServedShare1m })
+	add.gauge("steelyard_endpoint_capacity", "Slots x relative speed x ramp.",
+		func(e *view.Endpoint) view.Number { return e.Capacity })
+	add.gauge("steelyard_endpoint_capacity_ratio", "Its part of the capacity of the pool, 0 to 1.",
+		func(e *view.Endpoint) view.Number { return e.CapacityShare })
+	add.gauge("steelyard_endpoint_relative_speed_ratio", "Its speed as a ratio to the pool's median.",
+		func(e *view.Endpoint) view.Number { return e.RelativeSpeed })
+	add.gauge("steelyard_endpoint_outlier", "1 when it stalls or fails its requests.",
+		func(e *view.Endpoint) view.Number { return oneIf(e.Outlier) })
 	c.override = c.gauge("steelyard_endpoint_override_end_timestamp_seconds", "Unix time at which what an operator "+
 		"decided about the endpoint ends: drain or pin. No series where nothing was decided.", labelCluster,
 		labelEndpoint, "kind")
-	c.load = c.gauge("steelyard_endpoint_load", "Estimated requests waiting and running.", labelCluster, labelEndpoint)
-	c.work = c.gauge("steelyard_endpoint_work_seconds", "Time that the work outstanding at an engine that batches "+
-		"continuously keeps it busy.", labelCluster, labelEndpoint)
-	c.promptTokens = c.gauge("steelyard_endpoint_prompt_tokens",
-		"Prompt tokens that the engine is guessed not to have "+
-			"computed yet.", labelCluster, labelEndpoint)
-	c.queue = c.gauge("steelyard_endpoint_queue", "Requests waiting, as last reported.", labelCluster, labelEndpoint)
-	c.endpointAge = c.gauge("steelyard_endpoint_report_age_seconds", "Age of the endpoint's oldest input.",
-		labelCluster, labelEndpoint)
-	c.latency = c.gauge("steelyard_endpoint_latency_seconds", "Time to the last byte of a response, smoothed, as "+
-		"measured by the Envoys.", labelCluster, labelEndpoint)
-	c.latencyAge = c.gauge("steelyard_endpoint_latency_age_seconds", "Time since the newest response in "+
-		"steelyard_endpoint_latency_seconds.", labelCluster, labelEndpoint)
-	c.responseBytes = c.gauge("steelyard_endpoint_response_bytes", "Bytes of a response on the wire, smoothed, as "+
-		"measured by the Envoys.", labelCluster, labelEndpoint)
-	c.responseBytesAge = c.gauge("steelyard_endpoint_response_bytes_age_seconds",
-		"Time since the newest response in steelyard_endpoint_response_bytes.", labelCluster, labelEndpoint)
-	c.failedShare = c.gauge("steelyard_endpoint_failed_share_ratio",
-		"Share, 0 to 1, of the requests that the endpoint "+
-			"failed among those that it answered or failed, smoothed, as measured by the Envoys.", labelCluster,
-		labelEndpoint)
-	c.failedShareAge = c.gauge("steelyard_endpoint_failed_share_age_seconds",
-		"Time since the newest request in steelyard_endpoint_failed_share_ratio.", labelCluster, labelEndpoint)
-	c.failed = c.counter("steelyard_endpoint_failed_requests_total", "Requests that the endpoint failed, as counted "+
-		"by the Envoys: no connection, reset, or a 5xx of its own.", labelCluster, labelEndpoint)
-	c.errors = c.counter("steelyard_endpoint_error_requests_total", "Other requests that ended in an error, as "+
-		"counted by the Envoys: a 4xx or a gRPC status; with load reports only, every error but a 4xx.", labelCluster,
-		labelEndpoint)
-	c.implausible = c.counter("steelyard_endpoint_implausible_readings_total", "Scrapes in which a counter rose by "+
-		"more than any server can count, so that nothing of that interval counts.", labelCluster, labelEndpoint)
 }
 
 func (c *collector) describeStreams() {
@@ -270,18 +349,6 @@ func (c *collector) describe(name, help string, kind prometheus.ValueType, label
 	return s
 }
 
-// set sends one series; it sends none for a number that is unknown.
-func (s series) set(ch chan<- prometheus.Metric, n view.Number, labels ...string) {
-	v, known := n.Value()
-	if !known {
-		return
-	}
-	for i := range labels {
-		labels[i] = label(labels[i])
-	}
-	ch <- prometheus.MustNewConstMetric(s.desc, s.kind, v, labels...)
-}
-
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, s := range c.all {
@@ -291,22 +358,13 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
-	now := c.now()
-	room := c.maxSeries
+	m, now := c.latest(), c.now()
 	clusters := c.source.Clusters()
-	for _, cluster := range clusters {
-		c.collectCluster(ch, cluster, now)
-		shown := cut(cluster.Endpoints, room)
-		if room == 0 {
-			shown = nil
-		}
-		room -= len(shown)
-		for _, e := range shown {
-			c.collectEndpoint(ch, cluster.Name, e)
-		}
-		c.dropped.set(ch, view.Num(float64(len(cluster.Endpoints)-len(shown))), cluster.Name)
-	}
-	c.collectClients(ch, clusters)
+	c.collectClusters(ch, clusters, m)
+	c.collectIncidents(ch, clusters, m)
+	clients := c.source.Clients()
+	c.collectSubscriptions(ch, clusters, clients)
+	c.collectEnvoys(ch, clients, m)
 	status := c.source.Status()
 	c.droppedLines.set(ch, view.Num(float64(status.Log.DroppedLines)))
 	c.collectPort(ch, status.XDSPort, status.AdminPort)
@@ -317,26 +375,39 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	c.collectPickers(ch, status.Pickers)
 }
 
-func (c *collector) collectCluster(ch chan<- prometheus.Metric, cluster view.Cluster, now time.Time) {
-	name, d := cluster.Name, cluster.Decision
-	c.clusterReady.set(ch, oneIf(cluster.Ready), name)
-	c.drop.set(ch, d.DropFraction, name)
-	c.expectedWait.set(ch, d.ExpectedWait, name)
-	c.arrivalRate.set(ch, d.ArrivalRate, name)
-	c.horizon.set(ch, d.HorizonSeconds, name)
-	c.waterLevel.set(ch, d.WaterLevel, name)
-	c.tokensPerRequest.set(ch, d.Work.PromptTokens, name)
-	c.tokensPerByte.set(ch, d.Work.TokensPerByte, name)
-	c.prefillRate.set(ch, d.Work.PrefillRate, name)
-	c.decisionAge.set(ch, d.At.Age(now), name)
-	if at := cluster.LastPush.At; !at.IsZero() {
-		c.lastPush.set(ch, view.Num(float64(at.UnixNano())/1e9), name)
+// collectClusters has series of as many endpoints as there is room for.
+func (c *collector) collectClusters(ch chan<- prometheus.Metric, clusters []view.Cluster, m *moment) {
+	room := c.maxSeries
+	for _, cluster := range clusters {
+		found := m.measureOf(cluster.Name)
+		if found != nil {
+			cluster.Served, cluster.Use = found.served, found.use
+		}
+		c.cluster.set(ch, &cluster, cluster.Name)
+		c.collectLists(ch, &cluster)
+		c.collectCounts(ch, &cluster)
+		capacity := capacityOf(cluster.Endpoints)
+		shown := cluster.Endpoints[:min(room, len(cluster.Endpoints))]
+		room -= len(shown)
+		for _, e := range shown {
+			of := found.of(e.Address)
+			e.ServedShare1m, e.CapacityShare = of.served1m, capacityShare(&e, capacity)
+			c.endpoint.set(ch, &e, cluster.Name, e.Address)
+			if o := e.Override; o != nil {
+				c.override.set(ch, view.Num(float64(o.Until.Unix())), cluster.Name, e.Address, string(o.Kind))
+			}
+		}
+		c.dropped.set(ch, view.Num(float64(len(cluster.Endpoints)-len(shown))), cluster.Name)
 	}
+}
+
+// collectLists has the series of a cluster with further labels.
+func (c *collector) collectLists(ch chan<- prometheus.Metric, cluster *view.Cluster) {
+	name := cluster.Name
 	c.minInterval.set(ch, cluster.MinIntervalSeconds, name, cluster.MinIntervalReason)
-	c.droppedRequests.set(ch, cluster.DroppedRequests, name)
 	if q := cluster.Queue; q != nil {
 		for _, class := range q.Classes {
-			c.queueWaiting.set(ch, view.Num(float64(class.Waiting)), name, label(class.Name))
+			c.queueWaiting.set(ch, view.Num(float64(class.Waiting)), name, class.Name)
 		}
 	}
 	for kind, n := range disputedEndpoints(cluster.Disputes) {
@@ -348,7 +419,6 @@ func (c *collector) collectCluster(ch chan<- prometheus.Metric, cluster view.Clu
 		c.sourceEnvoys.set(ch, s.Envoys.Idle, name, s.Name, "idle")
 		c.sourceEnvoys.set(ch, s.Envoys.NotReporting(), name, s.Name, "missing")
 	}
-	c.collectCounts(ch, cluster)
 }
 
 // disputedEndpoints counts them, by kind.
@@ -365,7 +435,7 @@ func disputedEndpoints(disputes []view.Dispute) map[view.DisputeKind]int {
 
 // collectCounts sums the endpoints up, so that a pool above the bound on series
 // can still be watched.
-func (c *collector) collectCounts(ch chan<- prometheus.Metric, cluster view.Cluster) {
+func (c *collector) collectCounts(ch chan<- prometheus.Metric, cluster *view.Cluster) {
 	type fieldState struct{ field, state string }
 	reasons := map[string]float64{}
 	states := map[fieldState]float64{}
@@ -390,38 +460,19 @@ func (c *collector) collectCounts(ch chan<- prometheus.Metric, cluster view.Clus
 	}
 }
 
-func (c *collector) collectEndpoint(ch chan<- prometheus.Metric, cluster string, e view.Endpoint) {
-	c.weight.set(ch, e.Weight, cluster, e.Address)
-	c.share.set(ch, e.Share, cluster, e.Address)
-	c.overloaded.set(ch, oneIf(e.Overloaded), cluster, e.Address)
-	if o := e.Override; o != nil {
-		c.override.set(ch, view.Num(float64(o.Until.Unix())), cluster, e.Address, string(o.Kind))
-	}
-	c.load.set(ch, e.Load, cluster, e.Address)
-	c.work.set(ch, e.Work.Seconds, cluster, e.Address)
-	c.promptTokens.set(ch, e.Work.PromptTokens, cluster, e.Address)
-	c.queue.set(ch, e.Input("queue").Value, cluster, e.Address)
-	var oldest view.Number
+// oldestInput is the age of the endpoint's oldest input.
+func oldestInput(e *view.Endpoint) (oldest view.Number) {
 	for _, in := range e.Inputs {
 		if v, known := in.AgeSeconds.Value(); known && v >= oldest.Or(0) {
 			oldest = in.AgeSeconds
 		}
 	}
-	c.endpointAge.set(ch, oldest, cluster, e.Address)
-	c.latency.set(ch, e.LatencySeconds, cluster, e.Address)
-	c.latencyAge.set(ch, e.LatencyAgeSeconds, cluster, e.Address)
-	c.responseBytes.set(ch, e.ResponseBytes, cluster, e.Address)
-	c.responseBytesAge.set(ch, e.ResponseBytesAgeSeconds, cluster, e.Address)
-	c.failedShare.set(ch, e.FailedShare, cluster, e.Address)
-	c.failedShareAge.set(ch, e.FailedShareAgeSeconds, cluster, e.Address)
-	c.failed.set(ch, e.FailedRequests, cluster, e.Address)
-	c.errors.set(ch, e.ErrorRequests, cluster, e.Address)
-	c.implausible.set(ch, e.ImplausibleReadings, cluster, e.Address)
+	return oldest
 }
 
-// collectClients counts the Envoys of each configured cluster. Names that only
+// collectSubscriptions counts the Envoys of each configured cluster. Names that only
 // Envoys know are not made labels: they would be a stranger's choice.
-func (c *collector) collectClients(ch chan<- prometheus.Metric, clusters []view.Cluster) {
+func (c *collector) collectSubscriptions(ch chan<- prometheus.Metric, clusters []view.Cluster, clients []Client) {
 	type counts struct{ subscribed, inSync, nacking float64 }
 	per := map[string]*counts{}
 	for _, cluster := range clusters {
@@ -430,7 +481,7 @@ func (c *collector) collectClients(ch chan<- prometheus.Metric, clusters []view.
 	// One Envoy may hold several streams on its connection, and two Envoys may
 	// by mistake have one node id.
 	envoys := map[[2]string]bool{}
-	for _, client := range c.source.Clients() {
+	for _, client := range clients {
 		envoys[[2]string{client.NodeID, client.Address}] = true
 		for _, s := range client.Subscriptions {
 			if n := per[s.Cluster]; n != nil {
@@ -479,6 +530,14 @@ func (c *collector) collectSignals(ch chan<- prometheus.Metric, t SignalTotals) 
 	c.silent.set(ch, view.Num(float64(t.Silent)))
 }
 
+// unixTime is in seconds; unknown for no time.
+func unixTime(t view.Time) view.Number {
+	if t.IsZero() {
+		return view.Number{}
+	}
+	return view.Num(float64(t.UnixNano()) / 1e9)
+}
+
 func oneIf(b bool) view.Number { return view.Num(float64(one(b))) }
 
 // collectEdges has one series for authorities of one name, that of the last to expire.
@@ -493,7 +552,7 @@ func (c *collector) collectEdges(ch chan<- prometheus.Metric, s Status, now time
 		}
 	}
 	for l, at := range last {
-		c.expiry.set(ch, view.Num(float64(at.Unix())), l.use, l.file, l.subject)
+		c.expiry.set(ch, unixTime(at), l.use, l.file, l.subject)
 	}
 	for _, h := range s.RefusedHandshakes {
 		c.handshakes.set(ch, view.Num(float64(h.Count)), h.Reason)

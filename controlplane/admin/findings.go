@@ -1,12 +1,14 @@
 package admin
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"steelyard/controlplane/view"
+	"steelyard/internal/spelling"
 )
 
 // The kinds of incidents. docs/admin-api.md describes them.
@@ -236,18 +238,11 @@ func envoyFindings(p *picture) (out []finding) {
 func goneFinding(l *LeftEnvoy) finding {
 	f := found(kindGone, view.SeverityWarning, view.Subject{Kind: view.SubjectEnvoy, Name: l.NodeID},
 		sprint("Envoy %s went away without closing its streams", l.NodeID)).explain(
-		sprint("%s (%s): %s. It asked for %s.", l.NodeID, l.Address, l.LeftReason, orNone(listed(l.Clusters))),
+		sprint("%s (%s): %s. It asked for %s.", l.NodeID, l.Address, l.LeftReason, cmp.Or(listed(l.Clusters), "nothing")),
 		view.BlameNo, "Its connection ended from the other side, or with the network.",
 		"See whether it still runs, and reaches this port. An Envoy that runs keeps its last weights.", "")
 	f.began, f.linger = l.LeftAt.Time, 0
 	return f
-}
-
-func orNone(s string) string {
-	if s == "" {
-		return "nothing"
-	}
-	return s
 }
 
 // subscriptionFinding is what is wrong with what an Envoy does with one assignment.
@@ -261,7 +256,7 @@ func subscriptionFinding(p *picture, c *Client, s *Subscription, names []string)
 			sprint("Envoy %s refuses the weights of %s", c.NodeID, s.Cluster)).explain(
 			"Its answer: "+orUnknown(s.Nack.Message), blame, because,
 			sprint("It keeps the assignment %s until it accepts another. Its version is %s: see whether others of "+
-				"this version accept.", orNone(s.VersionAcked), orUnknown(c.Version)),
+				"this version accept.", cmp.Or(s.VersionAcked, "nothing"), orUnknown(c.Version)),
 			"steelyard bootstrap --cluster "+quoted(s.Cluster)+" --xds HOST:PORT")
 		f.began = s.Nack.At.Time
 		return f, true
@@ -270,14 +265,14 @@ func subscriptionFinding(p *picture, c *Client, s *Subscription, names []string)
 			s.Cluster, formatAgo(s.LastSent, p.now), formatAgo(s.LastAck, p.now))), true
 	case !s.Known && !configured:
 		next := "Correct its configuration, or configure the cluster here."
-		if near := nearest(s.Cluster, names); near != "" {
+		if near := spelling.Nearest(s.Cluster, names); near != "" {
 			next = sprint("Did its configuration mean %s? Correct it, or configure the cluster here.", near)
 		}
 		// about the Envoy only: there is no such cluster
 		f := found(kindUnknownCluster, view.SeverityWarning, view.Subject{Kind: view.SubjectEnvoy, Name: c.NodeID},
 			sprint("Envoy %s asks for %s, which is not configured here", c.NodeID, s.Resource)).explain(
 			"It gets no endpoints for that name, and answers its requests with 503.", view.BlameNo,
-			sprint("Configured clusters: %s.", orNone(listed(names))), next, "")
+			sprint("Configured clusters: %s.", cmp.Or(listed(names), "nothing")), next, "")
 		f.ID += "/" + s.Resource
 		return f, true
 	}
@@ -296,38 +291,4 @@ func blameNack(message string) (view.Blame, string) {
 		}
 	}
 	return view.BlameUnknown, "Envoy's answer does not show which part it refuses."
-}
-
-// nearest is the name that a misspelt one most likely meant: at most a third of its letters differ.
-func nearest(name string, names []string) (best string) {
-	least := len(name)/3 + 1
-	for _, n := range names {
-		if d := distance(name, n); d < least {
-			best, least = n, d
-		}
-	}
-	return best
-}
-
-// distance is how many letters have to be changed, added or removed (Levenshtein).
-func distance(a, b string) int {
-	const longest = 256
-	a, b = a[:min(len(a), longest)], b[:min(len(b), longest)]
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		before := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			changed := before
-			if a[i] != b[j] {
-				changed++
-			}
-			before = row[j+1]
-			row[j+1] = min(changed, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

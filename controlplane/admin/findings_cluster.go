@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -157,7 +158,7 @@ func sourceFinding(p *picture, c *view.Cluster, s *view.SourceStatus, subject vi
 	case s.State == view.SourcePartial:
 		title = sprint("Some Envoys do not report to %s about %s", s.Name, c.Name)
 		why = sprint("Envoys that report: %s. Missing: %s.", formatReporting(s.Envoys),
-			orNone(listed(s.Envoys.Missing)))
+			cmp.Or(listed(s.Envoys.Missing), "nothing"))
 	default:
 		return finding{}, false
 	}
@@ -380,7 +381,7 @@ func endpointFinding(p *picture, c *view.Cluster, e *view.Endpoint) (finding, bo
 			"It counts as a median endpoint"+because(e.LastScrape.Error)+".", view.BlameNo,
 			"Its weight is the part of the pool that an endpoint of its capacity has in the mean.",
 			"See whether it is alive. If it is, did its metrics port move (scrape.port, metrics_port)?",
-			orElse(inspectCommand(e), health))
+			cmp.Or(inspectCommand(e), health))
 		f.rank = 2
 		if e.LastScrape.Error != "" {
 			f.within = sourceID(c.Name, sourceScrape)
@@ -397,7 +398,7 @@ func endpointFinding(p *picture, c *view.Cluster, e *view.Endpoint) (finding, bo
 			sprint("The metrics of %s cannot be read", e.Address)).explain(
 			clause(e.LastScrape.Error)+" "+standIn(e), view.BlameNo,
 			"Its page fails, or is too slow for scrape.timeout.",
-			"Read the page by hand. A slow page needs a longer scrape.timeout.", orElse(inspectCommand(e), health))
+			"Read the page by hand. A slow page needs a longer scrape.timeout.", cmp.Or(inspectCommand(e), health))
 		f.rank, f.within = 1, sourceID(c.Name, sourceScrape)
 		return f, true
 	}
@@ -408,13 +409,6 @@ func endpointFinding(p *picture, c *view.Cluster, e *view.Endpoint) (finding, bo
 func clause(s string) string {
 	s = strings.TrimRight(orUnknown(s), ". ")
 	return strings.ToUpper(s[:1]) + s[1:] + "."
-}
-
-func orElse(a, b string) string {
-	if a == "" {
-		return b
-	}
-	return a
 }
 
 // standIn is what is in use instead of the metrics.

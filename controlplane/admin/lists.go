@@ -2,13 +2,13 @@ package admin
 
 import "steelyard/controlplane/view"
 
-// clusterList is the answer of /api/v1/clusters.
-type clusterList struct {
+// A ClusterList is the answer of /api/v1/clusters.
+type ClusterList struct {
 	Clusters []view.Cluster `json:"clusters"`
 }
 
-// clientList is the answer of /api/v1/clients.
-type clientList struct {
+// A ClientList is the answer of /api/v1/clients.
+type ClientList struct {
 	Total   int         `json:"total"`
 	Clients []Client    `json:"clients"`
 	Left    []LeftEnvoy `json:"left"` // in the last hour, and not back; the latest first
@@ -32,8 +32,8 @@ type LeftEnvoy struct {
 	State EnvoyState `json:"state"`
 }
 
-// incidentList is the answer of /api/v1/incidents.
-type incidentList struct {
+// An IncidentList is the answer of /api/v1/incidents.
+type IncidentList struct {
 	At        view.Time       `json:"at"`
 	State     view.State      `json:"state"` // the worst of all
 	Clusters  []clusterState  `json:"clusters"`
@@ -47,16 +47,16 @@ type clusterState struct {
 	State view.State `json:"state"`
 }
 
-// eventList is the answer of /api/v1/events.
-type eventList struct {
+// An EventList is the answer of /api/v1/events.
+type EventList struct {
 	At       view.Time    `json:"at"`
 	Events   []view.Event `json:"events"`    // oldest first
 	OldestID uint64       `json:"oldest_id"` // of those that are kept; 0: none
 	LatestID uint64       `json:"latest_id"` // of all since the start; 0: none
 }
 
-// An explanation is how a share came about at some time.
-type explanation struct {
+// An Explanation is how a share came about at some time.
+type Explanation struct {
 	Cluster     string        `json:"cluster"`
 	At          view.Time     `json:"at"` // of the decision
 	Decision    view.Decision `json:"decision"`

@@ -185,7 +185,7 @@ func noRefusals() (RefusedRequests, AdminAccess) { return RefusedRequests{}, Adm
 // state collects the series about a source.
 func state(f fixed, maxSeries int) *prometheus.Registry {
 	r := prometheus.NewPedanticRegistry()
-	r.MustRegister(newCollector(f, noRefusals, maxSeries,
+	r.MustRegister(newCollector(f, noRefusals, func() *moment { return nil }, maxSeries,
 		func() time.Time { return noon }))
 	return r
 }
@@ -377,7 +377,7 @@ func TestSignalsThatAreNotTakenInHaveNoSeries(t *testing.T) {
 			var got []string
 			always := []string{"steelyard_connected_envoys", "steelyard_gone_envoys",
 				"steelyard_admin_denied_requests_total", "steelyard_admin_refused_requests_total",
-				"steelyard_log_lines_dropped_total", "steelyard_pickers"}
+				"steelyard_log_lines_dropped_total", "steelyard_pickers", "steelyard_envoy_series_dropped"}
 			for _, f := range families {
 				if name := f.GetName(); !slices.Contains(always, name) &&
 					!strings.HasPrefix(name, "steelyard_xds_port_") &&
@@ -416,22 +416,29 @@ func seriesOf(t *testing.T, g prometheus.Gatherer, endpoint string) []string {
 func TestEndpointSeriesLeaveOutWhatIsUnknown(t *testing.T) {
 	for endpoint, want := range map[string][]string{
 		"10.0.0.2:8000": {
+			"steelyard_endpoint_capacity 8", "steelyard_endpoint_capacity_ratio 0.125",
+			"steelyard_endpoint_completed_requests_total 9200",
 			"steelyard_endpoint_error_requests_total 3", "steelyard_endpoint_failed_requests_total 2",
 			"steelyard_endpoint_failed_share_age_seconds 0.2", "steelyard_endpoint_failed_share_ratio 0.01",
-			"steelyard_endpoint_implausible_readings_total 2",
+			"steelyard_endpoint_implausible_readings_total 2", "steelyard_endpoint_in_flight 50",
 			"steelyard_endpoint_latency_age_seconds 0.03", "steelyard_endpoint_latency_seconds 0.91",
-			"steelyard_endpoint_load 50", "steelyard_endpoint_overloaded 1", "steelyard_endpoint_prompt_tokens 700",
-			"steelyard_endpoint_queue 42",
-			"steelyard_endpoint_report_age_seconds 42.03", "steelyard_endpoint_response_bytes 1600",
+			"steelyard_endpoint_load 50", "steelyard_endpoint_load_per_slot 6.25", "steelyard_endpoint_outlier 0",
+			"steelyard_endpoint_overloaded 1", "steelyard_endpoint_prompt_tokens 700",
+			"steelyard_endpoint_queue 42", "steelyard_endpoint_relative_speed_ratio 0.95",
+			"steelyard_endpoint_report_age_seconds 42.03", "steelyard_endpoint_requests_total 9100",
+			"steelyard_endpoint_response_bytes 1600",
 			"steelyard_endpoint_response_bytes_age_seconds 0.4",
 			"steelyard_endpoint_share_ratio 0.012", "steelyard_endpoint_weight 12000",
 			"steelyard_endpoint_work_seconds 0.59375",
 		},
-		"10.0.0.5:8000": {"steelyard_endpoint_load 9", "steelyard_endpoint_overloaded 0",
-			"steelyard_endpoint_prompt_tokens 2800", "steelyard_endpoint_share_ratio 0.02",
+		"10.0.0.5:8000": {"steelyard_endpoint_capacity 8", "steelyard_endpoint_capacity_ratio 0.125",
+			"steelyard_endpoint_load 9", "steelyard_endpoint_load_per_slot 1.125",
+			"steelyard_endpoint_outlier 0", "steelyard_endpoint_overloaded 0",
+			"steelyard_endpoint_prompt_tokens 2800", "steelyard_endpoint_relative_speed_ratio 1",
+			"steelyard_endpoint_share_ratio 0.02",
 			"steelyard_endpoint_weight 20000",
 			"steelyard_endpoint_work_seconds 0.106875"},
-		"10.0.1.1:8000": {"steelyard_endpoint_overloaded 0"},
+		"10.0.1.1:8000": {"steelyard_endpoint_outlier 0", "steelyard_endpoint_overloaded 0"},
 		"10.9.9.9:8000": {},
 	} {
 		if diff := cmp.Diff(want, seriesOf(t, state(typical(noon), 100), endpoint)); diff != "" {

@@ -53,14 +53,14 @@ const (
 	maxConfig       = 1 << 20 // bytes
 )
 
-// overrideList is the answer of /api/v1/overrides.
-type overrideList struct {
+// An OverrideList is the answer of /api/v1/overrides.
+type OverrideList struct {
 	At        view.Time       `json:"at"`
 	Overrides []view.Override `json:"overrides"`
 }
 
-// overrideRequest is the body of a PUT of an override.
-type overrideRequest struct {
+// An OverrideRequest is the body of a PUT of an override.
+type OverrideRequest struct {
 	Kind       view.OverrideKind `json:"kind"`
 	Share      view.Number       `json:"share"`       // of a pin
 	ForSeconds view.Number       `json:"for_seconds"` // default an hour
@@ -86,11 +86,11 @@ func (h *handler) operations(routes *router) {
 }
 
 func (h *handler) getOverrides(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, overrideList{At: view.At(h.Now()), Overrides: orEmpty(h.Operator.Overrides())})
+	writeJSON(w, OverrideList{At: view.At(h.Now()), Overrides: orEmpty(h.Operator.Overrides())})
 }
 
 func (h *handler) putOverride(w http.ResponseWriter, r *http.Request) {
-	var body overrideRequest
+	var body OverrideRequest
 	if !readJSON(w, r, &body) {
 		return
 	}

@@ -99,7 +99,7 @@ func (s *stage) cluster(t *testing.T) view.Cluster {
 func (s *stage) events(t *testing.T) []string {
 	t.Helper()
 	var out []string
-	for _, e := range decode[eventList](t, ask(t, s.handler(), http.MethodGet, "/api/v1/events")).Events {
+	for _, e := range decode[EventList](t, ask(t, s.handler(), http.MethodGet, "/api/v1/events")).Events {
 		out = append(out, e.Text)
 	}
 	return out
@@ -427,7 +427,7 @@ func TestEventsOfAKindWithinFiveSecondsAreOneAndAThousandAreKept(t *testing.T) {
 				view.Endpoint{Address: fmt.Sprintf("10.9.0.%d:80", i)})
 		})
 	}
-	list := decode[eventList](t, ask(t, s.handler(), http.MethodGet, "/api/v1/events"))
+	list := decode[EventList](t, ask(t, s.handler(), http.MethodGet, "/api/v1/events"))
 	if len(list.Events) != 1 || list.Events[0].Text != "llama: 4 endpoints joined" || list.Events[0].Count != 4 ||
 		list.Events[0].LastAt.Sub(list.Events[0].At.Time) != 3*time.Second {
 		t.Fatalf("%+v", list.Events)
@@ -458,7 +458,7 @@ func TestAnEnvoyThatLeftIsListedForAnHour(t *testing.T) {
 			Cause: "the connection was reset"}}
 	})
 	left := func() []LeftEnvoy {
-		return decode[clientList](t, ask(t, s.handler(), http.MethodGet, "/api/v1/clients")).Left
+		return decode[ClientList](t, ask(t, s.handler(), http.MethodGet, "/api/v1/clients")).Left
 	}
 	got := left()
 	if len(got) != 1 || got[0].NodeID != "edge-1" || !got[0].Vanished ||
@@ -466,7 +466,7 @@ func TestAnEnvoyThatLeftIsListedForAnHour(t *testing.T) {
 		!slices.Equal(got[0].Clusters, []string{"llama"}) {
 		t.Fatalf("%+v", got)
 	}
-	if i := decode[incidentList](t, ask(t, s.handler(), http.MethodGet,
+	if i := decode[IncidentList](t, ask(t, s.handler(), http.MethodGet,
 		"/api/v1/incidents")); i.Incidents[0].Kind != kindGone {
 		t.Errorf("%+v", i.Incidents)
 	}
@@ -495,8 +495,8 @@ func TestAnExplanationOfThePastIsTheDecisionOfThatTime(t *testing.T) {
 			c.Working = view.WorkingOf(d)
 		})
 	}
-	ask10 := func(at string) explanation {
-		return decode[explanation](t, ask(t, s.handler(), http.MethodGet,
+	ask10 := func(at string) Explanation {
+		return decode[Explanation](t, ask(t, s.handler(), http.MethodGet,
 			"/api/v1/clusters/llama/explain?endpoint=10.0.0.1:8000&at="+at))
 	}
 	got := ask10("10s")

@@ -12,7 +12,7 @@ import (
 )
 
 func (h *handler) getIncidents(w http.ResponseWriter, r *http.Request) {
-	out := incidentList{At: view.At(h.Now()), State: view.StateOK, Clusters: []clusterState{},
+	out := IncidentList{At: view.At(h.Now()), State: view.StateOK, Clusters: []clusterState{},
 		Incidents: []view.Incident{}}
 	m := h.Recorder.latest.Load()
 	if m == nil {
@@ -49,7 +49,7 @@ func (h *handler) getEvents(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	now := h.Now()
-	out := eventList{At: view.At(now), LatestID: h.Recorder.events.last()}
+	out := EventList{At: view.At(now), LatestID: h.Recorder.events.last()}
 	out.Events, out.OldestID = h.Recorder.events.since(now, since)
 	cluster, kinds := q.Get("cluster"), q["kind"]
 	out.Events = slices.DeleteFunc(out.Events, func(e view.Event) bool {

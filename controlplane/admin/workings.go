@@ -105,7 +105,7 @@ func (h *handler) getExplanation(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	working, kept, step, found := h.Recorder.working(c.Name, asked, s.now)
-	out := explanation{Cluster: c.Name, KeptSeconds: view.Seconds(kept), StepSeconds: view.Seconds(step)}
+	out := Explanation{Cluster: c.Name, KeptSeconds: view.Seconds(kept), StepSeconds: view.Seconds(step)}
 	if !past {
 		i := indexOf(c.Endpoints, address)
 		if i < 0 {

@@ -17,10 +17,10 @@ const (
 
 // Problem is one mistake in a file.
 type Problem struct {
-	File   string
-	Line   int // from 1
-	Column int // from 1
-	Text   string
+	File   string `json:"file"`
+	Line   int    `json:"line"`   // from 1
+	Column int    `json:"column"` // from 1
+	Text   string `json:"text"`
 }
 
 // Error is FILE:LINE:COLUMN: TEXT, the form that editors and terminals follow.

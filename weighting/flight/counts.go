@@ -14,3 +14,10 @@ type Counts struct {
 	// people; unknown before the first.
 	ResponseBytes, FailedShare weighting.Reading
 }
+
+// A Part is what some of the proxies have at one endpoint.
+type Part struct {
+	Address  string
+	InFlight int64
+	Sums     Sums
+}

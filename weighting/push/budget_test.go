@@ -4,6 +4,8 @@ import (
 	"math"
 	"testing"
 	"time"
+
+	"steelyard/weighting"
 )
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -142,9 +144,15 @@ func TestClustersShareTheCPUOfAProxy(t *testing.T) {
 }
 
 func TestReadingsOfManyEndpointsAreGathered(t *testing.T) {
-	want(t, "few endpoints", gather(time.Second, 20), 0)
-	want(t, "many", gather(time.Second, 21), 50*time.Millisecond)
-	want(t, "many, a minute between readings", gather(time.Minute, 1000), 250*time.Millisecond)
+	scraped := func(interval time.Duration, endpoints int) *weighting.Snapshot {
+		return &weighting.Snapshot{ScrapeInterval: interval, Endpoints: make([]weighting.Endpoint, endpoints)}
+	}
+	want(t, "few endpoints", gather(scraped(time.Second, 20)), 0)
+	want(t, "many", gather(scraped(time.Second, 21)), 50*time.Millisecond)
+	want(t, "many, a minute between readings", gather(scraped(time.Minute, 1000)), 250*time.Millisecond)
+	counted := scraped(time.Second, 21)
+	counted.Endpoints[20].InFlight.At = epoch
+	want(t, "many, and one is counted", gather(counted), 0)
 }
 
 func TestHeartbeatsAndStalenessStretchToWhatTheBudgetsSustain(t *testing.T) {

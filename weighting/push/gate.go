@@ -2,6 +2,7 @@ package push
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"steelyard/weighting"
@@ -40,8 +41,6 @@ type Input struct {
 	Fleet              Fleet
 	// Ready means that enough is known for a first push.
 	Ready bool
-	// ScrapesOnly means that the loads come from scrapes only.
-	ScrapesOnly bool
 }
 
 // A Verdict is a decision and whether it is pushed.
@@ -57,6 +56,10 @@ type Outcome struct {
 	Pushed bool          // it was to be pushed, and was
 	Took   time.Duration // computing the step
 }
+
+// MaxIdle is the longest time from the end of a pause to the next step. A step follows at once when something
+// is new; where nothing is, the ages of the reports still change what the law decides.
+const MaxIdle = 250 * time.Millisecond
 
 // A Pause is how long to wait for the next step.
 type Pause struct {
@@ -100,10 +103,7 @@ func (g *Gate) SetOptions(o Options) {
 // Step decides on the input and judges the decision. Finish must follow, before the next Step.
 func (g *Gate) Step(now time.Time, in Input) Verdict {
 	g.terms = g.options.Budget.terms(in.Fleet, len(in.Endpoints))
-	g.gather = 0
-	if in.ScrapesOnly {
-		g.gather = gather(in.ScrapeInterval, len(in.Endpoints))
-	}
+	g.gather = gather(&in.Snapshot)
 	if in.PushPeriod == 0 {
 		in.PushPeriod = max(g.terms.floor, g.interval)
 	}
@@ -289,19 +289,17 @@ func (f *inForce) compare(
 	return true, flagged, overridden, distance
 }
 
-// gather is how long to wait for more readings before the next step where the loads come from scrapes only, at that
-// interval for each endpoint. Of many endpoints there is always a new reading, and each by itself changes little. (In
-// the simulator, the wait at the 99th percentile with 100 endpoints is 0.4 % ± 2 % longer.) Whatever else is new waits
-// no longer than it would for a step without a reading.
-func gather(interval time.Duration, endpoints int) time.Duration {
-	const (
-		part    = 20 // of the endpoints, and of the interval in which all of them are read
-		longest = 250 * time.Millisecond
-	)
-	if endpoints <= part {
+// gather is how long to wait for more readings before the next step where the loads come from scrapes only: no
+// endpoint has a count of its requests in flight. Of many endpoints there is always a new reading, and each by itself
+// changes little. (In the simulator, the wait at the 99th percentile with 100 endpoints is 0.4 % ± 2 % longer.)
+// Whatever else is new waits no longer than it would for a step without a reading.
+func gather(s *weighting.Snapshot) time.Duration {
+	const part = 20 // of the endpoints, and of the interval in which all of them are read
+	counted := func(e weighting.Endpoint) bool { return e.InFlight.Known() }
+	if len(s.Endpoints) <= part || slices.ContainsFunc(s.Endpoints, counted) {
 		return 0
 	}
-	return min(interval/part, longest)
+	return min(s.ScrapeInterval/part, MaxIdle)
 }
 
 // An effort is what a step costs: the least that any of the recent ones took. On a busy machine a step

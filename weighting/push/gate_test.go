@@ -298,7 +298,7 @@ func TestThePauseAfterAStep(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			g := NewGate(Options{Budget: budget})
-			in := Input{Fleet: c.fleet, Ready: true, ScrapesOnly: c.scrapes > 0}
+			in := Input{Fleet: c.fleet, Ready: true}
 			in.ScrapeInterval = c.scrapes
 			for i := range c.n {
 				in.Endpoints = append(in.Endpoints, weighting.Endpoint{Address: fmt.Sprintf("10.0.0.%d:80", i)})

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -34,8 +35,8 @@ func (s Scenario) withDefaults() Scenario {
 		if p.Spread && p.Trace != nil {
 			p.Trace, p.Spread = p.Trace.Spread(source(s.Seed, streamSpread)), false
 		}
-		setTo(&p.BytesPerToken, DefaultBytesPerToken)
-		setTo(&p.BytesSpread, DefaultBytesSpread)
+		p.BytesPerToken = cmp.Or(p.BytesPerToken, DefaultBytesPerToken)
+		p.BytesSpread = cmp.Or(p.BytesSpread, DefaultBytesSpread)
 		s.Prompts = &p
 	}
 	return s
@@ -250,25 +251,18 @@ func (o *Steelyard) check(found *problems) {
 var defaultBudget = push.Budget{MinInterval: 5 * time.Millisecond, BytesPerSecond: 10 << 20, ProxyCPU: 0.02,
 	Cost: envoyspec.PushCost}
 
-func setTo[T comparable](v *T, value T) {
-	var zero T
-	if *v == zero {
-		*v = value
-	}
-}
-
 // withDefaults fills in what a deployment has that sets nothing.
 func (o Steelyard) withDefaults() Steelyard {
-	setTo(&o.ScrapeDelay, 2*time.Millisecond)
-	setTo(&o.SignalDelay, 2*time.Millisecond)
-	setTo(&o.PushDelay, 3*time.Millisecond)
+	o.ScrapeDelay = cmp.Or(o.ScrapeDelay, 2*time.Millisecond)
+	o.SignalDelay = cmp.Or(o.SignalDelay, 2*time.Millisecond)
+	o.PushDelay = cmp.Or(o.PushDelay, 3*time.Millisecond)
 	switch o.Source {
 	case AccessLog:
-		setTo(&o.ReportInterval, time.Second)
+		o.ReportInterval = cmp.Or(o.ReportInterval, time.Second)
 	case Scrape:
-		setTo(&o.ScrapeInterval, time.Second)
+		o.ScrapeInterval = cmp.Or(o.ScrapeInterval, time.Second)
 	}
-	setTo(&o.ReportInterval, 50*time.Millisecond)
+	o.ReportInterval = cmp.Or(o.ReportInterval, 50*time.Millisecond)
 	if o.Budget == (push.Budget{}) {
 		o.Budget = defaultBudget
 	}

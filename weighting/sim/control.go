@@ -292,9 +292,6 @@ func (c *control) scraped() {
 	c.poke()
 }
 
-// ages is how long the loop waits for something new.
-const ages = 250 * time.Millisecond
-
 // poke wakes the loop. What is already awake stays awake.
 func (c *control) poke() {
 	if c.away {
@@ -311,7 +308,7 @@ func (c *control) poke() {
 func (c *control) loop() {
 	if c.resting && !c.awake {
 		c.resting = false
-		c.g.set(laneLoop, c.w.now+at(ages))
+		c.g.set(laneLoop, c.w.now+at(push.MaxIdle))
 		return
 	}
 	c.awake, c.resting = false, true
@@ -323,8 +320,7 @@ func (c *control) step() (rest time.Duration) {
 	now := c.w.now.time()
 	c.w.tally.stepped()
 	verdict := c.gate.Step(now, push.Input{
-		Snapshot: c.snapshot(now), Fleet: push.Fleet{Proxies: len(c.envoys)},
-		Ready: true, ScrapesOnly: c.o.Source == Scrape,
+		Snapshot: c.snapshot(now), Fleet: push.Fleet{Proxies: len(c.envoys)}, Ready: true,
 	})
 	if c.pickers != nil {
 		c.pickers.send(picking.UpdateOf(&verdict.Decision), at(c.o.PushDelay))

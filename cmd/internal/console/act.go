@@ -14,16 +14,10 @@ import (
 	"steelyard/controlplane/view"
 )
 
-// A Change is what an operator asks for about an endpoint.
-type Change struct {
-	Kind       view.OverrideKind `json:"kind"`
-	Share      view.Number       `json:"share"`
-	ForSeconds view.Number       `json:"for_seconds"`
-	Reason     string            `json:"reason"`
-}
-
 // Override drains or pins an endpoint.
-func (c *Client) Override(ctx context.Context, cluster, endpoint string, change Change) (o view.Override, err error) {
+func (c *Client) Override(
+	ctx context.Context, cluster, endpoint string, change admin.OverrideRequest,
+) (o view.Override, err error) {
 	body, err := json.Marshal(change)
 	if err != nil {
 		return o, err

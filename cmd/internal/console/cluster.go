@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"steelyard/controlplane/admin"
 	"steelyard/controlplane/view"
 )
 
@@ -215,7 +216,7 @@ func loadText(e *view.Endpoint) string {
 
 // Explain asks why an endpoint has its share; at is a time or how long ago, empty for now.
 func (c *Client) Explain(ctx context.Context, cluster, endpoint, at string) (*Explanation, error) {
-	var x explanation
+	var x admin.Explanation
 	err := c.get(ctx, &x, []string{"clusters", cluster, "explain"}, "endpoint", endpoint, "at", at)
 	if err != nil {
 		return nil, err
@@ -224,11 +225,11 @@ func (c *Client) Explain(ctx context.Context, cluster, endpoint, at string) (*Ex
 }
 
 // An Explanation is why an endpoint had its share at some time.
-type Explanation explanation
+type Explanation admin.Explanation
 
 // Print prints the explanation: a sentence, and the steps that led to the share.
 func (x *Explanation) Print(o Output) error {
-	return o.print((*explanation)(x), func(w io.Writer) { x.text(w, o.Width) })
+	return o.print((*admin.Explanation)(x), func(w io.Writer) { x.text(w, o.Width) })
 }
 
 func (x *Explanation) text(w io.Writer, width int) {
@@ -359,7 +360,7 @@ func (c *Client) Events(ctx context.Context, q EventQuery) ([]view.Event, error)
 	return list.Events, err
 }
 
-func (c *Client) events(ctx context.Context, q EventQuery) (list eventList, err error) {
+func (c *Client) events(ctx context.Context, q EventQuery) (list admin.EventList, err error) {
 	parameters := []string{"cluster", q.Cluster}
 	for _, k := range q.Kinds {
 		parameters = append(parameters, "kind", k)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"steelyard/controlplane/admin"
 	"steelyard/controlplane/view"
 )
 
@@ -20,17 +21,17 @@ func TestEventsAreFollowedAcrossAnOutageAndARestart(t *testing.T) {
 	}
 	answers := []struct {
 		since string // that is asked for
-		list  eventList
+		list  admin.EventList
 		code  int
 	}{
-		{"7", eventList{Events: []view.Event{event(8, "eight")}, OldestID: 1, LatestID: 9}, 200}, // 9 was filtered out
-		{"9", eventList{OldestID: 1, LatestID: 9}, 200},
-		{"9", eventList{}, 503},
-		{"9", eventList{}, 502},
-		{"9", eventList{Events: []view.Event{event(13, "thirteen")}, OldestID: 12, LatestID: 13}, 200},
-		{"13", eventList{OldestID: 1, LatestID: 2}, 200}, // another process
-		{"", eventList{Events: []view.Event{event(1, "started"), event(2, "two")}, OldestID: 1, LatestID: 2}, 200},
-		{"2", eventList{}, 403},
+		{"7", admin.EventList{Events: []view.Event{event(8, "eight")}, OldestID: 1, LatestID: 9}, 200}, // 9 was filtered out
+		{"9", admin.EventList{OldestID: 1, LatestID: 9}, 200},
+		{"9", admin.EventList{}, 503},
+		{"9", admin.EventList{}, 502},
+		{"9", admin.EventList{Events: []view.Event{event(13, "thirteen")}, OldestID: 12, LatestID: 13}, 200},
+		{"13", admin.EventList{OldestID: 1, LatestID: 2}, 200}, // another process
+		{"", admin.EventList{Events: []view.Event{event(1, "started"), event(2, "two")}, OldestID: 1, LatestID: 2}, 200},
+		{"2", admin.EventList{}, 403},
 	}
 	asked := 0
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

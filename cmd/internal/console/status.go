@@ -46,10 +46,10 @@ type EnvoyStatus struct {
 // Status asks for everything that is shown.
 func (c *Client) Status(ctx context.Context) (*Status, error) {
 	var s Status
-	var clusters clusterList
-	var clients clientList
-	var incidents incidentList
-	var overrides overrideList
+	var clusters admin.ClusterList
+	var clients admin.ClientList
+	var incidents admin.IncidentList
+	var overrides admin.OverrideList
 	err := errors.Join(
 		c.get(ctx, &s.Process, []string{"status"}),
 		c.get(ctx, &clusters, []string{"clusters"}),

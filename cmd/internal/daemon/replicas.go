@@ -179,12 +179,8 @@ func (d *Daemon) join(c *controlplane.Cluster, from merge.ID, address string, r 
 }
 
 // own is what the Envoys of this replica have of a cluster.
-func (s *signals) own(cluster string, into []merge.Part) (merge.Head, []merge.Part) {
-	into = into[:0]
-	for _, p := range s.ledger.Parts(cluster, nil) {
-		into = append(into, merge.Part(p))
-	}
-	return headOf(s.ledger.Cluster(cluster, time.Now())), into
+func (s *signals) own(cluster string, into []flight.Part) (merge.Head, []flight.Part) {
+	return headOf(s.ledger.Cluster(cluster, time.Now())), s.ledger.Parts(cluster, into)
 }
 
 func headOf(c ledger.ClusterStatus) merge.Head {
@@ -199,11 +195,7 @@ func (s *signals) addOthers(cluster string, now time.Time, own merge.Head, count
 	if link == nil {
 		return own
 	}
-	parts := make([]merge.Part, 0, len(counts))
-	for _, p := range s.ledger.Parts(cluster, nil) {
-		parts = append(parts, merge.Part(p))
-	}
-	return link.Merge(now, cluster, own, parts, counts, before)
+	return link.Merge(now, cluster, own, s.ledger.Parts(cluster, nil), counts, before)
 }
 
 // replicasSource is the state of the other replicas as a source of counts, where they are configured.

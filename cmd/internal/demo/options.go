@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -43,21 +44,14 @@ type Options struct {
 }
 
 func (o Options) withDefaults() (Options, error) {
-	setDefault(&o.Duration, DefaultDuration)
-	setDefault(&o.Envoys, DefaultEnvoys)
-	setDefault(&o.Endpoints, DefaultEndpoints)
-	setDefault(&o.Load, DefaultLoad)
+	o.Duration = cmp.Or(o.Duration, DefaultDuration)
+	o.Envoys = cmp.Or(o.Envoys, DefaultEnvoys)
+	o.Endpoints = cmp.Or(o.Endpoints, DefaultEndpoints)
+	o.Load = cmp.Or(o.Load, DefaultLoad)
 	if o.Out == nil {
 		o.Out = io.Discard
 	}
 	return o, o.validate()
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 // validate names the flags, because that is where the values come from.

@@ -25,7 +25,7 @@ type fixture struct {
 	*Peers
 	now    time.Time
 	own    Head
-	parts  []Part
+	parts  []flight.Part
 	counts []flight.Counts
 	before time.Time
 }
@@ -34,7 +34,7 @@ func fixtureOf(addresses ...string) *fixture {
 	f := &fixture{Peers: New("self", epoch), now: epoch}
 	f.SetMembers(map[string][]string{llama: addresses})
 	for _, a := range addresses {
-		f.parts = append(f.parts, Part{Address: a})
+		f.parts = append(f.parts, flight.Part{Address: a})
 		f.counts = append(f.counts, flight.Counts{Address: a})
 	}
 	f.echo()
@@ -67,7 +67,7 @@ func (f *fixture) merged() (Head, []flight.Counts) {
 func by(id ID, seq uint64, inFlight int64, issued, ended uint64) *Message {
 	return &Message{From: id, Name: string(id), Seq: seq, Clusters: []Cluster{{
 		Name: llama, Head: Head{Watching: 2, Events: 2, Reconciled: 2, Rate: 10},
-		Parts: []Part{{Address: x, InFlight: inFlight, Sums: flight.Sums{Issued: issued, Ended: ended}}},
+		Parts: []flight.Part{{Address: x, InFlight: inFlight, Sums: flight.Sums{Issued: issued, Ended: ended}}},
 	}}}
 }
 
@@ -310,7 +310,7 @@ func TestReplicasAreBounded(t *testing.T) {
 func TestWhatIsNotConfiguredHereIsNotKept(t *testing.T) {
 	f := fixtureOf(x)
 	m := by("a", 1, 1, 0, 0)
-	m.Clusters[0].Parts = append(m.Clusters[0].Parts, Part{Address: "10.9.9.9:1"})
+	m.Clusters[0].Parts = append(m.Clusters[0].Parts, flight.Part{Address: "10.9.9.9:1"})
 	m.Clusters = append(m.Clusters, Cluster{Name: "other"})
 	m.Scrapes = []Scrape{{Cluster: llama, Address: "10.9.9.9:1"}, {Cluster: llama, Address: x}, {Cluster: "other"}}
 	changed, scrapes := f.Take(f.now, m)
@@ -366,7 +366,7 @@ func TestAnEndpointWithoutReportsOfItsOwnerIsScrapedHere(t *testing.T) {
 type drawn struct {
 	id    ID
 	seq   uint64
-	parts map[string]*Part
+	parts map[string]*flight.Part
 	first map[string]flight.Sums // as first delivered
 }
 
@@ -380,7 +380,7 @@ func TestMessagesInAnyOrderComeToTheSameCounts(t *testing.T) {
 		runs := 0
 		restart := func(i int) {
 			runs++
-			d := &drawn{id: ID(fmt.Sprint(runs)), parts: map[string]*Part{x: {Address: x}, y: {Address: y}},
+			d := &drawn{id: ID(fmt.Sprint(runs)), parts: map[string]*flight.Part{x: {Address: x}, y: {Address: y}},
 				first: make(map[string]flight.Sums)}
 			if i < len(replicas) {
 				f.Take(f.now, &Message{From: replicas[i].id, Seq: replicas[i].seq + 1, Leaving: true})

@@ -95,7 +95,7 @@ func (m *member) remaining(now time.Time, address string, left []remainder, inFl
 // Merge adds what the other replicas have of a cluster to what this one has: own, and parts in the order of counts,
 // which it overwrites. The counts are never older than those of the previous call. It returns the sum over all
 // replicas.
-func (p *Peers) Merge(now time.Time, name string, own Head, parts []Part, counts []flight.Counts,
+func (p *Peers) Merge(now time.Time, name string, own Head, parts []flight.Part, counts []flight.Counts,
 	before time.Time) Head {
 	c := p.clusters[name]
 	if c == nil || len(parts) != len(counts) {

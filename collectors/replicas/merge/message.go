@@ -24,7 +24,7 @@ type Message struct {
 type Cluster struct {
 	Name  string
 	Head  Head
-	Parts []Part
+	Parts []flight.Part
 }
 
 // A Head sums up the Envoys of one cluster at a replica.
@@ -45,13 +45,6 @@ func (h *Head) Counted() int { return h.Events + h.Reports }
 func (h *Head) weight() float64 {
 	const idle = 0.01 // requests per second
 	return h.Rate + idle*float64(h.Counted())
-}
-
-// A Part has the counts of a replica's Envoys at one endpoint.
-type Part struct {
-	Address  string
-	InFlight int64
-	Sums     flight.Sums
 }
 
 // A Scrape is the outcome of a replica's scrape.

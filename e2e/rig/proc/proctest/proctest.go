@@ -44,7 +44,7 @@ func Start(t testing.TB, spec proc.Spec) *proc.Process {
 	if spec.Dir == "" {
 		spec.Dir = Dir(t)
 	}
-	return started(t)(proc.Start(spec))
+	return started[*proc.Process](t)(proc.Start(spec))
 }
 
 // Envoy runs an Envoy that is live.
@@ -53,12 +53,7 @@ func Envoy(t testing.TB, c proc.EnvoyConfig) *proc.Envoy {
 	if c.Dir == "" {
 		c.Dir = Dir(t)
 	}
-	e, err := proc.StartEnvoy(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	stopAtEnd(t, e)
-	return e
+	return started[*proc.Envoy](t)(proc.StartEnvoy(t.Context(), c))
 }
 
 // Redis runs a redis-server.
@@ -67,12 +62,7 @@ func Redis(t testing.TB, c proc.RedisConfig) *proc.Redis {
 	if c.Dir == "" {
 		c.Dir = Dir(t)
 	}
-	r, err := proc.StartRedis(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	stopAtEnd(t, r)
-	return r
+	return started[*proc.Redis](t)(proc.StartRedis(t.Context(), c))
 }
 
 // Triton runs a Triton with its models loaded.
@@ -81,12 +71,7 @@ func Triton(t testing.TB, c proc.TritonConfig) *proc.Triton {
 	if c.Dir == "" {
 		c.Dir = Dir(t)
 	}
-	s, err := proc.StartTriton(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	stopAtEnd(t, s)
-	return s
+	return started[*proc.Triton](t)(proc.StartTriton(t.Context(), c))
 }
 
 // Steelyard runs `steelyard serve`, built from the checkout.
@@ -102,25 +87,22 @@ func Steelyard(t testing.TB, c proc.SteelyardConfig) *proc.Process {
 	if c.Dir == "" {
 		c.Dir = Dir(t)
 	}
-	return started(t)(proc.StartSteelyard(t.Context(), c))
+	return started[*proc.Process](t)(proc.StartSteelyard(t.Context(), c))
 }
 
-func started(t testing.TB) func(*proc.Process, error) *proc.Process {
-	return func(p *proc.Process, err error) *proc.Process {
+// started returns a function that takes the outcome of a start, and fails the test when the process has to be killed
+// at its end.
+func started[P interface{ Stop() error }](t testing.TB) func(P, error) P {
+	return func(p P, err error) P {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
 		}
-		stopAtEnd(t, p)
+		t.Cleanup(func() {
+			if err := p.Stop(); err != nil {
+				t.Error(err)
+			}
+		})
 		return p
 	}
-}
-
-// stopAtEnd fails the test when the process has to be killed.
-func stopAtEnd(t testing.TB, p interface{ Stop() error }) {
-	t.Cleanup(func() {
-		if err := p.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
 }

@@ -1,0 +1,34 @@
+package console
+
+import (
+	"context"
+
+	"steelyard/controlplane/admin"
+	"steelyard/controlplane/view"
+)
+
+// Clusters are the names of the clusters, for completion.
+func (c *Client) Clusters(ctx context.Context) ([]string, error) {
+	var list admin.ClusterList
+	if err := c.get(ctx, &list, []string{"clusters"}); err != nil {
+		return nil, err
+	}
+	var names []string
+	for i := range list.Clusters {
+		names = append(names, list.Clusters[i].Name)
+	}
+	return names, nil
+}
+
+// Endpoints are the addresses of a cluster, for completion.
+func (c *Client) Endpoints(ctx context.Context, cluster string) ([]string, error) {
+	var v view.Cluster
+	if err := c.get(ctx, &v, []string{"clusters", cluster}); err != nil {
+		return nil, err
+	}
+	var addresses []string
+	for i := range v.Endpoints {
+		addresses = append(addresses, v.Endpoints[i].Address)
+	}
+	return addresses, nil
+}
