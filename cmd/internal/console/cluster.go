@@ -294,7 +294,7 @@ func workText(w *view.EndpointWork) string {
 // PrintWork prints the work of the endpoint as a table, each number with its source and age, and the reason of the
 // share in a sentence. It prints a sentence where the endpoint has no work, as its cluster counts requests.
 func (x *Explanation) PrintWork(o Output) error {
-	return o.print((*explanation)(x), func(w io.Writer) {
+	return o.print((*admin.Explanation)(x), func(w io.Writer) {
 		e, d := &x.Endpoint.Work, &x.Decision.Work
 		if !known(e.Requests) {
 			fmt.Fprintln(w, wrap("The load of cluster "+x.Cluster+" is counted in requests, and not in work.", "",
