@@ -51,7 +51,10 @@ shown as "unknown", and as null with --json.
 
 The engine is the one whose series are on the page, unless --engine names one.
 With --config and an endpoint's IP:PORT, the page is fetched as serve fetches
-it: scheme, port, path, TLS, token and engine are those of the configuration.`,
+it: scheme, port, path, TLS, token and engine are those of the configuration.
+What an endpoint has of its own, such as an engine or a metrics port, is found in
+static lists and files, but not where dns, kubernetes or inferencePool finds the
+endpoints: give the URL of the page, and --engine, there.`,
 		Example: `  steelyard inspect http://10.0.0.1:8000/metrics
   steelyard inspect -c steelyard.yaml --cluster llama 10.0.0.1:8000
   steelyard inspect --ca-file ca.pem --bearer-token-file token https://10.0.0.1:8443/metrics
