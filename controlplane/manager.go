@@ -28,7 +28,7 @@ type Manager struct {
 	log       *slog.Logger
 	// kubernetes makes the sources that the Kubernetes API has; nil for none.
 	kubernetes KubernetesSource
-	overrides  *override.Book
+	overrides  *override.Registry
 
 	// reload is the beat of Apply. The change of each cluster is a piece of work of its own: a list of endpoints on a
 	// mount that hangs holds each up for two seconds, and there may be many.

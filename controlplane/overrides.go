@@ -12,7 +12,7 @@ import (
 )
 
 // Overrides are what operators decided about endpoints of any cluster.
-func (m *Manager) Overrides() *override.Book { return m.overrides }
+func (m *Manager) Overrides() *override.Registry { return m.overrides }
 
 // refreshOverrides gives a cluster its current overrides.
 func (m *Manager) refreshOverrides(cluster string) {

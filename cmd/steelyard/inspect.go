@@ -54,8 +54,12 @@ shown as "unknown", and as null with --json.
 
 The engine is the one whose series are on the page, unless --engine names one.
 With --config and an endpoint's IP:PORT, the page is fetched as serve fetches
-it: scheme, port, path, TLS, token and engine are those of the configuration. Of
-an engine that counts tokens, a running Steelyard is then asked for what takes
+it: scheme, port, path, TLS, token and engine are those of the configuration.
+What an endpoint has of its own, such as an engine or a metrics port, is found in
+static lists and files, but not where dns, kubernetes or inferencePool finds the
+endpoints: give the URL of the page, and --engine, there.
+
+Of an engine that counts tokens, a running Steelyard is then asked for what takes
 more than a page: tokens outstanding, prefill rate and tokens per byte, each with
 its source and age. They are unknown, and no failure, where none answers.`,
 		Example: `  steelyard inspect http://10.0.0.1:8000/metrics

@@ -123,7 +123,8 @@ func TestAnotherVersionIsNamed(t *testing.T) {
 }
 
 func TestWhatIsPublishedIsNoLongerThanWhatReplicasPublish(t *testing.T) {
-	m := &merge.Message{From: "a", Seq: 1, Clusters: []merge.Cluster{{Parts: make([]flight.Part, maxMessage/leastPart)}}}
+	parts := make([]flight.Part, maxMessage/leastPart)
+	m := &merge.Message{From: "a", Seq: 1, Clusters: []merge.Cluster{{Parts: parts}}}
 	b := encode(m, noon)
 	if _, err := decode(b, noon, maxMessage); err == nil {
 		t.Errorf("%d bytes are read", len(b))

@@ -76,7 +76,7 @@ func leftState(l *LeftEnvoy, now time.Time) EnvoyState {
 func lost(l *LeftEnvoy, now time.Time) bool { return l.Silent && now.Sub(l.LeftAt.Time) < goneFor }
 
 // envoysOf counts the Envoys by what they do.
-func envoysOf(p *picture) (n fleetEnvoys) {
+func envoysOf(p *observation) (n fleetEnvoys) {
 	n.Connected, n.Left = len(p.clients), len(p.left)
 	for i := range p.clients {
 		switch clientState(&p.clients[i], p.now) {

@@ -81,7 +81,7 @@ func (f finding) explain(why string, blame view.Blame, because, next, command st
 }
 
 // findings returns all findings at a moment.
-func findings(p *picture) []finding {
+func findings(p *observation) []finding {
 	out := processFindings(p)
 	for i := range p.clusters {
 		out = append(out, clusterFindings(p, &p.clusters[i])...)
@@ -90,7 +90,7 @@ func findings(p *picture) []finding {
 }
 
 // processFindings returns the findings about Steelyard itself.
-func processFindings(p *picture) (out []finding) {
+func processFindings(p *observation) (out []finding) {
 	s, process := &p.status, view.Subject{Kind: view.SubjectProcess}
 	if len(p.stuck) > 0 {
 		out = append(out, found(kindStuck, view.SeverityError, process, "Steelyard is stuck").explain(
@@ -140,7 +140,7 @@ func quoted(s string) string {
 }
 
 // edgeFindings returns the findings about the ports, the certificates and the log.
-func edgeFindings(p *picture, process view.Subject) (out []finding) {
+func edgeFindings(p *observation, process view.Subject) (out []finding) {
 	add := func(kind view.IncidentKind, name, title string, problems []view.Problem, blame view.Blame,
 		because, next, command string) {
 		if len(problems) == 0 {
@@ -189,7 +189,7 @@ func joined(problems []view.Problem) string {
 }
 
 // envoyFindings returns the findings about single Envoys.
-func envoyFindings(p *picture) (out []finding) {
+func envoyFindings(p *observation) (out []finding) {
 	names := make([]string, 0, len(p.clusters))
 	for i := range p.clusters {
 		names = append(names, p.clusters[i].Name)
@@ -238,7 +238,8 @@ func envoyFindings(p *picture) (out []finding) {
 func goneFinding(l *LeftEnvoy) finding {
 	f := found(kindGone, view.SeverityWarning, view.Subject{Kind: view.SubjectEnvoy, Name: l.NodeID},
 		sprint("Envoy %s went away without closing its streams", l.NodeID)).explain(
-		sprint("%s (%s): %s. It asked for %s.", l.NodeID, l.Address, l.LeftReason, cmp.Or(listed(l.Clusters), "nothing")),
+		sprint("%s (%s): %s. It asked for %s.", l.NodeID, l.Address, l.LeftReason,
+			cmp.Or(listed(l.Clusters), "nothing")),
 		view.BlameNo, "Its connection ended from the other side, or with the network.",
 		"See whether it still runs, and reaches this port. An Envoy that runs keeps its last weights.", "")
 	f.began, f.linger = l.LeftAt.Time, 0
@@ -246,7 +247,7 @@ func goneFinding(l *LeftEnvoy) finding {
 }
 
 // subscriptionFinding is what is wrong with what an Envoy does with one assignment.
-func subscriptionFinding(p *picture, c *Client, s *Subscription, names []string) (finding, bool) {
+func subscriptionFinding(p *observation, c *Client, s *Subscription, names []string) (finding, bool) {
 	subject := view.Subject{Kind: view.SubjectEnvoy, Cluster: s.Cluster, Name: c.NodeID}
 	configured := slices.Contains(names, s.Cluster)
 	switch {

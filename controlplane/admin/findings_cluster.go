@@ -10,7 +10,7 @@ import (
 )
 
 // clusterFindings returns the findings about a cluster and its endpoints.
-func clusterFindings(p *picture, c *view.Cluster) []finding {
+func clusterFindings(p *observation, c *view.Cluster) []finding {
 	subject := view.Subject{Kind: view.SubjectCluster, Cluster: c.Name}
 	out := decisionFindings(p, c, subject)
 	out = append(out, sheddingFindings(p, c, subject)...)
@@ -65,7 +65,7 @@ const (
 )
 
 // decisionFindings are about whether there are decisions, and whether they are sent.
-func decisionFindings(p *picture, c *view.Cluster, subject view.Subject) (out []finding) {
+func decisionFindings(p *observation, c *view.Cluster, subject view.Subject) (out []finding) {
 	explain := "steelyard status"
 	if !c.Ready {
 		f := found(kindNotReady, view.SeverityError, subject, sprint("Cluster %s is not ready", c.Name)).explain(
@@ -98,7 +98,7 @@ func decisionFindings(p *picture, c *view.Cluster, subject view.Subject) (out []
 }
 
 // sheddingFindings are about requests that are refused because the pool is saturated.
-func sheddingFindings(p *picture, c *view.Cluster, subject view.Subject) (out []finding) {
+func sheddingFindings(p *observation, c *view.Cluster, subject view.Subject) (out []finding) {
 	if c.Decision.DropFraction.Or(0) > 0 {
 		out = append(out, found(kindDrops, view.SeverityError, subject,
 			sprint("Cluster %s refuses requests", c.Name)).explain(
@@ -131,7 +131,7 @@ func sheddingFindings(p *picture, c *view.Cluster, subject view.Subject) (out []
 }
 
 // sourceFinding is what is wrong with a source as a whole. Single endpoints have findings of their own.
-func sourceFinding(p *picture, c *view.Cluster, s *view.SourceStatus, subject view.Subject) (finding, bool) {
+func sourceFinding(p *observation, c *view.Cluster, s *view.SourceStatus, subject view.Subject) (finding, bool) {
 	failing := 2*c.Counts.Failing >= c.Counts.Total && c.Counts.Failing > 0
 	severity, title := view.SeverityWarning, sprint("Source %s of %s is lost", s.Name, c.Name)
 	blame, because := view.BlameNo, "Steelyard continues with the other sources."
@@ -178,7 +178,7 @@ func sourceFinding(p *picture, c *view.Cluster, s *view.SourceStatus, subject vi
 }
 
 // silent reports whether all these Envoys have stopped reporting; false for none.
-func silent(p *picture, names []string) bool {
+func silent(p *observation, names []string) bool {
 	for _, name := range names {
 		if !slices.ContainsFunc(p.clients,
 			func(c Client) bool { return c.NodeID == name && c.Signals.State == SignalSilent }) {
@@ -279,7 +279,7 @@ func lateFinding(c *view.Cluster, subject view.Subject) (finding, bool) {
 }
 
 // followFinding is about Envoys that do not send what was decided.
-func followFinding(p *picture, c *view.Cluster, subject view.Subject) (finding, bool) {
+func followFinding(p *observation, c *view.Cluster, subject view.Subject) (finding, bool) {
 	gap, known := c.Served.VsDecided.Value()
 	if !known || gap <= followLimit+2*c.Served.Noise.Or(0) {
 		return finding{}, false
@@ -315,7 +315,7 @@ func unusedOf(c *view.Cluster) (n int) {
 }
 
 // notFollowing are the Envoys that refuse the assignment of a cluster, or do not answer and may still run.
-func notFollowing(p *picture, cluster string) (names []string) {
+func notFollowing(p *observation, cluster string) (names []string) {
 	for i := range p.clients {
 		for k := range p.clients[i].Subscriptions {
 			s := &p.clients[i].Subscriptions[k]
@@ -334,7 +334,7 @@ func notFollowing(p *picture, cluster string) (names []string) {
 	return names
 }
 
-func refuses(p *picture, cluster, name string) bool {
+func refuses(p *observation, cluster, name string) bool {
 	return slices.ContainsFunc(p.clients, func(c Client) bool {
 		return c.NodeID == name && slices.ContainsFunc(c.Subscriptions, func(s Subscription) bool {
 			return s.Cluster == cluster && s.Nack.Current
@@ -347,7 +347,7 @@ const idleRate = 0.01
 
 // endpointFinding is what is wrong with one endpoint. All that a dying server goes through is one incident, with the
 // title of the worst: what it reports changes from one second to the next.
-func endpointFinding(p *picture, c *view.Cluster, e *view.Endpoint) (finding, bool) {
+func endpointFinding(p *observation, c *view.Cluster, e *view.Endpoint) (finding, bool) {
 	subject := view.Subject{Kind: view.SubjectEndpoint, Cluster: c.Name, Name: e.Address}
 	health := "curl -m 2 http://" + quoted(e.Address) + "/health"
 	switch state := endpointState(e); {
@@ -420,7 +420,7 @@ func standIn(e *view.Endpoint) string {
 }
 
 // outlierBecause explains why Steelyard is not the cause of an outlier.
-func outlierBecause(p *picture, c *view.Cluster) string {
+func outlierBecause(p *observation, c *view.Cluster) string {
 	because := "Its answers fail or do not arrive, which weights cannot change."
 	if names := notFollowing(p, c.Name); len(names) > 0 {
 		because += sprint(" But these Envoys do not follow, and may still send there: %s.", listed(names))

@@ -9,8 +9,8 @@ import (
 	"steelyard/controlplane/view"
 )
 
-// A picture is everything that was seen at one moment; incidents are found in it.
-type picture struct {
+// An observation is everything that was seen at one moment; incidents are found in it.
+type observation struct {
 	now      time.Time
 	status   Status
 	stuck    []string
@@ -60,7 +60,7 @@ const (
 
 // judge makes the incidents of a moment of those a second before and of what is seen now. It is pure: all incidents of
 // the page, the JSON and the command line come from here.
-func judge(before []incidentState, p *picture) []incidentState {
+func judge(before []incidentState, p *observation) []incidentState {
 	was := make(map[string]*incidentState, len(before))
 	for i := range before {
 		was[before[i].ID] = &before[i]
@@ -98,7 +98,7 @@ func causes(all []finding) []finding {
 
 // continued is a finding with what was before: its beginning, and the title and severity of its worst. One that gets
 // worse may have begun earlier than what was found first.
-func continued(was *incidentState, f finding, p *picture) incidentState {
+func continued(was *incidentState, f finding, p *observation) incidentState {
 	s := incidentState{finding: f, first: p.now, last: p.now}
 	s.Since = view.At(p.now)
 	if !f.began.IsZero() {
@@ -129,7 +129,7 @@ func continued(was *incidentState, f finding, p *picture) incidentState {
 }
 
 // exists reports whether the subject of an incident is still there: what has been removed is in no trouble.
-func exists(s *incidentState, p *picture) bool {
+func exists(s *incidentState, p *observation) bool {
 	if s.Subject.Cluster == "" {
 		return true
 	}
@@ -143,7 +143,7 @@ func exists(s *incidentState, p *picture) bool {
 }
 
 // blameConfig blames an incident on a configuration that changed its cluster just before it began.
-func blameConfig(s *incidentState, p *picture) {
+func blameConfig(s *incidentState, p *observation) {
 	if s.Steelyard == view.BlameYes || s.Subject.Cluster == "" {
 		return
 	}

@@ -9,9 +9,9 @@ import (
 	"steelyard/controlplane/view"
 )
 
-// A scene is a picture that a test changes from second to second.
+// A scene is an observation that a test changes from second to second.
 type scene struct {
-	picture
+	observation
 	states []incidentState
 }
 
@@ -25,7 +25,7 @@ func calm() *scene {
 			Reason: "fill", LoadSource: "fused", Capacity: view.Num(8),
 			Inputs: []view.Input{{Field: "queue", Value: view.Num(1), AgeSeconds: view.Num(0.1), State: "fresh"}}})
 	}
-	s := &scene{picture: picture{now: noon, clusters: []view.Cluster{c},
+	s := &scene{observation: observation{now: noon, clusters: []view.Cluster{c},
 		status: Status{ConfigGeneration: 3, Now: view.At(noon)}}}
 	for i := range 3 {
 		s.clients = append(s.clients, Client{NodeID: fmt.Sprintf("edge-%d", i+1), Version: "1.40.0",
@@ -52,7 +52,7 @@ func (s *scene) look() {
 		}
 		s.clusters[i].Counts = count(s.clusters[i].Endpoints)
 	}
-	s.states = judge(s.states, &s.picture)
+	s.states = judge(s.states, &s.observation)
 }
 
 func (s *scene) pool() *view.Cluster { return &s.clusters[0] }
@@ -611,7 +611,7 @@ func TestAFrozenEnvoyIsBehindBeforeAndAfterItsConnectionIsClosed(t *testing.T) {
 	if first.ID != "envoy_behind/llama/edge-2" || clientState(&s.clients[1], s.now) != EnvoyBehind {
 		t.Fatalf("%+v, and it is %s", first, clientState(&s.clients[1], s.now))
 	}
-	if n := envoysOf(&s.picture); n.Connected != 3 || n.InSync != 2 || n.Behind != 1 || n.Lost != 0 {
+	if n := envoysOf(&s.observation); n.Connected != 3 || n.InSync != 2 || n.Behind != 1 || n.Lost != 0 {
 		t.Errorf("%+v", n)
 	}
 	s.left = []LeftEnvoy{{NodeID: "edge-2", Address: "10.9.0.1:4000", Clusters: []string{"llama"}, Vanished: true,
@@ -626,10 +626,10 @@ func TestAFrozenEnvoyIsBehindBeforeAndAfterItsConnectionIsClosed(t *testing.T) {
 		if state := leftState(&s.left[0], s.now); state != EnvoyBehind {
 			t.Errorf("after %v it is %s", passed, state)
 		}
-		if n := envoysOf(&s.picture); n.Connected != 2 || n.InSync != 2 || n.Lost != 1 || n.Left != 1 {
+		if n := envoysOf(&s.observation); n.Connected != 2 || n.InSync != 2 || n.Lost != 1 || n.Left != 1 {
 			t.Errorf("after %v: %+v", passed, n)
 		}
-		if names := notFollowing(&s.picture, "llama"); len(names) != 1 || names[0] != "edge-2" {
+		if names := notFollowing(&s.observation, "llama"); len(names) != 1 || names[0] != "edge-2" {
 			t.Errorf("after %v these do not follow: %v", passed, names)
 		}
 	}
@@ -645,7 +645,7 @@ func TestAnEnvoyThatDiedIsGoneAndNotBehind(t *testing.T) {
 	if got := only(t, s.after(time.Second)); got.Kind != kindGone || leftState(&s.left[0], s.now) != EnvoyGone {
 		t.Errorf("%s: %+v", leftState(&s.left[0], s.now), got)
 	}
-	if n := envoysOf(&s.picture); n.Lost != 0 || n.Left != 1 {
+	if n := envoysOf(&s.observation); n.Lost != 0 || n.Left != 1 {
 		t.Errorf("%+v", n)
 	}
 	s.left[0].Vanished = false
@@ -692,7 +692,7 @@ func TestTheStateOfAnEnvoyAgreesWithItsIncidents(t *testing.T) {
 			if state := clientState(&s.clients[0], s.now); state != c.state || kind != c.incident {
 				t.Errorf("%s with the incident %q, want %s with %q", state, kind, c.state, c.incident)
 			}
-			if n := envoysOf(&s.picture); n != c.counted {
+			if n := envoysOf(&s.observation); n != c.counted {
 				t.Errorf("%+v, want %+v", n, c.counted)
 			}
 			problems := clientProblems(s.clients[0], map[string]bool{"llama": true}, s.now)

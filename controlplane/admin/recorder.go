@@ -21,7 +21,7 @@ type RecorderOptions struct {
 	Now     func() time.Time // nil: time.Now
 }
 
-// A Recorder looks at everything once a second. It keeps what the picture of one moment does not show: the shares that
+// A Recorder looks at everything once a second. It keeps what one moment does not show: the shares that
 // were served, incidents with their beginnings, events, Envoys that left, and decisions of the last minutes. It is safe
 // for concurrent use.
 type Recorder struct {
@@ -152,7 +152,7 @@ func (r *Recorder) Tick() {
 	r.mu.Lock()
 	configs := r.configs
 	r.mu.Unlock()
-	p := &picture{now: now, status: status, stuck: r.o.Stuck(), clusters: clusters, clients: clients, left: r.left,
+	p := &observation{now: now, status: status, stuck: r.o.Stuck(), clusters: clusters, clients: clients, left: r.left,
 		configs: configs, refusing: refusing}
 	r.incidents = judge(r.incidents, p)
 	m.incidents, m.left = shownOf(r.incidents, now), slices.Clone(r.left)
@@ -302,7 +302,7 @@ func (r *Recorder) unseen(gone []GoneEnvoy) (out []LeftEnvoy) {
 }
 
 // fleetOf sums a moment up.
-func fleetOf(p *picture, m *moment, lastEvent uint64) *fleet {
+func fleetOf(p *observation, m *moment, lastEvent uint64) *fleet {
 	f := &fleet{StartedAt: p.status.StartedAt, ConfigGeneration: p.status.ConfigGeneration,
 		Ready: ready(p.status, p.clusters), State: worstState(m.incidents), Envoys: envoysOf(p),
 		Clusters: make([]fleetCluster, 0, len(p.clusters)), Incidents: cut(m.incidents, 50), LastEventID: lastEvent}

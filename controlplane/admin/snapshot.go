@@ -133,7 +133,7 @@ func (s snapshot) clients(clusters []view.Cluster) []Client {
 	return clients
 }
 
-// status returns the status of the process, given the rest of the picture.
+// status returns the status of the process, given the rest of the snapshot.
 func (s snapshot) status(clusters []view.Cluster, clients int) Status {
 	status := s.source.Status()
 	status.Version = s.version

@@ -90,7 +90,7 @@ func (h *hub) all() []*reader {
 }
 
 // publish encodes the frame of this second for those that read it, and for nobody otherwise.
-func (h *hub) publish(rec *Recorder, p *picture, m *moment) {
+func (h *hub) publish(rec *Recorder, p *observation, m *moment) {
 	readers := h.all()
 	if len(readers) == 0 {
 		return
@@ -116,7 +116,7 @@ func (r *reader) offer(f encoded) {
 // An encoder makes the parts of the frames of one second, each once.
 type encoder struct {
 	rec   *Recorder
-	p     *picture
+	p     *observation
 	m     *moment
 	parts map[partKey][]byte
 }

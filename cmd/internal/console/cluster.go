@@ -249,7 +249,7 @@ func (x *Explanation) text(w io.Writer, width int) {
 			o.Until.UTC().Format("2006-01-02 15:04:05"), because(o.Reason))
 	}
 	if known(e.ServedShare1m) || known(e.ServedShare10s) {
-		line("served", "%s of the requests in the last minute, %s in the last 10 s; it is %s of the capacity",
+		line("served", "%s of the requests in the last minute, %s in the last 10 s; it has %s of the capacity",
 			percent(e.ServedShare1m), percent(e.ServedShare10s), percent(e.CapacityShare))
 	}
 	var inputs []string

@@ -24,13 +24,15 @@ func TestEventsAreFollowedAcrossAnOutageAndARestart(t *testing.T) {
 		list  admin.EventList
 		code  int
 	}{
-		{"7", admin.EventList{Events: []view.Event{event(8, "eight")}, OldestID: 1, LatestID: 9}, 200}, // 9 was filtered out
+		// 9 was filtered out
+		{"7", admin.EventList{Events: []view.Event{event(8, "eight")}, OldestID: 1, LatestID: 9}, 200},
 		{"9", admin.EventList{OldestID: 1, LatestID: 9}, 200},
 		{"9", admin.EventList{}, 503},
 		{"9", admin.EventList{}, 502},
 		{"9", admin.EventList{Events: []view.Event{event(13, "thirteen")}, OldestID: 12, LatestID: 13}, 200},
 		{"13", admin.EventList{OldestID: 1, LatestID: 2}, 200}, // another process
-		{"", admin.EventList{Events: []view.Event{event(1, "started"), event(2, "two")}, OldestID: 1, LatestID: 2}, 200},
+		{"", admin.EventList{
+			Events: []view.Event{event(1, "started"), event(2, "two")}, OldestID: 1, LatestID: 2}, 200},
 		{"2", admin.EventList{}, 403},
 	}
 	asked := 0

@@ -143,7 +143,7 @@ func TestOverridesOutliveARestartInTheStore(t *testing.T) {
 func TestReplicasTakeOverWhatTheOthersChange(t *testing.T) {
 	s := &memory{texts: map[string]string{}}
 	one, two := New(ignore), New(ignore)
-	sync := func(b *Book) (added, removed []view.Override) {
+	sync := func(b *Registry) (added, removed []view.Override) {
 		t.Helper()
 		added, removed, err := b.Sync(t.Context(), s, noon)
 		if err != nil {

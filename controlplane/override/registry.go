@@ -30,8 +30,8 @@ const (
 // A key is what an override is about. An endpoint has at most one.
 type key struct{ cluster, address string }
 
-// A Book holds the overrides of a process. Its methods can be called from any goroutine.
-type Book struct {
+// A Registry holds the overrides of a process. Its methods can be called from any goroutine.
+type Registry struct {
 	changed func(cluster string) // without the lock
 
 	mu      sync.Mutex
@@ -39,9 +39,9 @@ type Book struct {
 	removed map[key]bool // removed here, but not yet from the store
 }
 
-// New returns a Book without overrides. changed is called whenever those of a cluster have changed.
-func New(changed func(cluster string)) *Book {
-	return &Book{changed: changed, all: make(map[key]view.Override), removed: make(map[key]bool)}
+// New returns a Registry without overrides. changed is called whenever those of a cluster have changed.
+func New(changed func(cluster string)) *Registry {
+	return &Registry{changed: changed, all: make(map[key]view.Override), removed: make(map[key]bool)}
 }
 
 // Check returns what is wrong with an override by itself.
@@ -64,7 +64,7 @@ func Check(o view.Override) error {
 }
 
 // Put adds an override, in place of the one that its endpoint has.
-func (b *Book) Put(o view.Override) error {
+func (b *Registry) Put(o view.Override) error {
 	if err := Check(o); err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (b *Book) Put(o view.Override) error {
 }
 
 // Remove removes the override of an endpoint. ok is false if there is none.
-func (b *Book) Remove(cluster, address string) (o view.Override, ok bool) {
+func (b *Registry) Remove(cluster, address string) (o view.Override, ok bool) {
 	k := key{cluster, address}
 	b.mu.Lock()
 	if o, ok = b.all[k]; ok {
@@ -99,7 +99,7 @@ func (b *Book) Remove(cluster, address string) (o view.Override, ok bool) {
 }
 
 // Of returns the overrides of a cluster that have not ended, by address; nil for none.
-func (b *Book) Of(cluster string, now time.Time) map[string]view.Override {
+func (b *Registry) Of(cluster string, now time.Time) map[string]view.Override {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var out map[string]view.Override
@@ -115,7 +115,7 @@ func (b *Book) Of(cluster string, now time.Time) map[string]view.Override {
 }
 
 // All returns the overrides that have not ended, sorted by cluster and address.
-func (b *Book) All(now time.Time) []view.Override {
+func (b *Registry) All(now time.Time) []view.Override {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	out := make([]view.Override, 0, len(b.all))
@@ -131,7 +131,7 @@ func (b *Book) All(now time.Time) []view.Override {
 }
 
 // Expire removes the overrides that have ended, and returns them.
-func (b *Book) Expire(now time.Time) []view.Override {
+func (b *Registry) Expire(now time.Time) []view.Override {
 	b.mu.Lock()
 	var ended []view.Override
 	for k, o := range b.all {
@@ -158,9 +158,9 @@ type Store interface {
 // name is the name of an override in a Store. Neither a cluster nor an address has white space in it.
 func (k key) name() string { return k.cluster + " " + k.address }
 
-// Sync brings the Book and the store in line: what changed here is written, what others changed is taken over. It
+// Sync brings the Registry and the store in line: what changed here is written, what others changed is taken over. It
 // returns what others added and removed.
-func (b *Book) Sync(ctx context.Context, s Store, now time.Time) (added, removed []view.Override, err error) {
+func (b *Registry) Sync(ctx context.Context, s Store, now time.Time) (added, removed []view.Override, err error) {
 	if err := b.write(ctx, s); err != nil {
 		return nil, nil, err
 	}
@@ -191,7 +191,7 @@ func (b *Book) Sync(ctx context.Context, s Store, now time.Time) (added, removed
 }
 
 // write writes what changed here.
-func (b *Book) write(ctx context.Context, s Store) error {
+func (b *Registry) write(ctx context.Context, s Store) error {
 	b.mu.Lock()
 	fresh := maps.Clone(b.all)
 	gone := maps.Clone(b.removed)
@@ -226,7 +226,7 @@ func (b *Book) write(ctx context.Context, s Store) error {
 }
 
 // take takes over what is in the store: what is not in it any more was removed by others.
-func (b *Book) take(there map[key]view.Override) (added, removed []view.Override) {
+func (b *Registry) take(there map[key]view.Override) (added, removed []view.Override) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for k, o := range b.all {
