@@ -5,7 +5,7 @@ import "testing"
 // The tail of the waits under the law, by a seeded discrete-event simulation: 10
 // proxies, 20 pods, Poisson arrivals at load 0.8, exponential service of mean 1 s,
 // FIFO, one slot, push delay 10 ms, reports of the time of the decision. In
-// mean services, p99 of the wait is 2.9 with one central queue, and about
+// mean services, p99 of the wait is 2.9 by the shortest queue, and about
 //
 //	                           every 1 s   every 250 ms
 //	random                            23
