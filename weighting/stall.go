@@ -85,7 +85,7 @@ type outlier struct {
 	contradicted float64   // the others, as far as they had been in flight for StalledAfter
 
 	shownNone  bool          // that report shows none, by a gauge that is no constant
-	sentBefore begun         // what had been sent at the last progress, or when nothing was in flight
+	sentBefore begun         // what had been sent when nothing was unanswered, or twenty requests ago and more
 	uploads    time.Duration // what was sent since may be under way to the endpoint for so long
 
 	moved bool      // it did some work since that report
@@ -261,9 +261,6 @@ func (o *outlier) observe(m *member, p *pool) {
 		o.usual.add(0, 0, silence)
 		o.lastAnswer, o.contradicted = p.now, 0
 	}
-	if progress || worked || o.unanswered() < 1 {
-		o.sentBefore = m.proxies.begun()
-	}
 	o.uploads = o.uploading(m, p)
 }
 
@@ -273,15 +270,21 @@ func (o *outlier) observe(m *member, p *pool) {
 func (o *outlier) uploading(m *member, p *pool) time.Duration {
 	const (
 		many    = 5       // requests
+		recent  = 20      // requests
 		slow    = 125_000 // bytes per second of a client: 1 Mbit/s
 		longest = time.Hour
 	)
+	now := m.proxies.begun()
+	sent := now.since(&o.sentBefore)
+	// Progress is no beginning: a scrape may show it of requests that ended before those that are unanswered began.
+	if o.unanswered() < 1 || sent.requests >= recent {
+		o.sentBefore = now
+		return 0
+	}
 	fresh := p.now.Sub(o.comparedAt) <= p.params.Hold
 	if !o.shownNone || !fresh || o.unanswered() >= many || !m.withAccessLog() || !(m.proxies.Sized.Value > 0) {
 		return 0
 	}
-	now := m.proxies.begun()
-	sent := now.since(&o.sentBefore)
 	if sent.sized < sent.requests-rounding {
 		return longest
 	}
