@@ -393,8 +393,8 @@ func (o *outlier) compare(m *member, p *pool) {
 		o.shown, o.moved = shows, false
 	}
 	o.hidden = min(o.hidden, o.notShown)
-	if o.shownNone = gauge && shows < 1; m.ceiling.showsNone(&m.server) {
-		o.shownNone = false
+	constant := m.ceiling.showsNone(&m.server)
+	if o.shownNone = gauge && shows < 1 && !constant; constant {
 		return
 	}
 	if since := at.Add(-p.params.Overload.StalledAfter); !o.lastProgress.After(since) {

@@ -230,6 +230,26 @@ func TestAFewUploadsAtAnIdleEndpointAreNoStall(t *testing.T) {
 	}
 }
 
+// A scrape may show an answer that ended before the uploads began.
+func TestUploadsBeforeAScrapeOfEarlierAnswersAreNoStall(t *testing.T) {
+	w := newCountedPool(4)
+	b := &w.endpoints[0]
+	w.run(30*second, func() {
+		w.others()
+		b.inFlight, b.running = 0, 1
+		b.send(1, 4000)
+		b.ended, b.answered, b.completed = b.ended+1, b.answered+1, b.completed+1
+	})
+	b.inFlight, b.running = 0, 0
+	w.run(5*second, w.others)
+	b.send(2, 0)
+	b.completed++ // of a request that had ended
+	flagged, d := w.run(time.Minute, w.others)
+	if flagged >= 0 {
+		t.Errorf("flagged after %v: %s", flagged, d.Endpoints[0].OverloadReason)
+	}
+}
+
 // Requests that an endpoint does not see yet, because they are under way to it, are
 // no sign of a stall.
 func TestShortRequestsOneAfterAnotherAreNoStall(t *testing.T) {
