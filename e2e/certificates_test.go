@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -90,16 +91,13 @@ func TestCertificatesInTheirLastDaysAreProblems(t *testing.T) {
 	if left := time.Until(soon); left <= 0 {
 		t.Fatalf("the certificate expired %v ago: the machine is too slow for this test", -left)
 	}
-	for _, err := range []error{
-		f.hasProblem(view.SeverityError, cert+" (xds) expires in 3 d",
-			"; then Envoys refuse to connect: renew it"),
-		f.hasProblem(view.SeverityError, scrapeCert+" (scrape_client) expires in ",
-			" s; then model servers that ask for it refuse scrapes"),
-	} {
-		if err != nil {
-			t.Error(err)
-		}
-	}
+	f.eventually("both certificates that expire soon are problems", func() error {
+		return errors.Join(
+			f.hasProblem(view.SeverityError, cert+" (xds) expires in 3 d",
+				"; then Envoys refuse to connect: renew it"),
+			f.hasProblem(view.SeverityError, scrapeCert+" (scrape_client) expires in ",
+				" s; then model servers that ask for it refuse scrapes"))
+	})
 	for use, end := range map[string]time.Time{"xds": days, "scrape_client": soon} {
 		got, err := f.series("steelyard_certificate_expiry_timestamp_seconds", map[string]string{"use": use})
 		if err != nil || got != float64(end.Unix()) {

@@ -104,10 +104,11 @@ func (s *Store) Follow(used map[File]bool) {
 	}
 }
 
-// Run reads the files periodically until ctx is done.
+// Run reads the files at once and then periodically until ctx is done.
 func (s *Store) Run(ctx context.Context) error {
 	tick := time.NewTicker(Interval)
 	defer tick.Stop()
+	s.Refresh(ctx)
 	for {
 		select {
 		case <-ctx.Done():

@@ -2,6 +2,7 @@ package credentials
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -217,4 +219,27 @@ func TestAnOpenConnectionOutlivesARotation(t *testing.T) {
 	if _, err := io.ReadFull(far, got); err != nil || string(got) != "still here" {
 		t.Errorf("the open connection: %q, %v", got, err)
 	}
+}
+
+func TestFilesAreReadBeforeAnyoneAsksForThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		i := newIssuer("authority")
+		f := File{Cert: filepath.Join(t.TempDir(), "ca.pem")}
+		write(t, f.Cert, i.pem)
+		s := New(slog.New(slog.DiscardHandler))
+		s.Follow(map[File]bool{f: true})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		begun := time.Now()
+		go func() { defer close(done); _ = s.Run(ctx) }()
+		synctest.Wait()
+		if name, n, problem := held(s, f); name != "authority" || n != 1 || problem != "" {
+			t.Errorf("at the start the store has %q, %d certificates, %q", name, n, problem)
+		}
+		if waited := time.Since(begun); waited != 0 {
+			t.Errorf("that took %v", waited)
+		}
+		cancel()
+		<-done
+	})
 }
