@@ -282,7 +282,7 @@ func (o *outlier) uploading(m *member, p *pool) time.Duration {
 		return 0
 	}
 	fresh := p.now.Sub(o.comparedAt) <= p.params.Hold
-	if !o.shownNone || !fresh || o.unanswered() >= many || !m.withAccessLog() || !(m.proxies.Sized.Value > 0) {
+	if !o.shownNone || !fresh || o.unanswered() >= many || !m.proxies.withAccessLog() || !(m.proxies.Sized.Value > 0) {
 		return 0
 	}
 	if sent.sized < sent.requests-rounding {
@@ -323,14 +323,14 @@ func (o *outlier) outcomes(failed, ended float64, elapsed time.Duration) {
 }
 
 // withAccessLog reports whether all proxies report how each request ended.
-func (m *member) withAccessLog() bool { return m.proxies.Answered.Known() && !m.proxies.Partial }
+func (r *ProxyReport) withAccessLog() bool { return r.Answered.Known() && !r.Partial }
 
 // answers is how many requests were answered since the last step, and how many of them without an error. A client that
 // gives up ends a request, too, which shows nothing about the endpoint.
 func (o *outlier) answers(m *member) (all, succeeded float64) {
 	answered := risen(m.tally.proxies.Answered, m.proxies.Answered)
 	errors := answered - o.latest.answered
-	if !m.withAccessLog() {
+	if !m.proxies.withAccessLog() {
 		answered, errors = max(answered, risen(m.tally.proxies.Ended, m.proxies.Ended)), o.latest.errors
 	}
 	all = max(answered, risen(m.tally.server.Completions, m.server.Completions))
@@ -345,12 +345,13 @@ type proof struct{ succeeded, completed bool }
 
 // showsRecovery reports whether the requests since the last step show that the endpoint is healthy. Load reports count
 // an answer with a 404 or 429 as a success; the server completes nothing then. Servers also count requests that fail
-// otherwise, and load reports count those as errors.
+// otherwise, and load reports count those as errors. What ended since the last step is in the access log only if there
+// was one then: the last load report may come with the change.
 func (o *outlier) showsRecovery(m *member, p *pool, answers float64) bool {
 	switch {
 	case !m.proxies.Succeeded.Known():
 		return answers > o.latest.errors+rounding
-	case m.withAccessLog():
+	case m.proxies.withAccessLog() && m.tally.proxies.withAccessLog():
 		return o.latest.answered > o.latest.errors+rounding
 	}
 	o.proof.succeeded = o.proof.succeeded || o.latest.answered > o.latest.errors+rounding
