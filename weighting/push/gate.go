@@ -163,7 +163,7 @@ func (g *Gate) judge(now time.Time, v *Verdict, heartbeat time.Duration) (reason
 	}
 	same, flagged, overridden, distance := last.compare(d.Endpoints)
 	differs := !(distance <= max(0, g.options.Deadband)) // NaN counts as a change, which Publish refuses by name
-	since, lasts := now.Sub(last.at), lasting(d.Horizon, v.StaleAfter)
+	since, lasts := now.Sub(last.at), lasting(min(last.horizon, d.Horizon), v.StaleAfter)
 	switch {
 	case !same:
 		return ReasonMembership, true
@@ -190,7 +190,9 @@ func (g *Gate) judge(now time.Time, v *Verdict, heartbeat time.Duration) (reason
 // lasting returns how long the shares of a decision stay in force at least: for as much as the horizon exceeds a
 // second, up to a second. A proxy's scheduler visits each endpoint as often as its weight says, and starts over with
 // every push. So where a decision is good for seconds, frequent pushes gain nothing and cost evenness: with one push a
-// second instead of five, p99 and mean of the engines' time to the first token are 0.93 of what they were.
+// second instead of five, p99 and mean of the engines' time to the first token are 0.93 of what they were. The horizon
+// is the shorter one of the shares in force and of those that are to replace them: shares that send nearly all to one
+// endpoint for some milliseconds must not stay for a second when the horizon becomes one of seconds.
 func lasting(horizon, staleAfter time.Duration) time.Duration {
 	const second, pushes = time.Second, 3 // two may be late
 	lasts := min(max(0, horizon-second), second)
@@ -244,8 +246,9 @@ func dropChanged(was, is float64) bool {
 // inForce is what was pushed last.
 type inForce struct {
 	at         time.Time
-	endpoints  []endpoint // sorted by address, as decisions are
-	shares     []float64  // of the endpoints
+	endpoints  []endpoint    // sorted by address, as decisions are
+	shares     []float64     // of the endpoints
+	horizon    time.Duration // for how long the shares were decided
 	drop       float64
 	staleAfter time.Duration
 }
@@ -259,7 +262,7 @@ type endpoint struct {
 func newInForce(now time.Time, v *Verdict) *inForce {
 	n := len(v.Decision.Endpoints)
 	f := &inForce{
-		at: now, drop: v.Decision.DropFraction, staleAfter: v.StaleAfter,
+		at: now, horizon: v.Decision.Horizon, drop: v.Decision.DropFraction, staleAfter: v.StaleAfter,
 		endpoints: make([]endpoint, n), shares: make([]float64, n),
 	}
 	for i := range v.Decision.Endpoints {
