@@ -103,6 +103,8 @@ type batching struct {
 	// KVTokens is the size of the KV cache, 16 to 1000000000, the largest request at
 	// least. Default 400000.
 	KVTokens int `yaml:"kv_tokens" default:"400000" range:"16..1000000000"`
+	// PromptsFirst is for engines that generate nothing while there are prompts to compute. Default false.
+	PromptsFirst bool `yaml:"prompts_first" default:"false"`
 	// CacheTokens is the size of the cache of prompts and answers that are no longer executed, in blocks of 128 tokens,
 	// 0 to 100000000; 0 is none, and then a part of each prompt is cached by chance. Default 0.
 	CacheTokens int `yaml:"cache_tokens" default:"0" range:"0..100000000"`

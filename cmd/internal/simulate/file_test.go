@@ -132,7 +132,7 @@ func TestEnginesAreReadAndPrinted(t *testing.T) {
 			{Count: 1, Speed: 0.5, Zone: "b", Engine: &engine.Params{
 				Iteration: 10 * time.Millisecond, Sequence: 100 * time.Microsecond, Context: 10,
 				PrefillRate: 20_000, TokenBudget: 4096, MaxSequences: 64, KVTokens: 200_000,
-				CacheTokens: 1000,
+				PromptsFirst: true, CacheTokens: 1000,
 			}, Metrics: sim.Metrics{GaugeLag: 250 * time.Millisecond, NoTokens: true}},
 		},
 		Prompts: &sim.Prompts{Trace: trace.Conversations(), Cached: 0.25, BytesPerToken: 4, BytesSpread: -1,

@@ -104,6 +104,9 @@ func constants(p *engine.Params) string {
 	k.add("token_budget", strconv.Itoa(p.TokenBudget))
 	k.add("max_sequences", strconv.Itoa(p.MaxSequences))
 	k.add("kv_tokens", strconv.Itoa(p.KVTokens))
+	if p.PromptsFirst {
+		k.add("prompts_first", "true")
+	}
 	if p.CacheTokens > 0 {
 		k.add("cache_tokens", strconv.Itoa(p.CacheTokens))
 	}

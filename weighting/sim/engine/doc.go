@@ -30,7 +30,8 @@
 // sequence that decodes and finds the KV cache full evicts the one admitted last
 // (which may be itself), which waits in front of all others and is computed again,
 // what it has generated included. The iteration in which the last token of a prompt
-// is computed generates the first token.
+// is computed generates the first token. With Params.PromptsFirst an iteration has prompts
+// or sequences that decode, and prompts as long as there are any.
 //
 // Cached tokens of a prompt are not computed. They take their room in the KV cache
 // all the same. How many there are, the caller says; or, with Params.CacheTokens, the

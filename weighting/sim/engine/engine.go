@@ -278,7 +278,7 @@ func (e *Engine) schedule(now time.Duration) {
 			e.evictYoungest()
 			evicted = true
 		}
-		if r.place == running {
+		if r.granted = 0; r.place == running && !(e.p.PromptsFirst && r.decodes()) {
 			it.add(r)
 		}
 	}
@@ -297,6 +297,11 @@ func (e *Engine) schedule(now time.Duration) {
 		}
 		e.running = append(e.running, r)
 		it.add(r)
+	}
+	if e.p.PromptsFirst && it.prompt == 0 {
+		for _, r := range e.running {
+			it.add(r)
+		}
 	}
 	e.gauges = Gauges{Running: len(e.running), Waiting: len(e.queue), KVUsage: float64(e.used) / float64(e.p.KVTokens)}
 	if e.busy = len(e.running) > 0; e.busy {

@@ -99,6 +99,31 @@ func TestABudgetIsShared(t *testing.T) {
 	want(t, "tokens of the one that decodes", decoding.Generated, 3)
 }
 
+func TestPromptsGoBeforeWhatDecodes(t *testing.T) {
+	p := round()
+	p.PromptsFirst = true
+	e := New(p)
+	decoding := &Request{Prompt: 10, Output: 100}
+	e.Arrive(0, decoding)
+	long, short := &Request{Prompt: 150, Output: 1}, &Request{Prompt: 40, Output: 2}
+	e.Arrive(ms, long)
+	e.Arrive(2*ms, short)
+	e.Step(20 * ms) // 10 prompt tokens and 10 ms
+	next, _ := e.Next()
+	want(t, "end of an iteration of a prompt's first 100 tokens", next, (20+10+100)*ms)
+	e.Step(next)
+	want(t, "tokens of the one that decodes", decoding.Generated, 1)
+	next, _ = e.Next()
+	want(t, "end of one of the 50 and 40 tokens that remain", next, (130+10+90)*ms)
+	e.Step(next)
+	want(t, "first token of the short prompt", short.First, 230*ms)
+	next, _ = e.Next()
+	want(t, "end of one of the two sequences", next, (230+10+2)*ms)
+	e.Step(next)
+	want(t, "tokens of the first one", decoding.Generated, 2)
+	want(t, "the short one has ended", short.Ended(), true)
+}
+
 func TestOnlySoManySequencesRun(t *testing.T) {
 	e := New(round())
 	var all []*Request

@@ -18,6 +18,10 @@ type Params struct {
 	MaxSequences int // running at once (max_num_seqs)
 	KVTokens     int // size of the KV cache
 
+	// PromptsFirst is for engines that mix no prompts with sequences that decode, as TGI and SGLang do by default: while
+	// there are prompts to compute, nothing else is generated.
+	PromptsFirst bool
+
 	// CacheTokens is the size of the cache of prompts and answers that are no longer
 	// executed, in whole blocks; 0: none, and requests say what of them is cached.
 	CacheTokens int
