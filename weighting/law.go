@@ -279,7 +279,8 @@ func (l *Law) arrivals(p *pool, d *Decision, s Snapshot) {
 	d.ArrivalRate, d.ArrivalRateSource = p.arrivalRate()
 	l.rate = d.ArrivalRate
 	p.counted = p.counted || p.mostlyCounted()
-	limits := p.limits() || p.params.LeastLatency.Enabled
+	limited := p.limited()
+	limits := limited >= 0.5
 	late := l.lag.settle(limits)
 	d.Horizon = p.horizon(s, late, limits)
 	p.unseen = d.Horizon
@@ -288,9 +289,7 @@ func (l *Law) arrivals(p *pool, d *Decision, s Snapshot) {
 		l.bursts.observe(p.now, l.arrived, len(p.members), d.Horizon)
 		together = l.bursts.together()
 	}
-	if !limits {
-		d.Horizon = p.untilSeen(d.Horizon, d.ArrivalRate, late)
-	}
+	d.Horizon = p.untilSeen(d.Horizon, d.ArrivalRate, late, limited)
 	d.Arrivals = d.ArrivalRate * d.Horizon.Seconds()
 	if d.ArrivalRateSource == RateUnknown {
 		d.Arrivals = float64(len(p.members))
@@ -324,10 +323,16 @@ func (p *pool) horizon(s Snapshot, late time.Duration, limits bool) time.Duratio
 
 const longest = time.Hour
 
-// limits reports whether requests wait for slots: those of some endpoints are known, and all of them are taken at
-// times, as far as gauges show it. Configured ones may be more than an engine that batches continuously ever runs.
-func (p *pool) limits() bool {
-	const atTimes = 0.1
+// limited is how far requests wait for slots, 0..1: those of some endpoints are known, and all of them are taken at
+// times, as far as gauges show it. Configured ones may be more than an engine that batches continuously ever runs, and
+// one that reaches its limit now and then is no set of slots yet: between a tenth and two fifths of the time, the
+// horizons of both are mixed. Were there one threshold, uneven shares would fill an engine, which would show that slots
+// are taken, which would make the shares more uneven.
+func (p *pool) limited() float64 {
+	const hardly, often = 0.1, 0.4 // of the time
+	if p.params.LeastLatency.Enabled {
+		return 1
+	}
 	var taken, known float64
 	for i := range p.members {
 		m := &p.members[i]
@@ -337,17 +342,20 @@ func (p *pool) limits() bool {
 		known++
 		taken += m.taken.or(1)
 	}
-	return known > 0 && taken > atTimes*known
+	if known == 0 {
+		return 0
+	}
+	return min(1, max(0, (taken/known-hardly)/(often-hardly)))
 }
 
 // untilSeen is a horizon that is longer where nothing limits what endpoints execute at once, so that a request does not
 // wait for those that run, but for the prompts that began just before. While a decision is in force for fewer arrivals
 // than two fifths of the endpoints, the loads show most of these. With four fifths and more they show none, and the
 // requests that they do show are no reason to hurry: they are evened out over the time in which they end.
-func (p *pool) untilSeen(horizon time.Duration, perSecond float64, late time.Duration) time.Duration {
+func (p *pool) untilSeen(horizon time.Duration, perSecond float64, late time.Duration, limited float64) time.Duration {
 	const some, all = 0.4, 0.8 // of an arrival for each endpoint
 	unseen := perSecond * horizon.Seconds() / float64(len(p.members))
-	part := min((unseen-some)/(all-some), 1)
+	part := min((unseen-some)/(all-some), 1) * (1 - limited)
 	if !(part > 0) {
 		return horizon
 	}

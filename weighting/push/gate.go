@@ -150,6 +150,11 @@ func (g *Gate) verdict(now time.Time, d weighting.Decision, ready bool) Verdict 
 	return v
 }
 
+// astray is the part of the traffic, of the most that could be, that goes to other endpoints than those decided on:
+// beyond it shares are replaced however long they should last. Shares for some milliseconds may send nearly all to one
+// endpoint, and must not stay for a second when the horizon becomes one of seconds.
+const astray = 0.75
+
 // judge returns whether the verdict's decision is to be pushed, and why.
 func (g *Gate) judge(now time.Time, v *Verdict, heartbeat time.Duration) (reason string, push bool) {
 	last, d := g.inForce, &v.Decision
@@ -163,7 +168,10 @@ func (g *Gate) judge(now time.Time, v *Verdict, heartbeat time.Duration) (reason
 	}
 	same, flagged, overridden, distance := last.compare(d.Endpoints)
 	differs := !(distance <= max(0, g.options.Deadband)) // NaN counts as a change, which Publish refuses by name
-	since, lasts := now.Sub(last.at), lasting(min(last.horizon, d.Horizon), v.StaleAfter)
+	since, lasts := now.Sub(last.at), lasting(d.Horizon, v.StaleAfter)
+	if distance > astray*(1-1/float64(len(d.Endpoints))) {
+		lasts = 0
+	}
 	switch {
 	case !same:
 		return ReasonMembership, true
@@ -190,9 +198,7 @@ func (g *Gate) judge(now time.Time, v *Verdict, heartbeat time.Duration) (reason
 // lasting returns how long the shares of a decision stay in force at least: for as much as the horizon exceeds a
 // second, up to a second. A proxy's scheduler visits each endpoint as often as its weight says, and starts over with
 // every push. So where a decision is good for seconds, frequent pushes gain nothing and cost evenness: with one push a
-// second instead of five, p99 and mean of the engines' time to the first token are 0.93 of what they were. The horizon
-// is the shorter one of the shares in force and of those that are to replace them: shares that send nearly all to one
-// endpoint for some milliseconds must not stay for a second when the horizon becomes one of seconds.
+// second instead of five, p99 and mean of the engines' time to the first token are 0.93 of what they were.
 func lasting(horizon, staleAfter time.Duration) time.Duration {
 	const second, pushes = time.Second, 3 // two may be late
 	lasts := min(max(0, horizon-second), second)
@@ -246,9 +252,8 @@ func dropChanged(was, is float64) bool {
 // inForce is what was pushed last.
 type inForce struct {
 	at         time.Time
-	endpoints  []endpoint    // sorted by address, as decisions are
-	shares     []float64     // of the endpoints
-	horizon    time.Duration // for how long the shares were decided
+	endpoints  []endpoint // sorted by address, as decisions are
+	shares     []float64  // of the endpoints
 	drop       float64
 	staleAfter time.Duration
 }
@@ -262,7 +267,7 @@ type endpoint struct {
 func newInForce(now time.Time, v *Verdict) *inForce {
 	n := len(v.Decision.Endpoints)
 	f := &inForce{
-		at: now, horizon: v.Decision.Horizon, drop: v.Decision.DropFraction, staleAfter: v.StaleAfter,
+		at: now, drop: v.Decision.DropFraction, staleAfter: v.StaleAfter,
 		endpoints: make([]endpoint, n), shares: make([]float64, n),
 	}
 	for i := range v.Decision.Endpoints {
