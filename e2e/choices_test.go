@@ -133,9 +133,7 @@ func TestAnswersOfEndpointsThatTheLoadsDoNotHaveAreCounted(t *testing.T) {
 	withModule(t)
 	f := withoutEnvoys(t, plan{servers: servers(t, same(2, wide)...)})
 	_, loads := startIdleAt(t, "127.0.0.1:1")
-	f.follows(loads, "--prefix")
-	f.startEnvoy(0)
-	f.chooses(t, 0)
+	f.startModules(t, 1, loads, "--prefix")
 	const requests = 5
 	for range requests {
 		f.post(t, talk("a conversation"))
@@ -167,9 +165,7 @@ func TestTheLongestMatchIsFollowedUnlessItHasTooMuchToDo(t *testing.T) {
 		loads.change.Store(&change)
 	}
 	set("", load)
-	f.follows(address, "--prefix")
-	f.startEnvoy(0)
-	f.chooses(t, 0)
+	f.startModules(t, 1, address, "--prefix")
 	f.settled(loads)
 	first := f.post(t, talk("a conversation"))
 	for i, c := range []struct {
@@ -286,9 +282,7 @@ func TestAPanicOfTheModuleIsCountedAndTheThirdHasItStepAside(t *testing.T) {
 	withChangedModule(t, "waits.go", entry, entry+"\tif contentType == \"defect\" {\n\t\tpanic(contentType)\n\t}\n")
 	pool := servers(t, same(2, wide)...)
 	f := withoutEnvoys(t, plan{servers: pool})
-	f.follows(serveLoads(t, &one{addresses: []string{pool[1].Address(), pool[0].Address()}}))
-	f.startEnvoy(0)
-	f.chooses(t, 0)
+	f.startModules(t, 1, serveLoads(t, &one{addresses: []string{pool[1].Address(), pool[0].Address()}}))
 	send := func(contentType string) {
 		t.Helper()
 		resp := f.postWith(t, []byte("{}"), "Content-Type", contentType)
