@@ -100,7 +100,7 @@ const maxGoneNamed = 10
 func goneProblems(gone []GoneEnvoy, now time.Time) []view.Problem {
 	var out problemList
 	for _, g := range cut(gone, maxGoneNamed) {
-		if g.Silent { // as in lostFindings: it may run
+		if g.Silent { // as in lostConditions: it may run
 			out.fail("Envoy %s (%s) does not answer: Steelyard closed its connection %s, because pings were not "+
 				"answered", g.NodeID, g.Address, formatAgo(g.Since, now))
 			continue
