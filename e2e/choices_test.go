@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -201,13 +202,10 @@ func TestThePrefixSectionIsFollowedWhileEnvoyRuns(t *testing.T) {
 		t.Helper()
 		f.writeConfig(engine + section)
 		f.eventually(section, func() error {
-			got := f.reason(t, prompt)
-			for _, w := range wanted {
-				if got == w {
-					return nil
-				}
+			if got := f.reason(t, prompt); !slices.Contains(wanted, got) {
+				return fmt.Errorf("the reason is %s", got)
 			}
-			return fmt.Errorf("the reason is %s", got)
+			return nil
 		})
 	}
 	becomes("prefix: {choice: longest-match}", "prefix", "override")
