@@ -105,7 +105,8 @@ func processConditions(p *observation) (out []condition) {
 			"Check the file.", checkCommand(s.ConfigFile)))
 	}
 	if s.LastReload.Error != "" {
-		f := newCondition(kindConfigRefused, view.SeverityError, process, "The latest configuration was refused").explain(
+		f := newCondition(kindConfigRefused, view.SeverityError, process,
+			"The latest configuration was refused").explain(
 			s.LastReload.Error, view.BlameNo,
 			sprint("The one before it, generation %d, still runs.", s.ConfigGeneration),
 			"Correct the file: Steelyard applies it as soon as it is good.", checkCommand(s.ConfigFile))
@@ -147,7 +148,8 @@ func edgeConditions(p *observation, process view.Subject) (out []condition) {
 			return
 		}
 		subject := process
-		f := newCondition(kind, worst(problems), subject, title).explain(joined(problems), blame, because, next, command)
+		f := newCondition(kind, worst(problems), subject, title).explain(joined(problems), blame, because, next,
+			command)
 		if name != "" {
 			f.ID += "/" + name
 		}
@@ -190,14 +192,11 @@ func joined(problems []view.Problem) string {
 
 // envoyConditions returns the conditions about single Envoys.
 func envoyConditions(p *observation) (out []condition) {
-	names := make([]string, 0, len(p.clusters))
-	for i := range p.clusters {
-		names = append(names, p.clusters[i].Name)
-	}
+	configured := names(p.clusters)
 	for i := range p.clients {
 		c := &p.clients[i]
 		for k := range c.Subscriptions {
-			out = append(out, subscriptionConditions(p, c, &c.Subscriptions[k], names)...)
+			out = append(out, subscriptionConditions(p, c, &c.Subscriptions[k], configured)...)
 		}
 		if c.Signals.State == SignalSilent {
 			f := newCondition(kindSilent, view.SeverityWarning,
@@ -261,14 +260,16 @@ func subscriptionConditions(p *observation, c *Client, s *Subscription, names []
 		return []condition{f}
 	case behind(s, p.now):
 		return []condition{behindCondition(subject, sprint(
-			"It was last sent an assignment of %s %s, and last accepted one %s.", s.Cluster, formatAgo(s.LastSent, p.now), formatAgo(s.LastAck, p.now)))}
+			"It was last sent an assignment of %s %s, and last accepted one %s.", s.Cluster,
+			formatAgo(s.LastSent, p.now), formatAgo(s.LastAck, p.now)))}
 	case !s.Known && !configured:
 		next := "Correct its configuration, or configure the cluster here."
 		if near := spelling.Nearest(s.Cluster, names); near != "" {
 			next = sprint("Did its configuration mean %s? Correct it, or configure the cluster here.", near)
 		}
 		// about the Envoy only: there is no such cluster
-		f := newCondition(kindUnknownCluster, view.SeverityWarning, view.Subject{Kind: view.SubjectEnvoy, Name: c.NodeID},
+		f := newCondition(kindUnknownCluster, view.SeverityWarning,
+			view.Subject{Kind: view.SubjectEnvoy, Name: c.NodeID},
 			sprint("Envoy %s asks for %s, which is not configured here", c.NodeID, s.Resource)).explain(
 			"It gets no endpoints for that name, and answers its requests with 503.", view.BlameNo,
 			sprint("Configured clusters: %s.", cmp.Or(listed(names), "nothing")), next, "")

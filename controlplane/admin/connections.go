@@ -48,8 +48,8 @@ var wanted = map[string]string{
 func xdsAccessProblems(a XDSAccess, now time.Time) []view.Problem {
 	var out problemList
 	if a.Insecure {
-		out.warn("the xDS port is open beyond this machine without client certificates, as xds.insecure allows: every " +
-			"client can steer the traffic")
+		out.warn("the xDS port is open beyond this machine without client certificates, as xds.insecure allows: " +
+			"every client can steer the traffic")
 	}
 	for _, d := range a.Denied {
 		if !within(d.LastAt, now, refusalMemory) {

@@ -2,8 +2,8 @@
 // the process restarted.
 //
 // A loop calls its [Activity] when it begins a piece of work and when it has finished it. A [Monitor] checks all
-// activities once a second: one that is in the same piece of work at 30 checks in a row is stuck. A lock is watched by a loop that only
-// takes and releases it ([Monitor.Probe]).
+// activities once a second: one that is in the same piece of work at 30 checks in a row is stuck. A lock is watched by
+// a loop that only takes and releases it ([Monitor.Probe]).
 //
 // # Slow is not stuck
 //
