@@ -101,8 +101,8 @@ type Cluster struct {
 	proxies   Proxies
 	observer  Observer
 	log       *slog.Logger
-	beat      liveness.Beat // of the loop
-	wake      chan struct{} // capacity one: something has changed
+	activity  liveness.Activity // of the loop
+	wake      chan struct{}     // capacity one: something has changed
 	// proxyActivity, of capacity one: proxies reported requests.
 	proxyActivity chan struct{}
 
@@ -368,9 +368,9 @@ func (c *Cluster) Run(ctx context.Context) error {
 		case <-c.proxyActivity: // this step already decides on that activity
 		default:
 		}
-		c.beat.Begin()
+		c.activity.Begin()
 		pause := c.step(gate, time.Now())
-		c.beat.End()
+		c.activity.End()
 		if !await(pause.Rest, nil) || !await(pause.IdleRest, c.proxyActivity) {
 			break
 		}
@@ -381,9 +381,9 @@ func (c *Cluster) Run(ctx context.Context) error {
 // publishNeutral leaves the proxies with weights that stay safe without updates.
 func (c *Cluster) publishNeutral(gate *push.Gate) {
 	if v := gate.Neutral(time.Now()); v.Push {
-		c.beat.Begin()
+		c.activity.Begin()
 		c.publish(v)
-		c.beat.End()
+		c.activity.End()
 	}
 }
 

@@ -24,15 +24,15 @@ type Manager struct {
 	observer  Observer
 	cost      push.Cost // of a push to a proxy
 	changed   func()    // the endpoints of some cluster, or the set of clusters
-	beats     *liveness.Monitor
+	monitor   *liveness.Monitor
 	log       *slog.Logger
 	// kubernetes makes the sources that the Kubernetes API has; nil for none.
 	kubernetes KubernetesSource
 	overrides  *override.Registry
 
-	// reload is the beat of Apply. The change of each cluster is a piece of work of its own: a list of endpoints on a
-	// mount that hangs holds each up for two seconds, and there may be many.
-	reload  liveness.Beat
+	// reload is the activity of Apply. The change of each cluster is a piece of work of its own: a list of endpoints on
+	// a mount that hangs holds each up for two seconds, and there may be many.
+	reload  liveness.Activity
 	unwatch func() // of reload
 
 	applying sync.Mutex // one Apply or Close at a time; they wait for goroutines
@@ -78,15 +78,15 @@ func (t task) stop() {
 // NewManager makes a manager of no clusters. changed is called from any goroutine
 // whenever the result of Each has changed. It must not block, nor call the
 // Manager: Apply and Close wait for goroutines that may be calling it.
-// The loops and Apply are watched by beats.
+// The loops and Apply are watched by activities.
 func NewManager(p Publisher, cost push.Cost, proxies Proxies, obs Observer, changed func(),
-	beats *liveness.Monitor, log *slog.Logger) *Manager {
+	monitor *liveness.Monitor, log *slog.Logger) *Manager {
 	m := &Manager{
 		publisher: p, cost: cost, proxies: proxies, observer: obs, changed: changed,
-		beats: beats, log: log, clusters: make(map[string]*running),
+		monitor: monitor, log: log, clusters: make(map[string]*running),
 	}
 	m.overrides = override.New(m.refreshOverrides)
-	m.unwatch = beats.Watch("reload of the configuration", &m.reload)
+	m.unwatch = monitor.Watch("reload of the configuration", &m.reload)
 	return m
 }
 
@@ -179,7 +179,7 @@ func (m *Manager) add(c config.Cluster, o Options) {
 		config:  c,
 	}
 	r.loop = start(func(ctx context.Context) {
-		defer m.beats.Watch("cluster "+c.Name, &r.beat)()
+		defer m.monitor.Watch("cluster "+c.Name, &r.activity)()
 		_ = r.Run(ctx) // ends only with ctx
 	})
 	r.discovery = m.discover(r.Cluster, c)

@@ -265,22 +265,22 @@ func (b *barrier) Publish(cluster string, d weighting.Decision, staleAfter time.
 // slowToRemove takes 20 looks of a Monitor to remove a cluster.
 type slowToRemove struct {
 	*recorder
-	beats *liveness.Monitor
-	stuck []liveness.Stuck
+	monitor *liveness.Monitor
+	stuck   []liveness.Stuck
 }
 
 func (s *slowToRemove) Remove(string) {
 	for range 20 {
-		s.beats.Check()
+		s.monitor.Check()
 	}
-	s.stuck = append(s.stuck, s.beats.Stuck()...)
+	s.stuck = append(s.stuck, s.monitor.Stuck()...)
 }
 
 // TestAReloadOfManySlowClustersIsNotStuck: each may wait for a mount that hangs until it is given up.
 func TestAReloadOfManySlowClustersIsNotStuck(t *testing.T) {
-	beats := liveness.New(slog.New(slog.DiscardHandler))
-	s := &slowToRemove{recorder: &recorder{}, beats: beats}
-	m := NewManager(s, push.Cost{}, s, s, func() {}, beats, slog.New(slog.DiscardHandler))
+	monitor := liveness.New(slog.New(slog.DiscardHandler))
+	s := &slowToRemove{recorder: &recorder{}, monitor: monitor}
+	m := NewManager(s, push.Cost{}, s, s, func() {}, monitor, slog.New(slog.DiscardHandler))
 	defer m.Close()
 	m.Apply(configOf(clusterConfig("a", static("10.0.0.1:80")), clusterConfig("b", static("10.0.0.2:80")),
 		clusterConfig("c", static("10.0.0.3:80"))))

@@ -57,24 +57,11 @@ func TestTheModuleNamesEndpointsOfSeveralClustersOfOneEnvoy(t *testing.T) {
               typed_per_filter_config: {"steelyard.%s"%s
 `, match, name, match, name, name, line)
 	}
-	bootstrap := `node: {id: envoy-0, cluster: mine}
-admin: {address: {socket_address: {address: 127.0.0.1, port_value: 0}}}
-` + text + `
-  listeners:
-  - name: ingress
-    address: {socket_address: {address: 127.0.0.1, port_value: 0}}
-    filter_chains:
-    - filters:
-      - name: hcm
-        typed_config:
-          "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
-          stat_prefix: mine
-` + commented(t, text, "And next to these filters:", 10) + `          http_filters:
+	bootstrap := proctest.Existing + text + proctest.Listener +
+		commented(t, text, "And next to these filters:", 10) + `          http_filters:
 ` + commented(t, text, "Add to the filters of that listener, before the router:", 10) +
-		`          - name: envoy.filters.http.router
-            typed_config:
-              "@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router
-` + commented(t, text, `Add to the router filter of the listener with these routes, next to its "@type":`, 14) +
+		proctest.RouterFilter +
+		commented(t, text, `Add to the router filter of the listener with these routes, next to its "@type":`, 14) +
 		`          route_config:
             virtual_hosts:
             - name: all

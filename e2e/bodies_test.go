@@ -36,6 +36,16 @@ func (f *fleet) follows(loads string, args ...string) {
 	f.plan.edits = append(f.plan.edits, edit{`{\"steelyard\":\"` + f.xds, `{\"steelyard\":\"` + loads})
 }
 
+// startModules starts Envoys whose modules follow these loads, and waits until they have them.
+func (f *fleet) startModules(t *testing.T, envoys int, loads string, args ...string) {
+	t.Helper()
+	f.follows(loads, args...)
+	for i := range envoys {
+		f.startEnvoy(i)
+		f.chooses(t, i)
+	}
+}
+
 // chooses waits until an Envoy's module has loads.
 func (f *fleet) chooses(t *testing.T, envoy int) {
 	t.Helper()
@@ -74,11 +84,7 @@ func TestTheModuleLearnsWhereAPromptWasAnswered(t *testing.T) {
 	pool := servers(t, same(4, wide)...)
 	f := withoutEnvoys(t, plan{servers: pool})
 	loads, address := startIdle(t, pool)
-	f.follows(address, "--prefix")
-	for i := range 2 {
-		f.startEnvoy(i)
-		f.chooses(t, i)
-	}
+	f.startModules(t, 2, address, "--prefix")
 	settled := func() { f.settled(loads) }
 	settled()
 	if moved := f.converse(t, settled); moved > 0 {
@@ -287,9 +293,7 @@ func TestARetryTeachesTheModuleTheEndpointThatAnswered(t *testing.T) {
 	pool := servers(t, same(2, wide)...)
 	f := withoutEnvoys(t, plan{servers: pool})
 	loads, address := startIdle(t, pool)
-	f.follows(address, "--prefix")
-	f.startEnvoy(0)
-	f.chooses(t, 0)
+	f.startModules(t, 1, address, "--prefix")
 	f.settled(loads)
 	f.retryTeaches(t, func() { f.settled(loads) }, func() float64 { return f.choices(t, 0, "prefix") })
 }

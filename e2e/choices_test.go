@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -133,9 +134,7 @@ func TestAnswersOfEndpointsThatTheLoadsDoNotHaveAreCounted(t *testing.T) {
 	withModule(t)
 	f := withoutEnvoys(t, plan{servers: servers(t, same(2, wide)...)})
 	_, loads := startIdleAt(t, "127.0.0.1:1")
-	f.follows(loads, "--prefix")
-	f.startEnvoy(0)
-	f.chooses(t, 0)
+	f.startModules(t, 1, loads, "--prefix")
 	const requests = 5
 	for range requests {
 		f.post(t, talk("a conversation"))
@@ -167,9 +166,7 @@ func TestTheLongestMatchIsFollowedUnlessItHasTooMuchToDo(t *testing.T) {
 		loads.change.Store(&change)
 	}
 	set("", load)
-	f.follows(address, "--prefix")
-	f.startEnvoy(0)
-	f.chooses(t, 0)
+	f.startModules(t, 1, address, "--prefix")
 	f.settled(loads)
 	first := f.post(t, talk("a conversation"))
 	for i, c := range []struct {
@@ -205,13 +202,10 @@ func TestThePrefixSectionIsFollowedWhileEnvoyRuns(t *testing.T) {
 		t.Helper()
 		f.writeConfig(engine + section)
 		f.eventually(section, func() error {
-			got := f.reason(t, prompt)
-			for _, w := range wanted {
-				if got == w {
-					return nil
-				}
+			if got := f.reason(t, prompt); !slices.Contains(wanted, got) {
+				return fmt.Errorf("the reason is %s", got)
 			}
-			return fmt.Errorf("the reason is %s", got)
+			return nil
 		})
 	}
 	becomes("prefix: {choice: longest-match}", "prefix", "override")
@@ -286,9 +280,7 @@ func TestAPanicOfTheModuleIsCountedAndTheThirdHasItStepAside(t *testing.T) {
 	withChangedModule(t, "waits.go", entry, entry+"\tif contentType == \"defect\" {\n\t\tpanic(contentType)\n\t}\n")
 	pool := servers(t, same(2, wide)...)
 	f := withoutEnvoys(t, plan{servers: pool})
-	f.follows(serveLoads(t, &one{addresses: []string{pool[1].Address(), pool[0].Address()}}))
-	f.startEnvoy(0)
-	f.chooses(t, 0)
+	f.startModules(t, 1, serveLoads(t, &one{addresses: []string{pool[1].Address(), pool[0].Address()}}))
 	send := func(contentType string) {
 		t.Helper()
 		resp := f.postWith(t, []byte("{}"), "Content-Type", contentType)

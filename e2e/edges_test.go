@@ -68,7 +68,7 @@ func (f *fleet) connected(node string) (bool, error) {
 }
 
 // launch starts an Envoy that need not get endpoints.
-func (f *fleet) launch(name string, args ...string) *proc.Envoy {
+func (f *fleet) launch(name string, args ...string) {
 	f.t.Helper()
 	text := run(f.t, append([]string{"bootstrap", "--cluster", cluster, "--xds", f.xds, "--node-id", name,
 		"--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, args...)...)
@@ -77,7 +77,6 @@ func (f *fleet) launch(name string, args ...string) *proc.Envoy {
 		f.t.Fatal(err)
 	}
 	f.t.Cleanup(func() { e.Stop() })
-	return e
 }
 
 func TestAnEnvoyThatVanishesIsNamedUntilItReturns(t *testing.T) {

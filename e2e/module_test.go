@@ -30,8 +30,7 @@ func TestTheModuleNamesTheEndpointInsideEnvoy(t *testing.T) {
 			f := withoutEnvoys(t, plan{servers: pool})
 			// Envoy's own control plane is Steelyard; only the module follows other loads.
 			loads := serveLoads(t, &one{addresses: []string{pool[1].Address(), pool[0].Address(), pool[2].Address()}})
-			f.plan.bootstrap = []string{"--module", "--mode", mode}
-			f.plan.edits = []edit{{`{\"steelyard\":\"` + f.xds, `{\"steelyard\":\"` + loads}}
+			f.follows(loads, "--mode", mode)
 			f.startEnvoy(0)
 			f.eventually("the module has loads", func() error {
 				before := pool[1].Served()
@@ -62,8 +61,7 @@ func TestRequestsThatDoNotWaitInTheirQueueAreCounted(t *testing.T) {
 	pool := servers(t, same(1, wide)...)
 	f := withoutEnvoys(t, plan{servers: pool})
 	loads := serveLoads(t, &one{addresses: []string{pool[0].Address()}, queue: &loadsv1.QueueHeaders{Class: "x-class"}})
-	f.plan.bootstrap = []string{"--module"}
-	f.plan.edits = []edit{{`{\"steelyard\":\"` + f.xds, `{\"steelyard\":\"` + loads}}
+	f.follows(loads)
 	f.startEnvoy(0)
 	unqueued := func() float64 { return f.envoyStat("dynamicmodulescustom.picker_unqueued") }
 	f.eventually("the module has loads", func() error {

@@ -55,11 +55,11 @@ func (o overload) slots() (n int) {
 }
 
 // run sends the load through two Envoys.
-func (o overload) run(t *testing.T, p plan) (*fleet, load.Result) {
+func (o overload) run(t *testing.T, p plan) load.Result {
 	p.servers, p.envoys, p.bootstrap = servers(t, o.servers...), 2, []string{"--mode", "shedding"}
 	f := start(t, p)
 	rate := o.factor * float64(o.slots()) / o.mean.Seconds()
-	return f, f.send(load.Plan{Rate: rate, Duration: o.length, Work: load.Work{Mean: o.mean}, Seed: 4}).wait(t)
+	return f.send(load.Plan{Rate: rate, Duration: o.length, Work: load.Work{Mean: o.mean}, Seed: 4}).wait(t)
 }
 
 // goodput returns the part of the slots' time that went into answered requests after the
@@ -137,7 +137,7 @@ func TestSheddingHoldsTheWaitOfLongServices(t *testing.T) {
 // most that many targets, and the goodput at least that part of the capacity.
 func (o overload) sheds(t *testing.T, p plan, most, fewest float64) {
 	p.cluster += fmt.Sprintf("shedding: {enabled: true, target_wait: %v}", o.target)
-	_, r := o.run(t, p)
+	r := o.run(t, p)
 	settled := o.settled(r)
 	wait := summary(settled, false, func(s load.Sample) float64 { return s.Wait })
 	refusal := summary(settled, true, func(s load.Sample) float64 { return (s.Latency - s.Lateness).Seconds() })
@@ -165,7 +165,7 @@ func (o overload) sheds(t *testing.T, p plan, most, fewest float64) {
 func TestWithoutSheddingTheWaitGrowsForAsLongAsTheOverload(t *testing.T) {
 	o := twice
 	o.settle, o.length = 0, 9*time.Second
-	_, r := o.run(t, plan{})
+	r := o.run(t, plan{})
 	wait := summary(r.Samples, false, func(s load.Sample) float64 { return s.Wait })
 	t.Logf("wait %.2f s, p99 %.2f s after %v", wait.Mean, wait.P99, o.length)
 	if r.Errors != 0 || wait.P99 < 3*o.target.Seconds() {

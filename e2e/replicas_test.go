@@ -149,7 +149,7 @@ type replicas struct {
 
 const replicated = 8 // servers
 
-func startReplicas(t *testing.T) (*replicas, *proc.Redis, []*modelsim.Server) {
+func startReplicas(t *testing.T) (*replicas, *proc.Redis) {
 	t.Helper()
 	pool := servers(t, same(replicated, wide)...)
 	store := proctest.Redis(t, proc.RedisConfig{})
@@ -165,7 +165,7 @@ func startReplicas(t *testing.T) (*replicas, *proc.Redis, []*modelsim.Server) {
 	r.a.startEnvoy(0)
 	r.b.startEnvoy(0)
 	r.together(t)
-	return r, store, pool
+	return r, store
 }
 
 // together waits until both replicas are connected, and divide the scrapes.
@@ -301,7 +301,7 @@ func promised(t *testing.T, what string, promise time.Duration, wait func()) {
 // A replica that hangs is gone within a second, and one that is killed costs no request; what its Envoys had in flight
 // is counted once, before and after they have connected elsewhere.
 func TestAReplicaThatHangsOrDiesIsReplacedWithinASecond(t *testing.T) {
-	r, store, _ := startReplicas(t)
+	r, store := startReplicas(t)
 	const held = 12
 	hold(t, r.a, held)
 	for _, f := range []*fleet{r.a, r.b} {
@@ -367,7 +367,7 @@ func TestAReplicaThatHangsOrDiesIsReplacedWithinASecond(t *testing.T) {
 // While Redis is unreachable, each replica uses only its own counts, and shows it; afterwards they are together within
 // two seconds.
 func TestReplicasGoOnByThemselvesWhileRedisIsCut(t *testing.T) {
-	r, _, _ := startReplicas(t)
+	r, _ := startReplicas(t)
 	hold(t, r.a, 6)
 	hold(t, r.b, 2)
 	r.b.eventually("requests of both Envoys count", func() error { return r.b.inFlightBetween(8, 8) })

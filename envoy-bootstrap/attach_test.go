@@ -15,6 +15,8 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"go.yaml.in/yaml/v4"
 	"google.golang.org/protobuf/encoding/protojson"
+
+	"steelyard/e2e/rig/proc/proctest"
 )
 
 // attached is an existing Envoy with what is to be attached; the clusters of FormCDS are those of its CDS file.
@@ -41,7 +43,7 @@ func attached(t *testing.T, o Options, target string) (bootstrap []byte, found m
 	if split {
 		listener = strings.Replace(listener, "route_config:", "route_config:\n            validate_clusters: false", 1)
 	}
-	bootstrap = fmt.Appendf(nil, existing+dynamic+"%s"+listener+"%s", own, target, forTheRouter(text))
+	bootstrap = fmt.Appendf(nil, proctest.Existing+dynamic+"%s"+listener+"%s", own, target, forTheRouter(text))
 	found = clusters(decode(t, bootstrap))
 	if !split {
 		return bootstrap, found

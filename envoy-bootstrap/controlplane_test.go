@@ -2,6 +2,7 @@ package envoybootstrap
 
 import (
 	"context"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -115,9 +116,7 @@ func (cp *controlPlane) publish(a *endpointv3.ClusterLoadAssignment) {
 	cp.mu.Lock()
 	defer cp.mu.Unlock()
 	next := make(map[string]types.Resource, len(cp.assignments)+1)
-	for name, r := range cp.assignments {
-		next[name] = r
-	}
+	maps.Copy(next, cp.assignments)
 	next[a.GetClusterName()] = a
 	cp.assignments = next
 }

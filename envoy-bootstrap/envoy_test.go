@@ -73,31 +73,12 @@ func TestEnvoyAcceptsTheShippedFiles(t *testing.T) {
 	}
 }
 
-// existing is the least of a configuration that an Envoy may have already.
-const existing = `
-node: {id: mine, cluster: mine}
-admin: {address: {socket_address: {address: 127.0.0.1, port_value: 0}}}
-`
-
 // existingListener goes on where a file ends that begins static_resources.
-const existingListener = `
-  listeners:
-  - name: ingress
-    address: {socket_address: {address: 127.0.0.1, port_value: 0}}
-    filter_chains:
-    - filters:
-      - name: hcm
-        typed_config:
-          "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
-          stat_prefix: mine
-          route_config:
+const existingListener = proctest.Listener + `          route_config:
             virtual_hosts:
             - {name: all, domains: ["*"], routes: [{match: {prefix: /}, route: {cluster: %s, timeout: 0s}}]}
           http_filters:
-          - name: envoy.filters.http.router
-            typed_config:
-              "@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router
-`
+` + proctest.RouterFilter
 
 // forTheRouter is the text that a reader is to put into the router filter: the
 // comment at the top that is indented as YAML.
@@ -116,7 +97,8 @@ func TestEnvoyAcceptsWhatIsAttachedToAnotherConfiguration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bootstrap := fmt.Appendf(nil, existing+"%s"+existingListener+"%s", text, "llama_failsafe", forTheRouter(text))
+	bootstrap := fmt.Appendf(nil, proctest.Existing+"%s"+existingListener+"%s", text, "llama_failsafe",
+		forTheRouter(text))
 	accepted(t, bootstrap)
 	if got := router(t, decode(t, bootstrap)); len(got.GetUpstreamLog()) != 2 ||
 		!got.GetUpstreamLogOptions().GetFlushUpstreamLogOnUpstreamStream() {
@@ -131,7 +113,7 @@ func TestEnvoyAcceptsWhatIsAttachedToAnotherConfiguration(t *testing.T) {
 	if lines := forTheRouter(text); lines != "" {
 		t.Errorf("without an upstream log there are lines for the router filter:\n%s", lines)
 	}
-	accepted(t, fmt.Appendf(nil, existing+"%s"+existingListener, text, "llama"))
+	accepted(t, fmt.Appendf(nil, proctest.Existing+"%s"+existingListener, text, "llama"))
 }
 
 func TestEnvoyAcceptsEveryCombinationOfOptions(t *testing.T) {

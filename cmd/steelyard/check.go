@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -142,12 +143,7 @@ func (c *checked) add(severity string, p config.Problem) {
 }
 
 func (c *checked) failed() bool {
-	for _, f := range c.Findings {
-		if f.Severity == severityError {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.Findings, func(f finding) bool { return f.Severity == severityError })
 }
 
 // maxFindings is how many of them are printed for people.

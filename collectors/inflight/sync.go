@@ -131,10 +131,8 @@ const syncRights = "+evalsha +eval +time +hgetall +hset +hdel +zrange +zscore +z
 // tag, or has the whole key as its tag.
 func companion(key string) string {
 	const suffix = ":steelyard"
-	if open := strings.IndexByte(key, '{'); open >= 0 {
-		if shut := strings.IndexByte(key[open+1:], '}'); shut > 0 {
-			return key + suffix
-		}
+	if _, tag, found := strings.Cut(key, "{"); found && strings.IndexByte(tag, '}') > 0 {
+		return key + suffix
 	}
 	return "{" + key + "}" + suffix
 }

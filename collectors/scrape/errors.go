@@ -31,8 +31,7 @@ func Kind(err error) string {
 	if err == nil {
 		return KindOK
 	}
-	var k *kindError
-	if errors.As(err, &k) {
+	if k, ok := errors.AsType[*kindError](err); ok {
 		return k.kind
 	}
 	return kindOfExchange(err)
@@ -90,12 +89,10 @@ func isTLS(err error) bool {
 // inWords turns an error of net/http into one that reports what happened, without the name of the Go method that
 // failed. The caller adds the URL once.
 func inWords(err error, t *Target) error {
-	var k *kindError
-	if errors.As(err, &k) {
+	if k, ok := errors.AsType[*kindError](err); ok {
 		return k
 	}
-	var u *url.Error
-	if errors.As(err, &u) {
+	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
 	}
 	kind := kindOfExchange(err)

@@ -160,19 +160,18 @@ func (a *Access) status() AdminAccess {
 
 // accessProblems returns the problems of access to the admin listener.
 func accessProblems(a AdminAccess, now time.Time) []view.Problem {
-	var out []view.Problem
+	var out problemList
 	if a.Insecure {
-		out = append(out, problem(view.SeverityWarning, "the admin listener is open beyond this machine without %s, "+
-			"as admin.insecure allows", missing(!a.TLS, "TLS", a.TokensFile == "", "tokens")))
+		out.warn("the admin listener is open beyond this machine without %s, as admin.insecure allows",
+			missing(!a.TLS, "TLS", a.TokensFile == "", "tokens"))
 	}
 	if a.TokensError != "" {
-		out = append(out, problem(view.SeverityError, "the file of admin tokens cannot be used, the previous ones "+
-			"(%d) stay: %s", a.Tokens, a.TokensError))
+		out.fail("the file of admin tokens cannot be used, the previous ones (%d) stay: %s", a.Tokens, a.TokensError)
 	}
 	for _, d := range a.Denied {
 		if d.Reason != deniedNoToken && within(d.LastAt, now, refusalMemory) {
-			out = append(out, problem(view.SeverityWarning, "admin requests are denied (%s): %d since the start, the "+
-				"latest %s, from %s", d.Reason, d.Count, formatAgo(d.LastAt, now), d.LastPeer))
+			out.warn("admin requests are denied (%s): %d since the start, the latest %s, from %s", d.Reason, d.Count,
+				formatAgo(d.LastAt, now), d.LastPeer)
 		}
 	}
 	return out

@@ -57,11 +57,10 @@ var afterwards = map[string]string{
 // certificateProblems returns the problems of all certificates. For an authority next to one that is
 // valid for longer it is a warning: it may be the old one, which is no longer in use.
 func certificateProblems(all []Certificate, now time.Time) []view.Problem {
-	var out []view.Problem
+	var out problemList
 	for _, c := range all {
 		if c.Error != "" {
-			out = append(out, problem(view.SeverityError, "certificate %s (%s) cannot be used%s: %s", c.File, c.Use,
-				instead(c), c.Error))
+			out.fail("certificate %s (%s) cannot be used%s: %s", c.File, c.Use, instead(c), c.Error)
 		}
 		left := c.NotAfter.Sub(now)
 		if c.NotAfter.IsZero() || left > expirySoon {
@@ -72,11 +71,11 @@ func certificateProblems(all []Certificate, now time.Time) []view.Problem {
 			severity = view.SeverityError
 		}
 		if left > 0 {
-			out = append(out, problem(severity, "certificate %s in %s (%s) expires in %s; then %s: renew it", c.Subject,
-				c.File, c.Use, formatSeconds(left.Seconds()), afterwards[c.Use]))
+			out.add(severity, "certificate %s in %s (%s) expires in %s; then %s: renew it", c.Subject, c.File, c.Use,
+				formatSeconds(left.Seconds()), afterwards[c.Use])
 		} else {
-			out = append(out, problem(severity, "certificate %s in %s (%s) expired %s ago: %s: renew it", c.Subject,
-				c.File, c.Use, formatSeconds(-left.Seconds()), afterwards[c.Use]))
+			out.add(severity, "certificate %s in %s (%s) expired %s ago: %s: renew it", c.Subject, c.File, c.Use,
+				formatSeconds(-left.Seconds()), afterwards[c.Use])
 		}
 	}
 	return out

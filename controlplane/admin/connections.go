@@ -46,10 +46,10 @@ var wanted = map[string]string{
 }
 
 func xdsAccessProblems(a XDSAccess, now time.Time) []view.Problem {
-	var out []view.Problem
+	var out problemList
 	if a.Insecure {
-		out = append(out, problem(view.SeverityWarning, "the xDS port is open beyond this machine without client "+
-			"certificates, as xds.insecure allows: every client can steer the traffic"))
+		out.warn("the xDS port is open beyond this machine without client certificates, as xds.insecure allows: " +
+			"every client can steer the traffic")
 	}
 	for _, d := range a.Denied {
 		if !within(d.LastAt, now, refusalMemory) {
@@ -59,9 +59,8 @@ func xdsAccessProblems(a XDSAccess, now time.Time) []view.Problem {
 		if strings.Contains(what, "%s") {
 			what = fmt.Sprintf(what, d.LastCluster)
 		}
-		out = append(out, problem(view.SeverityWarning, "clients are denied by xds.clients (%s): %d times since the "+
-			"start, the latest %s: %s (%s) %s", d.Kind, d.Count, formatAgo(d.LastAt, now), d.LastClient, d.LastPeer,
-			what))
+		out.warn("clients are denied by xds.clients (%s): %d times since the start, the latest %s: %s (%s) %s", d.Kind,
+			d.Count, formatAgo(d.LastAt, now), d.LastClient, d.LastPeer, what)
 	}
 	return out
 }
@@ -80,18 +79,17 @@ const refusalMemory = time.Minute
 
 // refusalProblems returns a problem for each kind of refused connections and requests.
 func refusalProblems(s Status) []view.Problem {
-	var out []view.Problem
+	var out problemList
 	for _, h := range s.RefusedHandshakes {
 		if ago, known := h.LastAt.Age(s.Now.Time).Value(); known && ago < refusalMemory.Seconds() &&
 			h.Reason != "closed" {
-			out = append(out, problem(view.SeverityWarning, "TLS handshakes on the xDS port are refused (%s): %d "+
-				"since the start, the last %s ago with %s: %s",
-				h.Reason, h.Count, formatSeconds(ago), h.LastPeer, h.LastError))
+			out.warn("TLS handshakes on the xDS port are refused (%s): %d since the start, the last %s ago with %s: %s",
+				h.Reason, h.Count, formatSeconds(ago), h.LastPeer, h.LastError)
 		}
 	}
 	if ago, known := s.RefusedRequests.LastAt.Age(s.Now.Time).Value(); known && ago < refusalMemory.Seconds() {
-		out = append(out, problem(view.SeverityWarning, "admin requests for the host %q are refused: add it to "+
-			"admin.allowed_hosts if it is yours", s.RefusedRequests.LastHost))
+		out.warn("admin requests for the host %q are refused: add it to admin.allowed_hosts if it is yours",
+			s.RefusedRequests.LastHost)
 	}
 	return out
 }
@@ -100,19 +98,18 @@ func refusalProblems(s Status) []view.Problem {
 const maxGoneNamed = 10
 
 func goneProblems(gone []GoneEnvoy, now time.Time) []view.Problem {
-	var out []view.Problem
+	var out problemList
 	for _, g := range cut(gone, maxGoneNamed) {
-		if g.Silent { // as in lostFindings: it may run
-			out = append(out, problem(view.SeverityError, "Envoy %s (%s) does not answer: Steelyard closed its "+
-				"connection %s, because pings were not answered", g.NodeID, g.Address, formatAgo(g.Since, now)))
+		if g.Silent { // as in lostConditions: it may run
+			out.fail("Envoy %s (%s) does not answer: Steelyard closed its connection %s, because pings were not "+
+				"answered", g.NodeID, g.Address, formatAgo(g.Since, now))
 			continue
 		}
-		out = append(out, problem(view.SeverityWarning, "Envoy %s (%s) vanished %s without closing its stream: %s",
-			g.NodeID, g.Address, formatAgo(g.Since, now), g.Cause))
+		out.warn("Envoy %s (%s) vanished %s without closing its stream: %s", g.NodeID, g.Address,
+			formatAgo(g.Since, now), g.Cause)
 	}
 	if more := len(gone) - len(out); more > 0 {
-		out = append(out, problem(view.SeverityWarning, "%d more Envoys vanished without closing their streams: see "+
-			"gone_envoys of /api/v1/status", more))
+		out.warn("%d more Envoys vanished without closing their streams: see gone_envoys of /api/v1/status", more)
 	}
 	return out
 }

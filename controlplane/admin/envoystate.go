@@ -106,25 +106,26 @@ func (m *moment) leftEnvoys(now time.Time) []LeftEnvoy {
 	return out
 }
 
-// lostFindings are about an Envoy whose connection was closed because it did not answer. They go on where those of the
-// connection end: nothing shows that it does not run.
-func lostFindings(l *LeftEnvoy) (out []finding) {
+// lostConditions are about an Envoy whose connection was closed because it did not answer. They go on where those of
+// the connection end: nothing shows that it does not run.
+func lostConditions(l *LeftEnvoy) (out []condition) {
 	clusters := l.Clusters
 	if len(clusters) == 0 {
 		clusters = []string{""}
 	}
 	for _, name := range clusters {
-		f := behindFinding(view.Subject{Kind: view.SubjectEnvoy, Cluster: name, Name: l.NodeID}, sprint(
+		f := behindCondition(view.Subject{Kind: view.SubjectEnvoy, Cluster: name, Name: l.NodeID}, sprint(
 			"Neither assignments nor pings were answered, so Steelyard closed its connection at %s.",
 			formatClock(l.LeftAt)))
-		f.began, f.linger = l.LeftAt.Time, 0
+		f.began, f.keepFor = l.LeftAt.Time, 0
 		out = append(out, f)
 	}
 	return out
 }
 
-func behindFinding(subject view.Subject, why string) finding {
-	return found(kindBehind, view.SeverityError, subject, sprint("Envoy %s does not answer", subject.Name)).explain(why,
+func behindCondition(subject view.Subject, why string) condition {
+	return newCondition(kindBehind, view.SeverityError, subject,
+		sprint("Envoy %s does not answer", subject.Name)).explain(why,
 		view.BlameInPart, "Until it answers it balances by the weights that it has, if it runs.",
 		"See whether it runs, has CPU time and reaches this port; its connection is closed when it answers no ping.",
 		"")

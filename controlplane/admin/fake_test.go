@@ -50,7 +50,7 @@ func (f fixed) Cluster(name string) (view.Cluster, bool) {
 // trouble, one pool that is not ready, and three Envoys.
 func typical(now time.Time) fixed {
 	return fixed{
-		clusters: []view.Cluster{llama(now), mixtral(now)},
+		clusters: []view.Cluster{llama(now), mixtral()},
 		clients:  envoys(now),
 		status: Status{
 			StartedAt:        view.At(now.Add(-3 * time.Hour)),
@@ -193,7 +193,7 @@ func llama(now time.Time) view.Cluster {
 	}
 }
 
-func mixtral(now time.Time) view.Cluster {
+func mixtral() view.Cluster {
 	return view.Cluster{
 		Name: "mixtral", Engine: "triton", NotReadyReason: "first reports are missing from 2 of 2 endpoints",
 		Endpoints: []view.Endpoint{{Address: "10.0.1.1:8000", Reason: "blackout"},

@@ -28,46 +28,46 @@ type Configured struct {
 	Clusters   []string // that it added or changed, sorted
 }
 
-// A finding is an incident of this moment only.
-type finding struct {
+// A condition is an incident of this moment only, as an alerting rule evaluates it once.
+type condition struct {
 	view.Incident
 	// began is when it began, where that is known; else it began when it was first found.
 	began time.Time
-	// patience is how long it has to last before it is shown, and linger how long it is shown after it was last found.
-	patience, linger time.Duration
-	// rank orders findings of one id: the title of the highest stays.
+	// pendingFor is how long it has to last before it is shown, keepFor how long it is shown after it was last found.
+	pendingFor, keepFor time.Duration
+	// rank orders conditions of one id: the title of the highest stays.
 	rank int
-	// within is the id of the finding that shows the same cause of all its endpoints or Envoys, where there is one.
-	within string
+	// inhibitedBy is the id of the condition that shows the same cause of all its endpoints or Envoys.
+	inhibitedBy string
 }
 
-// An incidentState is an incident in the memory of judge.
+// An incidentState is an incident in the memory of evaluate.
 type incidentState struct {
-	finding
+	condition
 	first, last time.Time // when it was found
 }
 
 // The bounds and times of incidents.
 const (
 	maxIncidents = 200
-	// lingering is how long an incident stays after its cause was last seen, so that it does not flicker.
-	lingering = 10 * time.Second
+	// defaultKeepFor is how long an incident stays after its cause was last seen, so that it does not flicker.
+	defaultKeepFor = 10 * time.Second
 	// afterConfig is how soon after a change of the configuration an incident has to begin to be blamed on it.
 	afterConfig = 30 * time.Second
-	// several is how many findings of a kind in one cluster become one incident, until there are fewer than two.
+	// several is how many conditions of a kind in one cluster become one incident, until there are fewer than two.
 	several = 4
 )
 
-// judge makes the incidents of a moment of those a second before and of what is seen now. It is pure: all incidents of
-// the page, the JSON and the command line come from here.
-func judge(before []incidentState, p *observation) []incidentState {
+// evaluate makes the incidents of a moment of those a second before and of what is seen now. It is pure: all incidents
+// of the page, the JSON and the command line come from here.
+func evaluate(before []incidentState, p *observation) []incidentState {
 	was := make(map[string]*incidentState, len(before))
 	for i := range before {
 		was[before[i].ID] = &before[i]
 	}
 	var out []incidentState
 	found := map[string]int{} // how severe
-	for _, f := range grouped(causes(findings(p)), was) {
+	for _, f := range grouped(uninhibited(conditions(p)), was) {
 		if found[f.ID] > 0 {
 			continue
 		}
@@ -75,8 +75,8 @@ func judge(before []incidentState, p *observation) []incidentState {
 		out = append(out, continued(was[f.ID], f, p))
 	}
 	for _, s := range before {
-		over := found[s.ID] > 0 || found[s.within] >= rank(s.Severity) || p.now.Sub(s.last) >= s.linger
-		if !over && p.now.Sub(s.first) >= s.patience && exists(&s, p) {
+		over := found[s.ID] > 0 || found[s.inhibitedBy] >= rank(s.Severity) || p.now.Sub(s.last) >= s.keepFor
+		if !over && p.now.Sub(s.first) >= s.pendingFor && exists(&s, p) {
 			out = append(out, s)
 		}
 	}
@@ -87,19 +87,19 @@ func judge(before []incidentState, p *observation) []incidentState {
 	return out
 }
 
-// causes leaves out what is shown within something as severe: one cause is one incident.
-func causes(all []finding) []finding {
+// uninhibited leaves out what something as severe shows: one cause is one incident.
+func uninhibited(all []condition) []condition {
 	severe := make(map[string]int, len(all))
 	for i := range all {
 		severe[all[i].ID] = rank(all[i].Severity)
 	}
-	return slices.DeleteFunc(all, func(f finding) bool { return severe[f.within] >= rank(f.Severity) })
+	return slices.DeleteFunc(all, func(f condition) bool { return severe[f.inhibitedBy] >= rank(f.Severity) })
 }
 
-// continued is a finding with what was before: its beginning, and the title and severity of its worst. One that gets
+// continued is a condition with what was before: its beginning, and the title and severity of its worst. One that gets
 // worse may have begun earlier than what was found first.
-func continued(was *incidentState, f finding, p *observation) incidentState {
-	s := incidentState{finding: f, first: p.now, last: p.now}
+func continued(was *incidentState, f condition, p *observation) incidentState {
+	s := incidentState{condition: f, first: p.now, last: p.now}
 	s.Since = view.At(p.now)
 	if !f.began.IsZero() {
 		s.Since = view.At(f.began)
@@ -111,7 +111,7 @@ func continued(was *incidentState, f finding, p *observation) incidentState {
 		}
 		if was.rank >= f.rank {
 			s.Title, s.Severity, s.rank = was.Title, was.Severity, was.rank
-			s.patience = min(s.patience, was.patience)
+			s.pendingFor = min(s.pendingFor, was.pendingFor)
 		}
 		if f.Kind == kindEndpoint && f.began.Sub(s.Since.Time) >= time.Second {
 			s.Why += sprint(" There was trouble before that, since %s.", s.Since.UTC().Format("15:04:05Z"))
@@ -162,34 +162,34 @@ func blameConfig(s *incidentState, p *observation) {
 func shownOf(states []incidentState, now time.Time) []view.Incident {
 	out := []view.Incident{}
 	for _, s := range states {
-		if now.Sub(s.first) >= s.patience {
+		if now.Sub(s.first) >= s.pendingFor {
 			out = append(out, s.Incident)
 		}
 	}
 	return out
 }
 
-// grouped makes one incident of several findings of a kind about endpoints or Envoys.
-func grouped(all []finding, was map[string]*incidentState) []finding {
+// grouped makes one incident of several conditions of a kind about endpoints or Envoys.
+func grouped(all []condition, was map[string]*incidentState) []condition {
 	type groupKey struct {
 		kind    view.IncidentKind
 		cluster string
 	}
-	groups := map[groupKey][]finding{}
+	groups := map[groupKey][]condition{}
 	for _, f := range all {
 		if f.Subject.Kind == view.SubjectEndpoint || f.Subject.Kind == view.SubjectEnvoy {
 			k := groupKey{f.Kind, f.Subject.Cluster}
 			groups[k] = append(groups[k], f)
 		}
 	}
-	joints := map[groupKey]finding{} // once for each group, which may have every endpoint of a large cluster
+	joints := map[groupKey]condition{} // once for each group, which may have every endpoint of a large cluster
 	for k, members := range groups {
 		g := joint(members)
 		if len(members) >= several || was[g.ID] != nil && len(members) >= 2 {
 			joints[k] = g
 		}
 	}
-	var out []finding
+	var out []condition
 	joined := map[groupKey]bool{}
 	for _, f := range all {
 		k := groupKey{f.Kind, f.Subject.Cluster}
@@ -205,10 +205,10 @@ func grouped(all []finding, was map[string]*incidentState) []finding {
 	return out
 }
 
-// joint is one finding for several of a kind.
-func joint(members []finding) finding {
+// joint is one condition for several of a kind.
+func joint(members []condition) condition {
 	if len(members) == 0 {
-		return finding{}
+		return condition{}
 	}
 	f := members[0]
 	f.rank = 0
@@ -222,7 +222,7 @@ func joint(members []finding) finding {
 			f.began = m.began
 		}
 	}
-	first := slices.MinFunc(members, func(a, b finding) int { return a.began.Compare(b.began) })
+	first := slices.MinFunc(members, func(a, b condition) int { return a.began.Compare(b.began) })
 	what, where := "Envoys", ""
 	if f.Subject.Kind == view.SubjectEndpoint {
 		what, where = "endpoints", " of "+f.Subject.Cluster

@@ -52,7 +52,7 @@ func (s *scene) look() {
 		}
 		s.clusters[i].Counts = count(s.clusters[i].Endpoints)
 	}
-	s.states = judge(s.states, &s.observation)
+	s.states = evaluate(s.states, &s.observation)
 }
 
 func (s *scene) pool() *view.Cluster { return &s.clusters[0] }
@@ -122,7 +122,7 @@ func TestADyingServerIsOneIncidentFromBeginningToEnd(t *testing.T) {
 		t.Errorf("the titles were %v, want one for each time that it got worse", titles)
 	}
 	*e = calm().clusters[0].Endpoints[3]
-	if got := s.after(lingering - 2*time.Second); len(got) != 1 {
+	if got := s.after(defaultKeepFor - 2*time.Second); len(got) != 1 {
 		t.Errorf("it ended at once: %v", got)
 	}
 	if got := s.after(3 * time.Second); len(got) != 0 {
@@ -162,7 +162,7 @@ func TestManyOfAKindAreOneIncidentWithAStableTitle(t *testing.T) {
 		t.Fatalf("three of them are %d incidents", len(got))
 	}
 	s.endpoint(3).Outlier = true
-	s.after(lingering + time.Second)
+	s.after(defaultKeepFor + time.Second)
 	first := only(t, shownOf(s.states, s.now))
 	if first.Title != "Several endpoints of llama stall, fail or cannot be read" ||
 		first.Severity != view.SeverityError {
@@ -265,7 +265,7 @@ func TestAnEnvoyThatFallsSilentIsOneIncident(t *testing.T) {
 	}
 	s.clients[1].Signals.State = SignalOK // by the other source
 	s.pool().Sources = s.pool().Sources[:2]
-	s.after(2 * lingering)
+	s.after(2 * defaultKeepFor)
 	if got := only(t, shownOf(s.states, s.now)); got.Kind != kindSource {
 		t.Errorf("%+v", got)
 	}
@@ -548,7 +548,7 @@ func TestAFrozenServerThatIsTriedAgainIsTheSameIncident(t *testing.T) {
 		}
 	}
 	e.Outlier, e.Overloaded, e.OverloadReason, e.Reason = false, false, "", "fill"
-	if got := s.after(lingering + time.Second); len(got) != 0 {
+	if got := s.after(defaultKeepFor + time.Second); len(got) != 0 {
 		t.Errorf("it answers, and there is still %+v", got)
 	}
 	probed()
@@ -589,7 +589,7 @@ func TestAnIncidentAndItsReasonNameOneBeginning(t *testing.T) {
 		t.Errorf("it answered for a moment, and the incident is of %v: %s", again.Since, again.Why)
 	}
 	unread(false)
-	s.after(lingering + time.Second)
+	s.after(defaultKeepFor + time.Second)
 	unread(true)
 	first := only(t, s.after(2*time.Second))
 	stalled(first.Since.Add(-time.Second))
@@ -735,14 +735,14 @@ func TestTheRateOfPushesIsOfTheLastTenSeconds(t *testing.T) {
 }
 
 // Every endpoint of a large cluster can be in trouble, each second.
-func TestFindingsOfAThousandEndpointsAreJoinedOnce(t *testing.T) {
+func TestConditionsOfAThousandEndpointsAreJoinedOnce(t *testing.T) {
 	const endpoints = 1000
-	all := make([]finding, endpoints)
+	all := make([]condition, endpoints)
 	for i := range all {
 		all[i].Kind = kindEndpoint
 		all[i].Subject = view.Subject{Kind: view.SubjectEndpoint, Cluster: "llama", Name: fmt.Sprint(i)}
 	}
-	var out []finding
+	var out []condition
 	allocations := testing.AllocsPerRun(3, func() { out = grouped(all, nil) })
 	if len(out) != 1 || !strings.HasPrefix(out[0].Why, "1000 endpoints: 0, 1, 2, 3, 4 and 995 more") {
 		t.Errorf("joined to %d, the first: %s", len(out), out[0].Why)

@@ -37,7 +37,7 @@ func preview(address string) error {
 		return err
 	}
 	start := time.Now()
-	clusters := func(now time.Time) []view.Cluster { return []view.Cluster{large(now, 1000), llama(now), mixtral(now)} }
+	clusters := func(now time.Time) []view.Cluster { return []view.Cluster{large(now, 1000), llama(now), mixtral()} }
 	h := recent(start, clusters(start)...)
 	r := NewRecorder(RecorderOptions{Source: live{clusters}, History: h})
 	go func() { _ = r.Run(ctx) }()

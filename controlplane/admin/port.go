@@ -79,52 +79,47 @@ const refusedRecently = 5 * time.Minute
 
 // portProblems returns a problem for each bound that refused peers recently.
 func portProblems(p Port, now time.Time) []view.Problem {
-	var out []view.Problem
+	var out problemList
 	for _, b := range p.configuredBounds() {
 		state := fmt.Sprintf("%d of %d are used (xds.limits.%s; %s open files are allowed)", b.Used, b.Limit, b.name,
 			formatInt(p.OpenFilesLimit))
 		if within(b.LastRefused, now, refusedRecently) {
-			out = append(out, problem(view.SeverityError, "the xDS port refuses peers, there are too many %s: %d "+
-				"refused so far, the latest %s; %s",
-				b.what, b.Refused, formatAgo(b.LastRefused, now), state))
+			out.fail("the xDS port refuses peers, there are too many %s: %d refused so far, the latest %s; %s", b.what,
+				b.Refused, formatAgo(b.LastRefused, now), state)
 		}
 		if within(b.LastDisplaced, now, refusedRecently) {
-			out = append(out, problem(view.SeverityWarning, "the xDS port closes idle connections to make room for "+
-				"new ones, there are too many %s: %d closed so far, the latest %s; %s",
-				b.what, b.Displaced, formatAgo(b.LastDisplaced, now), state))
+			out.warn("the xDS port closes idle connections to make room for new ones, there are too many %s: %d "+
+				"closed so far, the latest %s; %s", b.what, b.Displaced, formatAgo(b.LastDisplaced, now), state)
 		}
 	}
 	if b := p.UnreadBytes; within(b.LastDisplaced, now, refusedRecently) {
-		out = append(out, problem(view.SeverityError, "the xDS port closed %d connections, the latest %s, because all "+
-			"peers together had sent more than %d bytes of incomplete requests: peers that are no Envoys connect, or "+
-			"Steelyard is overloaded", b.Displaced, formatAgo(b.LastDisplaced, now), b.Limit))
+		out.fail("the xDS port closed %d connections, the latest %s, because all peers together had sent more than %d "+
+			"bytes of incomplete requests: peers that are no Envoys connect, or Steelyard is overloaded", b.Displaced,
+			formatAgo(b.LastDisplaced, now), b.Limit)
 	}
 	if within(p.LastSilentStreamAt, now, refusedRecently) {
-		out = append(out, problem(view.SeverityWarning,
-			"the xDS port ended %d streams whose first message did not arrive in time, the latest %s: "+
-				"peers that are no Envoys connect, or cannot send",
-			p.SilentStreams, formatAgo(p.LastSilentStreamAt, now)))
+		out.warn("the xDS port ended %d streams whose first message did not arrive in time, the latest %s: peers that "+
+			"are no Envoys connect, or cannot send", p.SilentStreams, formatAgo(p.LastSilentStreamAt, now))
 	}
 	if within(p.LastAcceptErrorAt, now, refusedRecently) {
-		out = append(out, problem(view.SeverityError, "the xDS port could not accept connections %d times, the "+
-			"latest %s: %s", p.AcceptErrors, formatAgo(p.LastAcceptErrorAt, now), p.LastAcceptError))
+		out.fail("the xDS port could not accept connections %d times, the latest %s: %s", p.AcceptErrors,
+			formatAgo(p.LastAcceptErrorAt, now), p.LastAcceptError)
 	}
 	return out
 }
 
 // adminPortProblems returns a problem for each bound of the admin listener that was reached recently.
 func adminPortProblems(p AdminPort, now time.Time) []view.Problem {
-	var out []view.Problem
+	var out problemList
 	for _, b := range p.bounds() {
 		if within(b.LastRefused, now, refusedRecently) {
-			out = append(out, problem(view.SeverityError, "the admin listener refuses clients, there are too many %s: "+
-				"%d refused so far, the latest %s; %d of %d are used",
-				b.what, b.Refused, formatAgo(b.LastRefused, now), b.Used, b.Limit))
+			out.fail("the admin listener refuses clients, there are too many %s: %d refused so far, the latest %s; %d "+
+				"of %d are used", b.what, b.Refused, formatAgo(b.LastRefused, now), b.Used, b.Limit)
 		}
 		if within(b.LastDisplaced, now, refusedRecently) {
-			out = append(out, problem(view.SeverityWarning, "the admin listener closes connections to make room for "+
-				"new ones, there are too many %s: %d closed so far, the latest %s; %d of %d are used",
-				b.what, b.Displaced, formatAgo(b.LastDisplaced, now), b.Used, b.Limit))
+			out.warn("the admin listener closes connections to make room for new ones, there are too many %s: %d "+
+				"closed so far, the latest %s; %d of %d are used", b.what, b.Displaced, formatAgo(b.LastDisplaced, now),
+				b.Used, b.Limit)
 		}
 	}
 	return out

@@ -44,6 +44,15 @@ func problem(s view.Severity, format string, args ...any) view.Problem {
 	return view.Problem{Severity: s, Message: fmt.Sprintf(format, args...)}
 }
 
+// A problemList collects problems.
+type problemList []view.Problem
+
+func (l *problemList) add(s view.Severity, format string, args ...any) {
+	*l = append(*l, problem(s, format, args...))
+}
+func (l *problemList) warn(format string, args ...any) { l.add(view.SeverityWarning, format, args...) }
+func (l *problemList) fail(format string, args ...any) { l.add(view.SeverityError, format, args...) }
+
 // worst is the highest severity among problems, empty when there are none.
 func worst(problems []view.Problem) view.Severity {
 	var w view.Severity
@@ -68,23 +77,21 @@ func rank(s view.Severity) int {
 
 // statusProblems returns the problems of the process as a whole.
 func statusProblems(s Status, clients int) []view.Problem {
-	out := []view.Problem{}
+	out := problemList{}
 	if s.Draining {
-		out = append(out, problem(view.SeverityWarning, "draining: the process is shutting down"))
+		out.warn("draining: the process is shutting down")
 	}
 	if s.ConfigGeneration == 0 {
-		out = append(out, problem(view.SeverityError, "no config has been applied yet"))
+		out.fail("no config has been applied yet")
 	}
 	if s.LastReload.Error != "" {
-		out = append(out, problem(view.SeverityError, "the latest config was refused, generation %d still runs: %s",
-			s.ConfigGeneration, s.LastReload.Error))
+		out.fail("the latest config was refused, generation %d still runs: %s", s.ConfigGeneration, s.LastReload.Error)
 	}
 	if s.ConfigWatchError != "" {
-		out = append(out, problem(view.SeverityWarning, "changes of the config are found by polling only: %s",
-			s.ConfigWatchError))
+		out.warn("changes of the config are found by polling only: %s", s.ConfigWatchError)
 	}
 	if clients == 0 {
-		out = append(out, problem(view.SeverityWarning, "no Envoy is connected"))
+		out.warn("no Envoy is connected")
 	}
 	out = append(out, portProblems(s.XDSPort, s.Now.Time)...)
 	out = append(out, adminPortProblems(s.AdminPort, s.Now.Time)...)
@@ -101,9 +108,9 @@ func statusProblems(s Status, clients int) []view.Problem {
 
 // stuckProblems are those that also fail /healthz.
 func stuckProblems(stuck []string) []view.Problem {
-	var out []view.Problem
+	var out problemList
 	for _, s := range cut(stuck, maxStuck) {
-		out = append(out, problem(view.SeverityError, "%s: a defect in Steelyard, restart it", s))
+		out.fail("%s: a defect in Steelyard, restart it", s)
 	}
 	return out
 }
@@ -128,20 +135,19 @@ func logProblems(l LogStatus, now view.Time) []view.Problem {
 
 // clusterProblems returns the problems of the pool; single endpoints appear as counts.
 func clusterProblems(c view.Cluster, now time.Time) []view.Problem {
-	out := []view.Problem{}
+	out := problemList{}
 	if !c.Ready {
-		out = append(out, problem(view.SeverityError, "not ready: %s", orUnknown(c.NotReadyReason)))
+		out.fail("not ready: %s", orUnknown(c.NotReadyReason))
 	}
 	if c.Counts.Total == 0 {
-		out = append(out, problem(view.SeverityError, "no endpoints: discovery has found none"))
+		out.fail("no endpoints: discovery has found none")
 	}
 	patience := max(decisionPatience.Seconds(), 3*c.MinIntervalSeconds.Or(0))
 	if old := c.Decision.At.Age(now).Or(0); old > patience {
-		out = append(out, problem(view.SeverityError, "no decision for %s: the loop is stuck", formatSeconds(old)))
+		out.fail("no decision for %s: the loop is stuck", formatSeconds(old))
 	}
 	if drop := c.Decision.DropFraction.Or(0); drop > 0 {
-		out = append(out, problem(view.SeverityError, "shedding %.1f %% of the requests: the whole pool is saturated",
-			100*drop))
+		out.fail("shedding %.1f %% of the requests: the whole pool is saturated", 100*drop)
 	}
 	for _, s := range c.Sources {
 		out = append(out, sourceProblems(s, now)...)
@@ -233,25 +239,22 @@ func queueProblems(c *view.Cluster, clients []Client) []view.Problem {
 }
 
 func sourceProblems(s view.SourceStatus, now time.Time) []view.Problem {
-	var out []view.Problem
+	var out problemList
 	switch s.State {
 	case view.SourceOff:
 		// An Envoy without reports is no fault, but the counts are less exact.
-		out = append(out, problem(view.SeverityWarning, "source %s: none of %.0f Envoys is configured for it%s", s.Name,
-			s.Envoys.Expected.Or(0), because(s.LastError)))
+		out.warn("source %s: none of %.0f Envoys is configured for it%s", s.Name, s.Envoys.Expected.Or(0),
+			because(s.LastError))
 	case view.SourceDown:
-		out = append(out, problem(view.SeverityError, "source %s is down%s%s", s.Name, lastWorked(s, now),
-			because(s.LastError)))
+		out.fail("source %s is down%s%s", s.Name, lastWorked(s, now), because(s.LastError))
 	case view.SourceStale:
-		out = append(out, problem(view.SeverityWarning, "source %s is stale%s%s", s.Name, lastWorked(s, now),
-			because(s.LastError)))
+		out.warn("source %s is stale%s%s", s.Name, lastWorked(s, now), because(s.LastError))
 	case view.SourcePartial:
-		out = append(out, problem(view.SeverityWarning, "source %s is partial, Envoys that report: %s%s", s.Name,
-			formatReporting(s.Envoys), because(s.LastError)))
+		out.warn("source %s is partial, Envoys that report: %s%s", s.Name, formatReporting(s.Envoys),
+			because(s.LastError))
 	}
 	if s.IgnoredMembers > 0 {
-		out = append(out, problem(view.SeverityWarning, "source %s: %d members are no endpoints of this cluster and "+
-			"are ignored", s.Name, s.IgnoredMembers))
+		out.warn("source %s: %d members are no endpoints of this cluster and are ignored", s.Name, s.IgnoredMembers)
 	}
 	return out
 }
@@ -259,7 +262,7 @@ func sourceProblems(s view.SourceStatus, now time.Time) []view.Problem {
 // countProblems rates a pool by how many endpoints are affected: weights deal with
 // single ones, but not with half of them.
 func countProblems(n view.EndpointCounts) []view.Problem {
-	var out []view.Problem
+	var out problemList
 	add := func(count int, what string) {
 		if count == 0 {
 			return
@@ -268,7 +271,7 @@ func countProblems(n view.EndpointCounts) []view.Problem {
 		if 2*count >= n.Total {
 			severity = view.SeverityError
 		}
-		out = append(out, problem(severity, "%d of %d endpoints %s", count, n.Total, what))
+		out.add(severity, "%d of %d endpoints %s", count, n.Total, what)
 	}
 	add(n.Stale, "without a fresh report: weighted towards the pool's median")
 	add(n.Overloaded, "overloaded")
@@ -278,34 +281,32 @@ func countProblems(n view.EndpointCounts) []view.Problem {
 
 // endpointProblems returns the problems of one endpoint.
 func endpointProblems(e view.Endpoint, now time.Time) []view.Problem {
-	out := []view.Problem{}
+	out := problemList{}
 	scrape := because(e.LastScrape.Error)
 	switch {
 	case e.Reason == reasonNeutral:
-		out = append(out, problem(view.SeverityError, "no usable report: weighted as a median endpoint%s", scrape))
+		out.fail("no usable report: weighted as a median endpoint%s", scrape)
 	case e.Reason == reasonDecay:
-		out = append(out, problem(view.SeverityWarning, "report is going stale: moving to the pool's median%s", scrape))
+		out.warn("report is going stale: moving to the pool's median%s", scrape)
 	case e.Reason == reasonUnused:
-		out = append(out, problem(view.SeverityWarning, "the Envoys send it nothing, whatever its weight: check "+
-			"whether their health checks or outlier detection ejected it"))
+		out.warn("the Envoys send it nothing, whatever its weight: check whether their health checks or outlier " +
+			"detection ejected it")
 	case e.Reason == reasonBlackout && scrape != "":
-		out = append(out, problem(view.SeverityError, "new, and its scrapes fail%s", scrape))
+		out.fail("new, and its scrapes fail%s", scrape)
 	case e.Reason == reasonBlackout:
-		out = append(out, problem(view.SeverityWarning, "new, and no report yet"))
+		out.warn("new, and no report yet")
 	case scrape != "":
-		out = append(out, problem(view.SeverityWarning, "latest scrape failed%s", scrape))
+		out.warn("latest scrape failed%s", scrape)
 	}
 	if e.Override != nil {
 		out = append(out, overrideProblem(*e.Override, e.Reason == reasonDrained || e.Reason == reasonPinned))
 	}
 	if e.Overloaded {
-		out = append(out, problem(view.SeverityWarning, "overloaded%s", because(e.OverloadReason)))
+		out.warn("overloaded%s", because(e.OverloadReason))
 	}
 	if at := e.LastImplausibleReading; !at.IsZero() && at.Age(now).Or(0) < implausiblePatience.Seconds() {
-		out = append(out, problem(view.SeverityWarning, "a counter of its metrics rose by more than any server can "+
-			"count, %s, "+
-			"and %.0f times since the start: that interval does not count", formatAgo(at, now),
-			e.ImplausibleReadings.Or(0)))
+		out.warn("a counter of its metrics rose by more than any server can count, %s, and %.0f times since the "+
+			"start: that interval does not count", formatAgo(at, now), e.ImplausibleReadings.Or(0))
 	}
 	return out
 }
@@ -313,42 +314,39 @@ func endpointProblems(e view.Endpoint, now time.Time) []view.Problem {
 // clientProblems returns the problems of one Envoy. A configured cluster that has nothing to
 // send yet is not the Envoy's problem, and has one of its own.
 func clientProblems(c Client, configured map[string]bool, now time.Time) []view.Problem {
-	out := []view.Problem{}
+	out := problemList{}
 	for _, s := range c.Subscriptions {
 		switch {
 		case s.Nack.Current:
-			out = append(out, problem(view.SeverityError, "refuses cluster %s: %s", s.Resource,
-				orUnknown(s.Nack.Message)))
+			out.fail("refuses cluster %s: %s", s.Resource, orUnknown(s.Nack.Message))
 		case behind(&s, now):
-			out = append(out, problem(view.SeverityError, "has not answered version %s of cluster %s for %s",
-				s.VersionSent, s.Resource, formatSeconds(s.LastSent.Age(now).Or(0))))
+			out.fail("has not answered version %s of cluster %s for %s", s.VersionSent, s.Resource,
+				formatSeconds(s.LastSent.Age(now).Or(0)))
 		case !s.Known && !configured[s.Cluster]:
-			out = append(out, problem(view.SeverityWarning, "asks for cluster %s, which is not configured here%s",
-				s.Resource, spelling.DidYouMean(s.Cluster, slices.Sorted(maps.Keys(configured)))))
+			out.warn("asks for cluster %s, which is not configured here%s", s.Resource,
+				spelling.DidYouMean(s.Cluster, slices.Sorted(maps.Keys(configured))))
 		}
 	}
 	out = append(out, signalProblems(c.Signals, now)...)
 	if c.Duplicates > 0 {
-		out = append(out, problem(view.SeverityWarning, "%d other connections use the same node id: two Envoys that "+
-			"cannot be distinguished, or one that reconnected", c.Duplicates))
+		out.warn("%d other connections use the same node id: two Envoys that cannot be distinguished, or one that "+
+			"reconnected", c.Duplicates)
 	}
 	return out
 }
 
 func signalProblems(s Signals, now time.Time) []view.Problem {
-	var out []view.Problem
+	var out problemList
 	if s.State == SignalSilent {
-		out = append(out, problem(view.SeverityWarning, "silent: last entry %s, last report %s; its requests are not "+
-			"counted", formatAgo(s.LastEntry, now), formatAgo(s.LastReport, now)))
+		out.warn("silent: last entry %s, last report %s; its requests are not counted", formatAgo(s.LastEntry, now),
+			formatAgo(s.LastReport, now))
 	}
 	if s.ReportStreams > 1 {
-		out = append(out, problem(view.SeverityWarning, "%d processes report load under this node id from this "+
-			"address, and are added up: a hot restart, which passes, or Envoys that cannot be distinguished: give "+
-			"each its own node id", s.ReportStreams))
+		out.warn("%d processes report load under this node id from this address, and are added up: a hot restart, "+
+			"which passes, or Envoys that cannot be distinguished: give each its own node id", s.ReportStreams)
 	}
 	if s.Runtime.Nack != "" {
-		out = append(out, problem(view.SeverityError, "refuses the runtime values that switch its access log: %s",
-			s.Runtime.Nack))
+		out.fail("refuses the runtime values that switch its access log: %s", s.Runtime.Nack)
 	}
 	return out
 }

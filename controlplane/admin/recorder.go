@@ -154,7 +154,7 @@ func (r *Recorder) Tick() {
 	r.mu.Unlock()
 	p := &observation{now: now, status: status, stuck: r.o.Stuck(), clusters: clusters, clients: clients, left: r.left,
 		configs: configs, refusing: refusing}
-	r.incidents = judge(r.incidents, p)
+	r.incidents = evaluate(r.incidents, p)
 	m.incidents, m.left = shownOf(r.incidents, now), slices.Clone(r.left)
 	m.fleet = fleetOf(p, m, r.events.last())
 	m.fleet.PushRate = r.pushes.rate(now, clusters)
@@ -216,7 +216,7 @@ func (r *Recorder) refusing(now time.Time, clusters []view.Cluster) map[string]b
 			is.grew = now
 		}
 		r.refused[c.Name] = is
-		out[c.Name] = now.Sub(is.grew) < lingering
+		out[c.Name] = now.Sub(is.grew) < defaultKeepFor
 	}
 	return out
 }

@@ -410,7 +410,7 @@ func TestWhatAQueueRefusesIsAnEventAndAnIncident(t *testing.T) {
 	if got := s.events(t); len(got) != 1 || got[0] != "llama: Envoys began to refuse requests" || incidents() != 1 {
 		t.Errorf("%v, %d incidents", got, incidents())
 	}
-	for range int(2 * lingering / time.Second) {
+	for range int(2 * defaultKeepFor / time.Second) {
 		s.second(nil)
 	}
 	if got := s.events(t); len(got) != 2 || got[1] != "llama: Envoys refuse no more requests" || incidents() != 0 {

@@ -66,25 +66,24 @@ func (r Replicas) complete(now time.Time) Replicas {
 	return r
 }
 
-func replicaProblems(r Replicas, now time.Time) (out []view.Problem) {
+func replicaProblems(r Replicas, now time.Time) (out problemList) {
 	if !r.Enabled {
 		return nil
 	}
 	if !r.Connected {
-		out = append(out, problem(view.SeverityError, "cut off from the other replicas for %s%s; this one uses only "+
-			"the counts of its own Envoys, and scrapes every endpoint", formatSeconds(r.Since.Age(now).Or(0)),
-			because(r.Error)))
+		out.fail("cut off from the other replicas for %s%s; this one uses only the counts of its own Envoys, and "+
+			"scrapes every endpoint", formatSeconds(r.Since.Age(now).Or(0)), because(r.Error))
 	}
 	for _, o := range r.Others {
 		if o.State != replicaLive && r.Connected {
-			out = append(out, problem(view.SeverityWarning, "replica %s is %s, its last message came %s",
-				orUnknown(o.Name), o.State, formatAgo(o.LastMessage, now)))
+			out.warn("replica %s is %s, its last message came %s", orUnknown(o.Name), o.State,
+				formatAgo(o.LastMessage, now))
 		}
 	}
 	const recent = 10 // seconds
 	if at := r.Messages.LastForeign; at.Age(now).Or(recent) < recent {
-		out = append(out, problem(view.SeverityWarning, "%d messages of replicas of another version were ignored, the "+
-			"latest %s: these and this one do not have each other's counts", r.Messages.Foreign, formatAgo(at, now)))
+		out.warn("%d messages of replicas of another version were ignored, the latest %s: these and this one do not "+
+			"have each other's counts", r.Messages.Foreign, formatAgo(at, now))
 	}
 	return out
 }

@@ -3,6 +3,7 @@ package admin
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"steelyard/controlplane/view"
@@ -53,9 +54,9 @@ func (w *workings) add(now view.Working, step time.Duration) {
 
 // at is the latest decision at a time or before it.
 func (w *workings) at(t time.Time) (view.Working, bool) {
-	for i := len(w.kept) - 1; i >= 0; i-- {
-		if !w.kept[i].At().After(t) {
-			return w.kept[i], true
+	for _, kept := range slices.Backward(w.kept) {
+		if !kept.At().After(t) {
+			return kept, true
 		}
 	}
 	return view.Working{}, false

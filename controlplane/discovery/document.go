@@ -87,8 +87,7 @@ func parseJSON(body []byte) (value, error) {
 
 // explain gives a syntax error its place.
 func (r *jsonReader) explain(err error) error {
-	var at *positioned
-	if errors.As(err, &at) {
+	if _, ok := errors.AsType[*positioned](err); ok {
 		return err
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
@@ -182,8 +181,7 @@ func parseYAML(body []byte) (value, error) {
 // inYAML gives an error of the parser its place.
 func inYAML(err error) error {
 	at := top
-	var load *yaml.LoadError
-	if errors.As(err, &load) {
+	if load, ok := errors.AsType[*yaml.LoadError](err); ok {
 		at = place{max(1, load.Mark.Line), max(1, load.Mark.Column)}
 		err = errors.New("not YAML: " + load.Message)
 	}

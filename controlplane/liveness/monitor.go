@@ -17,12 +17,12 @@ const (
 	queue    = 10 // waiting loops that raise patience by one check
 )
 
-// A Beat marks when a loop works and when it is idle. The zero value is idle.
-type Beat struct{ transitions atomic.Uint64 } // odd while at work
+// An Activity marks when a loop works and when it is idle. The zero value is idle.
+type Activity struct{ transitions atomic.Uint64 } // odd while at work
 
 // Begin marks the start of a piece of work, and End its end.
-func (b *Beat) Begin() { b.transitions.Add(1) }
-func (b *Beat) End()   { b.transitions.Add(1) }
+func (b *Activity) Begin() { b.transitions.Add(1) }
+func (b *Activity) End()   { b.transitions.Add(1) }
 
 // A Stuck is a loop or a lock that makes no progress.
 type Stuck struct {
@@ -32,7 +32,7 @@ type Stuck struct {
 
 func (s Stuck) String() string { return fmt.Sprintf("%s: no progress for %s", s.Name, s.For) }
 
-// A Monitor watches beats. Its methods can be called from any goroutine.
+// A Monitor watches activities. Its methods can be called from any goroutine.
 type Monitor struct {
 	log *slog.Logger
 
@@ -42,7 +42,7 @@ type Monitor struct {
 
 type watched struct {
 	name        string
-	beat        *Beat
+	activity    *Activity
 	transitions uint64 // at the last check
 	checks      int    // in a row that found the same work under way
 	stuck       bool
@@ -53,9 +53,9 @@ func New(log *slog.Logger) *Monitor {
 	return &Monitor{log: log, watched: make(map[*watched]struct{})}
 }
 
-// Watch watches a beat until the caller calls forget.
-func (m *Monitor) Watch(name string, b *Beat) (forget func()) {
-	w := &watched{name: name, beat: b}
+// Watch watches an activity until the caller calls forget.
+func (m *Monitor) Watch(name string, b *Activity) (forget func()) {
+	w := &watched{name: name, activity: b}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.watched[w] = struct{}{}
@@ -68,16 +68,16 @@ func (m *Monitor) Watch(name string, b *Beat) (forget func()) {
 
 // Probe calls probe once a second until ctx is done, and watches that it returns.
 func (m *Monitor) Probe(ctx context.Context, name string, probe func()) {
-	var beat Beat
-	defer m.Watch(name, &beat)()
+	var activity Activity
+	defer m.Watch(name, &activity)()
 	everySecond(ctx, func() {
-		beat.Begin()
+		activity.Begin()
 		probe()
-		beat.End()
+		activity.End()
 	})
 }
 
-// Run checks all beats once a second until ctx is done.
+// Run checks all activities once a second until ctx is done.
 func (m *Monitor) Run(ctx context.Context) { everySecond(ctx, m.Check) }
 
 func everySecond(ctx context.Context, f func()) {
@@ -93,7 +93,7 @@ func everySecond(ctx context.Context, f func()) {
 	}
 }
 
-// Check checks all beats once.
+// Check checks all activities once.
 func (m *Monitor) Check() {
 	stopped, moving := m.check()
 	for _, name := range stopped {
@@ -110,7 +110,7 @@ func (m *Monitor) check() (stopped, moving []string) {
 	defer m.mu.Unlock()
 	waiting := 0
 	for w := range m.watched {
-		transitions := w.beat.transitions.Load()
+		transitions := w.activity.transitions.Load()
 		if transitions == w.transitions && transitions%2 == 1 {
 			w.checks++
 			waiting++

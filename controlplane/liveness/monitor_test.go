@@ -19,8 +19,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestWorkThatDoesNotEndIsStuckAfterThirtyChecks(t *testing.T) {
 	var log bytes.Buffer
 	m := New(slog.New(slog.NewTextHandler(&log, nil)))
-	var stuck, resting, busy Beat
-	for name, b := range map[string]*Beat{"stuck": &stuck, "resting": &resting, "busy": &busy} {
+	var stuck, resting, busy Activity
+	for name, b := range map[string]*Activity{"stuck": &stuck, "resting": &resting, "busy": &busy} {
 		defer m.Watch(name, b)()
 	}
 	stuck.Begin()
@@ -49,35 +49,35 @@ func TestWorkThatDoesNotEndIsStuckAfterThirtyChecks(t *testing.T) {
 
 func TestTheThresholdRisesWithTheNumberOfWaitingLoops(t *testing.T) {
 	m := New(slog.New(slog.DiscardHandler))
-	beats := make([]Beat, 100)
-	for i := range beats {
-		defer m.Watch("loop", &beats[i])()
-		beats[i].Begin()
+	activities := make([]Activity, 100)
+	for i := range activities {
+		defer m.Watch("loop", &activities[i])()
+		activities[i].Begin()
 	}
-	for range patience + len(beats)/queue {
+	for range patience + len(activities)/queue {
 		m.Check()
 	}
 	if got := m.Stuck(); len(got) != 0 {
 		t.Errorf("%d are stuck, too soon", len(got))
 	}
 	m.Check()
-	if got := m.Stuck(); len(got) != len(beats) {
+	if got := m.Stuck(); len(got) != len(activities) {
 		t.Errorf("%d are stuck, want all", len(got))
 	}
 }
 
 func TestStuckIsSortedByDurationAndLeavesOutForgottenBeats(t *testing.T) {
 	m := New(slog.New(slog.DiscardHandler))
-	var beat Beat
-	beat.Begin()
+	var activity Activity
+	activity.Begin()
 	check := func(n int) {
 		for range n {
 			m.Check()
 		}
 	}
-	forgetB := m.Watch("b", &beat)
+	forgetB := m.Watch("b", &activity)
 	check(5)
-	forgetA, forgetC := m.Watch("a", &beat), m.Watch("c", &beat)
+	forgetA, forgetC := m.Watch("a", &activity), m.Watch("c", &activity)
 	check(patience + 1)
 	names := func() (out []string) {
 		for _, s := range m.Stuck() {
@@ -99,9 +99,9 @@ func TestStuckIsSortedByDurationAndLeavesOutForgottenBeats(t *testing.T) {
 func TestTimeWithoutChecksMakesNothingStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := New(slog.New(slog.DiscardHandler))
-		var beat Beat
-		defer m.Watch("suspended", &beat)()
-		beat.Begin()
+		var activity Activity
+		defer m.Watch("suspended", &activity)()
+		activity.Begin()
 		m.Check()
 		time.Sleep(time.Hour)
 		m.Check()

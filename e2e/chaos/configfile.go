@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"sync"
+
+	"steelyard/e2e/rig/proc"
 )
 
 // A configFile is Steelyard's configuration, which a run rewrites.
@@ -50,7 +52,7 @@ clusters:
 		c.at.admin, c.at.toRedis, cluster, c.capacity, c.queue)
 	for i, a := range c.at.servers {
 		if serverName(i) != c.without {
-			fmt.Fprintf(&b, "    - {address: %s, metrics_port: %s}\n", a, port(c.at.metrics[i]))
+			fmt.Fprintf(&b, "    - {address: %s, metrics_port: %s}\n", a, proc.Port(c.at.metrics[i]))
 		}
 	}
 	return b.String()

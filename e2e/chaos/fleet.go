@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -311,10 +310,4 @@ func (f *fleet) close() {
 	if f.reader != nil {
 		f.reader.close()
 	}
-}
-
-// port returns the port of an address.
-func port(address string) string {
-	_, p, _ := net.SplitHostPort(address)
-	return p
 }

@@ -73,7 +73,7 @@ func (l *line) class(name string) *class {
 }
 
 // add adds a request to the line.
-func (l *line) add(r Request) *waiting {
+func (l *line) add(r Request) {
 	c := l.class(r.Class)
 	r.Class = c.Name
 	if c.requests.Len() == 0 {
@@ -88,7 +88,6 @@ func (l *line) add(r Request) *waiting {
 	w := &waiting{Request: r, class: c, tenant: t}
 	w.inTenant, w.inClass = insert(&t.requests, w), insert(&c.requests, w)
 	l.byID[r.ID] = w
-	return w
 }
 
 // insert adds to a list that is ordered by Since. The request is usually the newest.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -92,11 +93,7 @@ func (s *Server) Configure(settings map[string]*Settings) {
 func (s *Server) all() map[string]*hall {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := make(map[string]*hall, len(s.halls))
-	for name, h := range s.halls {
-		out[name] = h
-	}
-	return out
+	return maps.Clone(s.halls)
 }
 
 // hall returns the hall of a configured cluster.

@@ -194,13 +194,11 @@ func (c *Client) unreached(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	var cause *url.Error
-	if errors.As(err, &cause) {
+	if cause, ok := errors.AsType[*url.Error](err); ok {
 		err = cause.Err
 	}
 	hint := ""
-	var op *net.OpError
-	if errors.As(err, &op) && op.Op == "dial" {
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
 		hint = ": is Steelyard running, and is this its admin.listen? (--admin URL, or " + EnvAdmin + ")"
 	}
 	return fmt.Errorf("%s does not answer: %w%s", c.base, err, hint)

@@ -28,25 +28,25 @@ func poke(c chan<- struct{}) {
 
 // followEndpoints gives the collectors their targets whenever those change, until ctx is done.
 func (d *Daemon) followEndpoints(ctx context.Context) error {
-	var beat liveness.Beat
-	defer d.beats.Watch("endpoints for the collectors", &beat)()
+	var activity liveness.Activity
+	defer d.monitor.Watch("endpoints for the collectors", &activity)()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-d.stale:
-			beat.Begin()
+			activity.Begin()
 			d.retarget()
-			beat.End()
+			activity.End()
 		}
 	}
 }
 
 // followSignals keeps the ledger in step with the Envoys that subscribe, until ctx is done.
 func (d *Daemon) followSignals(ctx context.Context) error {
-	var beat liveness.Beat
-	defer d.beats.Watch("what Envoys report", &beat)()
-	return d.signals.run(ctx, &beat)
+	var activity liveness.Activity
+	defer d.monitor.Watch("what Envoys report", &activity)()
+	return d.signals.run(ctx, &activity)
 }
 
 // retarget gives the collectors the current targets.

@@ -62,7 +62,7 @@ type Daemon struct {
 	grpc    *grpc.Server
 	manager *controlplane.Manager
 	operate *operator
-	beats   *liveness.Monitor
+	monitor *liveness.Monitor
 	scrapes *scrape.Pool
 	metrics *admin.Metrics
 	history *admin.History
@@ -91,7 +91,7 @@ type Daemon struct {
 	generation uint64
 	poller     *inflight.Poller // nil without Redis
 
-	scraping, polling liveness.Beat
+	scraping, polling liveness.Activity
 
 	kubernetes kubernetesAPI
 }
@@ -114,7 +114,7 @@ func New(cfg *config.Config, o Options) (*Daemon, error) {
 	if err := d.listen(cfg); err != nil {
 		return nil, err
 	}
-	d.beats, d.allowedHosts = liveness.New(o.Log), cfg.Admin.AllowedHosts
+	d.monitor, d.allowedHosts = liveness.New(o.Log), cfg.Admin.AllowedHosts
 	d.metrics = admin.NewMetrics(admin.MetricsOptions{Version: o.Version})
 	d.recorder = admin.NewRecorder(admin.RecorderOptions{Source: d, History: d.history, Stuck: d.stuck})
 	d.streams = xds.NewServer(xds.Options{Log: o.Log, Observer: acks{d.metrics, &d.tracing},
@@ -129,8 +129,8 @@ func New(cfg *config.Config, o Options) (*Daemon, error) {
 	d.places.Register(d.grpc)
 	d.scrapes = scrape.New(d.scraped, o.Log)
 	d.scrapes.Progress, d.scrapes.Credentials = &d.scraping, d.credentials
-	d.manager = controlplane.NewManager(d.publisher(), envoyspec.PushCost, d.signals, d.observer(), d.outdated, d.beats,
-		o.Log)
+	d.manager = controlplane.NewManager(d.publisher(), envoyspec.PushCost, d.signals, d.observer(), d.outdated,
+		d.monitor, o.Log)
 	d.kubernetes.connected = make(chan struct{})
 	d.manager.UseKubernetes(d.kubernetes.source)
 	d.operate = &operator{d: d}

@@ -6,9 +6,9 @@
 //
 // # Liveness
 //
-// Each loop marks its work on a beat of package liveness, and a goroutine with a beat takes each lock that loops and
-// streams share once a second. /healthz fails when one of the beats makes no progress. watchOver lists the loops that
-// have a beat and why the others need none.
+// Each loop marks its work in an activity of package liveness, and a goroutine with an activity takes each lock that
+// loops and streams share once a second. /healthz fails when one of the activities makes no progress. watchOver lists
+// the loops that have an activity and why the others need none.
 //
 // # Order of starting and stopping
 //

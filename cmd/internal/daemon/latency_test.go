@@ -125,7 +125,7 @@ func latencyDaemon(b *testing.B, book *latency.Book, servers []*modelsim.Server,
 	d.manager.Close()
 	o := &observedLoop{signals: d.signals, observer: d.observer(), book: book}
 	d.manager = controlplane.NewManager(d.publisher(), envoyspec.PushCost, o, o,
-		d.outdated, d.beats, d.options.Log)
+		d.outdated, d.monitor, d.options.Log)
 	if err := d.Apply(cfg); err != nil {
 		b.Fatal(err)
 	}

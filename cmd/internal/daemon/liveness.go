@@ -8,24 +8,24 @@ import (
 
 // watchOver watches the loops, and the locks that loops and streams share: without them no Envoy is served.
 //
-// A beat is only for work that ends soon whatever peers and files do, because the restart that follows would not help
-// against a peer or a file: a poll of Redis returns at its timeout, the pool of scrapes takes up new targets, a reload
-// changes the clusters. The loops of the clusters have beats of their own.
+// An activity is only for work that ends soon whatever peers and files do, because the restart that follows would not
+// help against a peer or a file: a poll of Redis returns at its timeout, the pool of scrapes takes up new targets, a
+// reload changes the clusters. The loops of the clusters have activities of their own.
 //
-// These loops have no beat, because every call in them has a deadline: followCertificates, config.Watcher and the
-// sources of endpoints (package files, timeouts of look-ups; the watcher's reload has a beat, see above), and the
+// These loops have no activity, because every call in them has a deadline: followCertificates, config.Watcher and the
+// sources of endpoints (package files, timeouts of look-ups; the watcher's reload has an activity, see above), and the
 // fetches of the scrape loops, and the link between replicas (deadlines of the sockets). A metrics page that cannot be
 // read is a state of its endpoint. Nor has the one of the overrides: what it asks of Redis has a deadline.
 func (d *Daemon) watchOver(ctx context.Context, group *errgroup.Group) {
 	group.Go(func() error {
-		defer d.beats.Watch("scrape targets", &d.scraping)()
-		defer d.beats.Watch("counts in Redis", &d.polling)()
-		d.beats.Run(ctx)
+		defer d.monitor.Watch("scrape targets", &d.scraping)()
+		defer d.monitor.Watch("counts in Redis", &d.polling)()
+		d.monitor.Run(ctx)
 		return nil
 	})
 	for name, probe := range d.probes() {
 		group.Go(func() error {
-			d.beats.Probe(ctx, name, probe)
+			d.monitor.Probe(ctx, name, probe)
 			return nil
 		})
 	}
@@ -47,7 +47,7 @@ func (d *Daemon) probes() map[string]func() {
 // stuck describes the loops and locks without progress, for /healthz.
 func (d *Daemon) stuck() []string {
 	var out []string
-	for _, s := range d.beats.Stuck() {
+	for _, s := range d.monitor.Stuck() {
 		out = append(out, s.String())
 	}
 	return out

@@ -62,7 +62,7 @@ func TestALoopThatIsWedgedFailsHealthzByNameUntilItMoves(t *testing.T) {
 	release := sync.OnceFunc(func() { close(held) })
 	t.Cleanup(release) // before the daemon is stopped
 	eventually(t, "/healthz fails for the one loop", func() error {
-		d.beats.Check() // which the Monitor does once a second
+		d.monitor.Check() // which the Monitor does once a second
 		if code, body := health(t, base); code != http.StatusServiceUnavailable || !strings.HasPrefix(body, "stuck") ||
 			!strings.Contains(body, "\ncluster llama: no progress for ") || strings.Contains(body, "mixtral") {
 			return fmt.Errorf("%d %s", code, body)
@@ -96,7 +96,7 @@ func withPublisher(t *testing.T, cfg *config.Config, p func(publisher) controlpl
 	}
 	d.manager.Close()
 	d.manager = controlplane.NewManager(p(d.publisher()), envoyspec.PushCost,
-		d.signals, d.observer(), d.outdated, d.beats, d.options.Log)
+		d.signals, d.observer(), d.outdated, d.monitor, d.options.Log)
 	if err := d.Apply(cfg); err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func withPublisher(t *testing.T, cfg *config.Config, p func(publisher) controlpl
 func stuckOnly(t *testing.T, d *Daemon, base, name string) {
 	t.Helper()
 	eventually(t, "/healthz and the problems name "+name, func() error {
-		d.beats.Check() // which the Monitor does once a second
+		d.monitor.Check() // which the Monitor does once a second
 		code, body := health(t, base)
 		if code != http.StatusServiceUnavailable ||
 			!strings.HasPrefix(body, "stuck, restart it\n"+name+": no progress for ") ||
@@ -143,10 +143,12 @@ func TestAReloadThatIsStuckFailsHealthzAndIsAProblem(t *testing.T) {
 
 func TestTheCollectorsThatAreStuckFailHealthzAndAreAProblem(t *testing.T) {
 	d, base := serve(t, parse(t, two))
-	for name, beat := range map[string]*liveness.Beat{"scrape targets": &d.scraping, "counts in Redis": &d.polling} {
-		beat.Begin()
+	for name, activity := range map[string]*liveness.Activity{
+		"scrape targets": &d.scraping, "counts in Redis": &d.polling,
+	} {
+		activity.Begin()
 		stuckOnly(t, d, base, name)
-		beat.End()
+		activity.End()
 		eventually(t, "/healthz is well again", healthy(t, d, base))
 	}
 }
@@ -154,7 +156,7 @@ func TestTheCollectorsThatAreStuckFailHealthzAndAreAProblem(t *testing.T) {
 // healthy takes a look, and wants /healthz to be well.
 func healthy(t *testing.T, d *Daemon, base string) func() error {
 	return func() error {
-		d.beats.Check()
+		d.monitor.Check()
 		if code, body := health(t, base); code != http.StatusOK || body != "ok\n" {
 			return fmt.Errorf("%d %s", code, body)
 		}
@@ -201,7 +203,7 @@ clusters:
 	<-redisAsked
 	<-scraped
 	for range 200 { // while both wait
-		d.beats.Check()
+		d.monitor.Check()
 	}
 	if err := healthy(t, d, base)(); err != nil {
 		t.Error(err)
@@ -218,7 +220,7 @@ func TestALockThatIsNeverFreeFailsHealthzWhichNeedsNone(t *testing.T) {
 	unlock := sync.OnceFunc(d.mu.Unlock)
 	t.Cleanup(unlock)
 	eventually(t, "/healthz fails for the lock", func() error {
-		d.beats.Check()
+		d.monitor.Check()
 		if code, body := health(t, base); code != http.StatusServiceUnavailable ||
 			!strings.Contains(body, "\nconfiguration in force: no progress for ") {
 			return fmt.Errorf("%d %s", code, body)

@@ -105,8 +105,7 @@ func (o *operator) SetLogLevel(level string) error {
 
 // notFound makes the error of the control plane that of the admin API.
 func notFound(err error) error {
-	var missing controlplane.NotFound
-	if errors.As(err, &missing) {
+	if _, ok := errors.AsType[controlplane.NotFound](err); ok {
 		return admin.Missing(err)
 	}
 	return err

@@ -146,7 +146,7 @@ func (s *signals) setMembers(members map[string]membership) {
 const tickInterval = 250 * time.Millisecond
 
 // run ticks until ctx is done.
-func (s *signals) run(ctx context.Context, beat *liveness.Beat) error {
+func (s *signals) run(ctx context.Context, activity *liveness.Activity) error {
 	ticker := time.NewTicker(tickInterval)
 	defer ticker.Stop()
 	for {
@@ -154,9 +154,9 @@ func (s *signals) run(ctx context.Context, beat *liveness.Beat) error {
 		case <-ctx.Done():
 			return nil
 		case now := <-ticker.C:
-			beat.Begin()
+			activity.Begin()
 			s.tick(now)
-			beat.End()
+			activity.End()
 		}
 	}
 }

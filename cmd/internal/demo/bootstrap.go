@@ -68,9 +68,6 @@ func (e *Envoys) weights(ctx context.Context) (map[string]float64, error) {
 	return shares, nil
 }
 
-// object is a mapping of a YAML document.
-type object = map[string]any
-
 // bothPolicies makes the bootstraps of the demo.
 func bothPolicies(xds string, servers []string) func(nodeID string) ([]byte, error) {
 	plain := Bootstrap(xds, envoybootstrap.Options{})
@@ -86,22 +83,11 @@ func bothPolicies(xds string, servers []string) func(nodeID string) ([]byte, err
 // withRoundRobin adds a copy of the listener and of the cluster, without Steelyard, to what `steelyard bootstrap`
 // prints.
 func withRoundRobin(text []byte, servers []string) ([]byte, error) {
-	var doc struct {
-		Static struct {
-			Listeners []object `yaml:"listeners"`
-			Clusters  []object `yaml:"clusters"`
-			Rest      object   `yaml:",inline"`
-		} `yaml:"static_resources"`
-		Rest object `yaml:",inline"`
-	}
-	if err := yaml.Unmarshal(text, &doc); err != nil {
-		return nil, err
-	}
-	listener, err := copyOf(doc.Static.Listeners, WeightedListener)
+	doc, _, _, err := proc.ReadBootstrap(text, WeightedListener, ClusterName)
 	if err != nil {
 		return nil, err
 	}
-	cluster, err := copyOf(doc.Static.Clusters, ClusterName)
+	_, listener, cluster, err := proc.ReadBootstrap(text, WeightedListener, ClusterName)
 	if err != nil {
 		return nil, err
 	}
@@ -113,27 +99,11 @@ func withRoundRobin(text []byte, servers []string) ([]byte, error) {
 	return yaml.Marshal(doc)
 }
 
-// copyOf returns a deep copy of the resource with this name.
-func copyOf(resources []object, name string) (object, error) {
-	for _, r := range resources {
-		if r["name"] == name {
-			text, err := yaml.Marshal(r)
-			if err != nil {
-				return nil, err
-			}
-			var c object
-			err = yaml.Unmarshal(text, &c)
-			return c, err
-		}
-	}
-	return nil, fmt.Errorf("the template of `steelyard bootstrap` has nothing named %q", name)
-}
-
 // withoutWeights turns the copies into Envoy's own round robin over a fixed list.
-func withoutWeights(listener, cluster object, servers []string) error {
+func withoutWeights(listener, cluster proc.Object, servers []string) error {
 	listener["name"] = roundRobinListener
-	if n := proc.Reroute(listener, roundRobinCluster); n != 1 {
-		return fmt.Errorf("the template of `steelyard bootstrap` has %d routes, want 1", n)
+	if err := proc.Reroute(listener, roundRobinCluster); err != nil {
+		return err
 	}
 	if err := proc.SetStatic(cluster, roundRobinCluster, servers); err != nil {
 		return err

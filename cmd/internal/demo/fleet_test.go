@@ -83,13 +83,13 @@ func TestBootstrapHasTheClusterAsBootstrapMakesItAndWithRoundRobin(t *testing.T)
 	}
 	var doc struct {
 		Static struct {
-			Clusters []object
+			Clusters []proc.Object
 		} `yaml:"static_resources"`
 	}
 	if err := yaml.Unmarshal(text, &doc); err != nil {
 		t.Fatal(err)
 	}
-	byName := make(map[any]object)
+	byName := make(map[any]proc.Object)
 	for _, c := range doc.Static.Clusters {
 		byName[c["name"]] = c
 	}
@@ -124,8 +124,8 @@ func mustYAML(t *testing.T, v any) string {
 }
 
 func TestBootstrapThatLostItsNamesIsAnError(t *testing.T) {
-	if _, err := copyOf([]object{{"name": "other"}}, "ingress"); err == nil ||
-		!strings.Contains(err.Error(), `"ingress"`) {
+	text := []byte("static_resources: {listeners: [{name: other}]}")
+	if _, err := withRoundRobin(text, nil); err == nil || !strings.Contains(err.Error(), `"ingress"`) {
 		t.Errorf("error %v, want one that names what is missing", err)
 	}
 }

@@ -51,3 +51,9 @@ func free(addrs []string) bool {
 	}
 	return true
 }
+
+// Port returns the port of an address that FreeAddresses made.
+func Port(addr string) string {
+	_, port, _ := net.SplitHostPort(addr)
+	return port
+}

@@ -3,7 +3,6 @@ package proc
 import (
 	"context"
 	"errors"
-	"net"
 	"path/filepath"
 )
 
@@ -47,10 +46,10 @@ func StartTriton(ctx context.Context, c TritonConfig) (*Triton, error) {
 		"--model-repository", c.Models,
 		"--metrics-interval-ms", "200", "--allow-gpu-metrics", "false",
 		// Python models share memory with the server under this name.
-		"--backend-config", "python,shm-region-prefix-name=steelyard" + port(t.HTTP),
+		"--backend-config", "python,shm-region-prefix-name=steelyard" + Port(t.HTTP),
 	}
 	for name, addr := range map[string]string{"http": t.HTTP, "grpc": t.GRPC, "metrics": t.Metrics} {
-		args = append(args, "--"+name+"-address", "127.0.0.1", "--"+name+"-port", port(addr))
+		args = append(args, "--"+name+"-address", "127.0.0.1", "--"+name+"-port", Port(addr))
 	}
 	t.Process, err = Start(Spec{Name: c.Name, Path: c.Path, Args: append(args, c.Args...), Dir: c.Dir})
 	if err != nil {
@@ -83,10 +82,4 @@ func (c *TritonConfig) complete() error {
 	path, err := Find(ProgramTriton)
 	c.Path = path
 	return err
-}
-
-// port returns the port of an address that FreeAddresses made.
-func port(addr string) string {
-	_, p, _ := net.SplitHostPort(addr)
-	return p
 }

@@ -1,8 +1,6 @@
 package fleet
 
 import (
-	"fmt"
-
 	"go.yaml.in/yaml/v4"
 
 	"steelyard/e2e/rig/proc"
@@ -15,8 +13,7 @@ const clusterName = "bench"
 // listenerName is the name of the listener in `steelyard bootstrap`.
 const listenerName = "ingress"
 
-// object is a mapping of a YAML document.
-type object = map[string]any
+type object = proc.Object
 
 // bootstrap returns the configuration of one Envoy of a row.
 func (p Policy) bootstrap(name, xds, picker string, servers []string) ([]byte, error) {
@@ -48,30 +45,18 @@ func (p Policy) bootstrap(name, xds, picker string, servers []string) ([]byte, e
 // Envoy that balances over a fixed list by a policy of its own. All that does
 // not concern the source of endpoints stays as it was.
 func native(text []byte, policy Native, servers []string) ([]byte, error) {
-	var doc struct {
-		Static struct {
-			Clusters []object `yaml:"clusters"`
-			Rest     object   `yaml:",inline"`
-		} `yaml:"static_resources"`
-		Rest object `yaml:",inline"`
-	}
-	if err := yaml.Unmarshal(text, &doc); err != nil {
+	doc, listener, cluster, err := proc.ReadBootstrap(text, listenerName, clusterName)
+	if err != nil {
 		return nil, err
 	}
-	for _, c := range doc.Static.Clusters {
-		if c["name"] != clusterName {
-			continue
-		}
-		if err := balanced(c, policy, servers); err != nil {
-			return nil, err
-		}
-		if n := proc.Reroute(doc.Static.Rest, clusterName); n != 1 {
-			return nil, fmt.Errorf("the template of `steelyard bootstrap` has %d routes, want 1", n)
-		}
-		doc.Static.Clusters = []object{c}
-		return yaml.Marshal(doc)
+	if err := balanced(cluster, policy, servers); err != nil {
+		return nil, err
 	}
-	return nil, fmt.Errorf("the template of `steelyard bootstrap` has no cluster %q", clusterName)
+	if err := proc.Reroute(listener, clusterName); err != nil {
+		return nil, err
+	}
+	doc.Static.Clusters = []object{cluster}
+	return yaml.Marshal(doc)
 }
 
 // balanced gives the cluster a fixed list and a policy.

@@ -56,15 +56,15 @@ var groupTitles = map[view.IncidentKind]string{
 // sprint is Sprintf, with a shorter name for the sentences here.
 func sprint(format string, args ...any) string { return fmt.Sprintf(format, args...) }
 
-// found returns a finding with its title; explain adds the sentences.
-func found(kind view.IncidentKind, severity view.Severity, subject view.Subject, title string) finding {
-	return finding{Incident: view.Incident{ID: findingID(kind, subject.Cluster, subject.Name), Kind: kind,
+// newCondition returns a condition with its title; explain adds the sentences.
+func newCondition(kind view.IncidentKind, severity view.Severity, subject view.Subject, title string) condition {
+	return condition{Incident: view.Incident{ID: conditionID(kind, subject.Cluster, subject.Name), Kind: kind,
 		Severity: severity, Subject: subject, Title: title, Steelyard: view.BlameUnknown,
 		Because: "Nothing that Steelyard sees shows the cause."},
-		linger: lingering}
+		keepFor: defaultKeepFor}
 }
 
-func findingID(kind view.IncidentKind, parts ...string) string {
+func conditionID(kind view.IncidentKind, parts ...string) string {
 	id := string(kind)
 	for _, part := range parts {
 		if part != "" {
@@ -75,37 +75,38 @@ func findingID(kind view.IncidentKind, parts ...string) string {
 }
 
 // explain adds why it is so, whether Steelyard is the cause, and what to do.
-func (f finding) explain(why string, blame view.Blame, because, next, command string) finding {
+func (f condition) explain(why string, blame view.Blame, because, next, command string) condition {
 	f.Why, f.Steelyard, f.Because, f.Next, f.Command = clip(why, maxEventText), blame, because, next, command
 	return f
 }
 
-// findings returns all findings at a moment.
-func findings(p *observation) []finding {
-	out := processFindings(p)
+// conditions returns all conditions at a moment.
+func conditions(p *observation) []condition {
+	out := processConditions(p)
 	for i := range p.clusters {
-		out = append(out, clusterFindings(p, &p.clusters[i])...)
+		out = append(out, clusterConditions(p, &p.clusters[i])...)
 	}
-	return append(out, envoyFindings(p)...)
+	return append(out, envoyConditions(p)...)
 }
 
-// processFindings returns the findings about Steelyard itself.
-func processFindings(p *observation) (out []finding) {
+// processConditions returns the conditions about Steelyard itself.
+func processConditions(p *observation) (out []condition) {
 	s, process := &p.status, view.Subject{Kind: view.SubjectProcess}
 	if len(p.stuck) > 0 {
-		out = append(out, found(kindStuck, view.SeverityError, process, "Steelyard is stuck").explain(
+		out = append(out, newCondition(kindStuck, view.SeverityError, process, "Steelyard is stuck").explain(
 			strings.Join(cut(p.stuck, 3), "; "), view.BlameYes, "A loop or a lock in it makes no progress.",
 			"Restart it: Envoys keep their weights meanwhile. Then report it, with the log.",
 			"systemctl restart steelyard"))
 	}
 	if s.ConfigGeneration == 0 {
-		out = append(out, found(kindNoConfig, view.SeverityError, process,
+		out = append(out, newCondition(kindNoConfig, view.SeverityError, process,
 			"No configuration has been applied yet").explain(
 			"Steelyard serves nothing before it has one.", view.BlameYes, "It waits for its first configuration.",
 			"Check the file.", checkCommand(s.ConfigFile)))
 	}
 	if s.LastReload.Error != "" {
-		f := found(kindConfigRefused, view.SeverityError, process, "The latest configuration was refused").explain(
+		f := newCondition(kindConfigRefused, view.SeverityError, process,
+			"The latest configuration was refused").explain(
 			s.LastReload.Error, view.BlameNo,
 			sprint("The one before it, generation %d, still runs.", s.ConfigGeneration),
 			"Correct the file: Steelyard applies it as soon as it is good.", checkCommand(s.ConfigFile))
@@ -113,15 +114,15 @@ func processFindings(p *observation) (out []finding) {
 		out = append(out, f)
 	}
 	if len(p.clients) == 0 && !s.Draining {
-		f := found(kindNoEnvoys, view.SeverityWarning, process, "No Envoy is connected").explain(
+		f := newCondition(kindNoEnvoys, view.SeverityWarning, process, "No Envoy is connected").explain(
 			"Nothing follows the weights.", view.BlameUnknown,
 			"Steelyard's port is open, but it does not see attempts that fail on the way.",
 			"See whether an Envoy is configured for this address, and reaches it.",
 			"curl -s localhost:9901/stats?filter=control_plane")
-		f.patience = 5 * time.Second
+		f.pendingFor = 5 * time.Second
 		out = append(out, f)
 	}
-	return append(out, edgeFindings(p, process)...)
+	return append(out, edgeConditions(p, process)...)
 }
 
 func checkCommand(file string) string {
@@ -139,15 +140,16 @@ func quoted(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// edgeFindings returns the findings about the ports, the certificates and the log.
-func edgeFindings(p *observation, process view.Subject) (out []finding) {
+// edgeConditions returns the conditions about the ports, the certificates and the log.
+func edgeConditions(p *observation, process view.Subject) (out []condition) {
 	add := func(kind view.IncidentKind, name, title string, problems []view.Problem, blame view.Blame,
 		because, next, command string) {
 		if len(problems) == 0 {
 			return
 		}
 		subject := process
-		f := found(kind, worst(problems), subject, title).explain(joined(problems), blame, because, next, command)
+		f := newCondition(kind, worst(problems), subject, title).explain(joined(problems), blame, because, next,
+			command)
 		if name != "" {
 			f.ID += "/" + name
 		}
@@ -188,21 +190,16 @@ func joined(problems []view.Problem) string {
 	return strings.Join(out, "; ")
 }
 
-// envoyFindings returns the findings about single Envoys.
-func envoyFindings(p *observation) (out []finding) {
-	names := make([]string, 0, len(p.clusters))
-	for i := range p.clusters {
-		names = append(names, p.clusters[i].Name)
-	}
+// envoyConditions returns the conditions about single Envoys.
+func envoyConditions(p *observation) (out []condition) {
+	configured := names(p.clusters)
 	for i := range p.clients {
 		c := &p.clients[i]
 		for k := range c.Subscriptions {
-			if f, ok := subscriptionFinding(p, c, &c.Subscriptions[k], names); ok {
-				out = append(out, f)
-			}
+			out = append(out, subscriptionConditions(p, c, &c.Subscriptions[k], configured)...)
 		}
 		if c.Signals.State == SignalSilent {
-			f := found(kindSilent, view.SeverityWarning,
+			f := newCondition(kindSilent, view.SeverityWarning,
 				view.Subject{Kind: view.SubjectEnvoy, Name: c.NodeID},
 				sprint("Envoy %s does not report its requests", c.NodeID)).explain(
 				sprint("Latest access log entry: %s. Latest load report: %s.", formatAgo(c.Signals.LastEntry, p.now),
@@ -211,12 +208,12 @@ func envoyFindings(p *observation) (out []finding) {
 				"Its requests are not counted meanwhile. See whether its access log and load reports reach this "+
 					"port.", "")
 			if len(c.Subscriptions) > 0 { // one that hangs does not answer either
-				f.within = findingID(kindBehind, c.Subscriptions[0].Cluster, c.NodeID)
+				f.inhibitedBy = conditionID(kindBehind, c.Subscriptions[0].Cluster, c.NodeID)
 			}
 			out = append(out, f)
 		}
 		if c.Signals.Runtime.Nack != "" {
-			f := found(kindRefuses, view.SeverityWarning, view.Subject{Kind: view.SubjectEnvoy, Name: c.NodeID},
+			f := newCondition(kindRefuses, view.SeverityWarning, view.Subject{Kind: view.SubjectEnvoy, Name: c.NodeID},
 				sprint("Envoy %s refuses the runtime values that switch its access log", c.NodeID)).explain(
 				"Its answer: "+c.Signals.Runtime.Nack, view.BlameYes, "It refuses what Steelyard sends.",
 				"Report it with the version of this Envoy: "+c.Version+".", "")
@@ -227,57 +224,59 @@ func envoyFindings(p *observation) (out []finding) {
 	for i := range p.left {
 		switch l := &p.left[i]; {
 		case lost(l, p.now):
-			out = append(out, lostFindings(l)...)
+			out = append(out, lostConditions(l)...)
 		case l.Vanished && p.now.Sub(l.LeftAt.Time) < goneFor:
-			out = append(out, goneFinding(l))
+			out = append(out, goneCondition(l))
 		}
 	}
 	return out
 }
 
-func goneFinding(l *LeftEnvoy) finding {
-	f := found(kindGone, view.SeverityWarning, view.Subject{Kind: view.SubjectEnvoy, Name: l.NodeID},
+func goneCondition(l *LeftEnvoy) condition {
+	f := newCondition(kindGone, view.SeverityWarning, view.Subject{Kind: view.SubjectEnvoy, Name: l.NodeID},
 		sprint("Envoy %s went away without closing its streams", l.NodeID)).explain(
 		sprint("%s (%s): %s. It asked for %s.", l.NodeID, l.Address, l.LeftReason,
 			cmp.Or(listed(l.Clusters), "nothing")),
 		view.BlameNo, "Its connection ended from the other side, or with the network.",
 		"See whether it still runs, and reaches this port. An Envoy that runs keeps its last weights.", "")
-	f.began, f.linger = l.LeftAt.Time, 0
+	f.began, f.keepFor = l.LeftAt.Time, 0
 	return f
 }
 
-// subscriptionFinding is what is wrong with what an Envoy does with one assignment.
-func subscriptionFinding(p *observation, c *Client, s *Subscription, names []string) (finding, bool) {
+// subscriptionConditions are what is wrong with what an Envoy does with one assignment.
+func subscriptionConditions(p *observation, c *Client, s *Subscription, names []string) []condition {
 	subject := view.Subject{Kind: view.SubjectEnvoy, Cluster: s.Cluster, Name: c.NodeID}
 	configured := slices.Contains(names, s.Cluster)
 	switch {
 	case s.Nack.Current:
 		blame, because := blameNack(s.Nack.Message)
-		f := found(kindRefuses, view.SeverityError, subject,
+		f := newCondition(kindRefuses, view.SeverityError, subject,
 			sprint("Envoy %s refuses the weights of %s", c.NodeID, s.Cluster)).explain(
 			"Its answer: "+orUnknown(s.Nack.Message), blame, because,
 			sprint("It keeps the assignment %s until it accepts another. Its version is %s: see whether others of "+
 				"this version accept.", cmp.Or(s.VersionAcked, "nothing"), orUnknown(c.Version)),
 			"steelyard bootstrap --cluster "+quoted(s.Cluster)+" --xds HOST:PORT")
 		f.began = s.Nack.At.Time
-		return f, true
+		return []condition{f}
 	case behind(s, p.now):
-		return behindFinding(subject, sprint("It was last sent an assignment of %s %s, and last accepted one %s.",
-			s.Cluster, formatAgo(s.LastSent, p.now), formatAgo(s.LastAck, p.now))), true
+		return []condition{behindCondition(subject, sprint(
+			"It was last sent an assignment of %s %s, and last accepted one %s.", s.Cluster,
+			formatAgo(s.LastSent, p.now), formatAgo(s.LastAck, p.now)))}
 	case !s.Known && !configured:
 		next := "Correct its configuration, or configure the cluster here."
 		if near := spelling.Nearest(s.Cluster, names); near != "" {
 			next = sprint("Did its configuration mean %s? Correct it, or configure the cluster here.", near)
 		}
 		// about the Envoy only: there is no such cluster
-		f := found(kindUnknownCluster, view.SeverityWarning, view.Subject{Kind: view.SubjectEnvoy, Name: c.NodeID},
+		f := newCondition(kindUnknownCluster, view.SeverityWarning,
+			view.Subject{Kind: view.SubjectEnvoy, Name: c.NodeID},
 			sprint("Envoy %s asks for %s, which is not configured here", c.NodeID, s.Resource)).explain(
 			"It gets no endpoints for that name, and answers its requests with 503.", view.BlameNo,
 			sprint("Configured clusters: %s.", cmp.Or(listed(names), "nothing")), next, "")
 		f.ID += "/" + s.Resource
-		return f, true
+		return []condition{f}
 	}
-	return finding{}, false
+	return nil
 }
 
 // blameNack is whether Steelyard is the cause of a refusal: what it writes into an assignment is its own.

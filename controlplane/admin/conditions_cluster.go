@@ -9,46 +9,38 @@ import (
 	"steelyard/controlplane/view"
 )
 
-// clusterFindings returns the findings about a cluster and its endpoints.
-func clusterFindings(p *observation, c *view.Cluster) []finding {
+// clusterConditions returns the conditions about a cluster and its endpoints.
+func clusterConditions(p *observation, c *view.Cluster) []condition {
 	subject := view.Subject{Kind: view.SubjectCluster, Cluster: c.Name}
-	out := decisionFindings(p, c, subject)
-	out = append(out, sheddingFindings(p, c, subject)...)
+	out := decisionConditions(p, c, subject)
+	out = append(out, sheddingConditions(p, c, subject)...)
 	if problems := queueProblems(c, p.clients); len(problems) > 0 {
-		f := found(kindNoQueue, view.SeverityWarning, subject,
+		f := newCondition(kindNoQueue, view.SeverityWarning, subject,
 			sprint("Not all requests of %s wait in its queue", c.Name)).explain(
 			joined(problems), view.BlameNo, "Envoys without the module send requests at once.",
 			"Make the configuration of the Envoys with steelyard bootstrap --module.",
 			"steelyard bootstrap --module --cluster "+quoted(c.Name)+" --xds HOST:PORT")
-		f.patience = 5 * time.Second
+		f.pendingFor = 5 * time.Second
 		out = append(out, f)
 	}
 	for i := range c.Sources {
-		if f, ok := sourceFinding(p, c, &c.Sources[i], subject); ok {
-			out = append(out, f)
-		}
+		out = append(out, sourceConditions(p, c, &c.Sources[i], subject)...)
 	}
-	for _, find := range []func(*view.Cluster, view.Subject) (finding, bool){overloadedFinding, lateFinding} {
-		if f, ok := find(c, subject); ok {
-			out = append(out, f)
-		}
-	}
-	if f, ok := followFinding(p, c, subject); ok {
-		out = append(out, f)
-	}
+	out = append(out, overloadedConditions(c, subject)...)
+	out = append(out, lateConditions(c, subject)...)
+	out = append(out, followConditions(p, c, subject)...)
 	for _, d := range c.Disputes {
 		pr := disputeProblem(d, flaggedOf(c.Endpoints, d.Endpoints), p.now)
-		f := found(kindDispute, pr.Severity, view.Subject{Kind: view.SubjectEnvoy, Cluster: c.Name, Name: d.NodeID},
+		envoy := view.Subject{Kind: view.SubjectEnvoy, Cluster: c.Name, Name: d.NodeID}
+		f := newCondition(kindDispute, pr.Severity, envoy,
 			sprint("Envoy %s reports what all others contradict", d.NodeID)).explain(pr.Message, view.BlameNo,
 			"The report does not count.", "Check that Envoy, and the network between it and these endpoints.", "")
 		f.ID += "/" + string(d.Kind)
-		f.began, f.patience = d.Since.Time, disputePatience
+		f.began, f.pendingFor = d.Since.Time, disputePatience
 		out = append(out, f)
 	}
 	for i := range c.Endpoints {
-		if f, ok := endpointFinding(p, c, &c.Endpoints[i]); ok {
-			out = append(out, f)
-		}
+		out = append(out, endpointConditions(p, c, &c.Endpoints[i])...)
 	}
 	return out
 }
@@ -64,28 +56,29 @@ const (
 	followLimit    = 0.05
 )
 
-// decisionFindings are about whether there are decisions, and whether they are sent.
-func decisionFindings(p *observation, c *view.Cluster, subject view.Subject) (out []finding) {
+// decisionConditions are about whether there are decisions, and whether they are sent.
+func decisionConditions(p *observation, c *view.Cluster, subject view.Subject) (out []condition) {
 	explain := "steelyard status"
 	if !c.Ready {
-		f := found(kindNotReady, view.SeverityError, subject, sprint("Cluster %s is not ready", c.Name)).explain(
+		f := newCondition(kindNotReady, view.SeverityError, subject, sprint("Cluster %s is not ready", c.Name)).explain(
 			orUnknown(c.NotReadyReason), view.BlameInPart,
 			"Envoys get no endpoints of it from here until it is, or until warm_up has passed.",
 			"See why the reports that it waits for do not come.", "curl -s localhost:19000/readyz")
-		f.linger = 0
+		f.keepFor = 0
 		out = append(out, f)
 	}
 	if c.Ready && c.Counts.Total == 0 {
-		f := found(kindNoEndpoints, view.SeverityError, subject, sprint("Cluster %s has no endpoints", c.Name)).explain(
+		f := newCondition(kindNoEndpoints, view.SeverityError, subject,
+			sprint("Cluster %s has no endpoints", c.Name)).explain(
 			"Discovery has found none, so Envoys have nowhere to send its requests.", view.BlameNo,
 			"It follows what discovery answers.",
 			"Check its source of endpoints (the key endpoints of the cluster).", explain)
-		f.linger = 0
+		f.keepFor = 0
 		out = append(out, f)
 	}
 	patience := max(decisionPatience.Seconds(), 3*c.MinIntervalSeconds.Or(0))
 	if old := c.Decision.At.Age(p.now).Or(0); old > patience {
-		f := found(kindNoDecision, view.SeverityError, subject,
+		f := newCondition(kindNoDecision, view.SeverityError, subject,
 			sprint("Cluster %s gets no new decisions", c.Name)).explain(
 			sprint("The latest was made at %s.", formatClock(c.Decision.At)), view.BlameYes,
 			"Its loop makes no progress, or gets no CPU time.",
@@ -97,10 +90,10 @@ func decisionFindings(p *observation, c *view.Cluster, subject view.Subject) (ou
 	return out
 }
 
-// sheddingFindings are about requests that are refused because the pool is saturated.
-func sheddingFindings(p *observation, c *view.Cluster, subject view.Subject) (out []finding) {
+// sheddingConditions are about requests that are refused because the pool is saturated.
+func sheddingConditions(p *observation, c *view.Cluster, subject view.Subject) (out []condition) {
 	if c.Decision.DropFraction.Or(0) > 0 {
-		out = append(out, found(kindDrops, view.SeverityError, subject,
+		out = append(out, newCondition(kindDrops, view.SeverityError, subject,
 			sprint("Cluster %s refuses requests", c.Name)).explain(
 			sprint("The whole pool is saturated: %.1f %% of the requests are refused, and the others are expected to "+
 				"wait %s.", 100*c.Decision.DropFraction.Or(0), formatDuration(c.Decision.ExpectedWait)),
@@ -109,7 +102,8 @@ func sheddingFindings(p *observation, c *view.Cluster, subject view.Subject) (ou
 			"Add endpoints, or find out where the requests come from.", "steelyard top "+quoted(c.Name)))
 	}
 	if p.refusing[c.Name] {
-		f := found(kindDrops, view.SeverityError, subject, sprint("The queue of %s refuses requests", c.Name)).explain(
+		f := newCondition(kindDrops, view.SeverityError, subject,
+			sprint("The queue of %s refuses requests", c.Name)).explain(
 			"Requests wait for longer than max_wait of their class, or more of them wait than its max_waiting.",
 			view.BlameInPart, "It refuses because these limits are set; without, all would wait longer and longer.",
 			"Add endpoints, or find out where the requests come from.", "steelyard top "+quoted(c.Name))
@@ -118,33 +112,33 @@ func sheddingFindings(p *observation, c *view.Cluster, subject view.Subject) (ou
 	}
 	if c.Shedding {
 		if problems := sheddingProblems(c.Name, p.clients); len(problems) > 0 {
-			f := found(kindNoShedding, view.SeverityError, subject,
+			f := newCondition(kindNoShedding, view.SeverityError, subject,
 				sprint("Shedding of %s has no effect", c.Name)).explain(
 				joined(problems), view.BlameYes, "What it sends to these Envoys cannot refuse requests.",
 				"Make the configuration of the Envoys with steelyard bootstrap --mode shedding.",
 				"steelyard bootstrap --mode shedding --cluster "+quoted(c.Name)+" --xds HOST:PORT")
-			f.patience = 5 * time.Second
+			f.pendingFor = 5 * time.Second
 			out = append(out, f)
 		}
 	}
 	return out
 }
 
-// sourceFinding is what is wrong with a source as a whole. Single endpoints have findings of their own.
-func sourceFinding(p *observation, c *view.Cluster, s *view.SourceStatus, subject view.Subject) (finding, bool) {
+// sourceConditions are what is wrong with a source as a whole. Single endpoints have conditions of their own.
+func sourceConditions(p *observation, c *view.Cluster, s *view.SourceStatus, subject view.Subject) []condition {
 	failing := 2*c.Counts.Failing >= c.Counts.Total && c.Counts.Failing > 0
 	severity, title := view.SeverityWarning, sprint("Source %s of %s is lost", s.Name, c.Name)
 	blame, because := view.BlameNo, "Steelyard continues with the other sources."
 	var why string
 	switch {
 	case s.Name == "push" && s.LastError != "":
-		return found(kindNoPush, view.SeverityError, subject,
+		return []condition{newCondition(kindNoPush, view.SeverityError, subject,
 			sprint("The weights of %s cannot be sent", c.Name)).explain(
 			s.LastError, view.BlameYes, "The decision cannot be turned into an assignment.",
-			"Report this, with the log.", ""), true
+			"Report this, with the log.", "")}
 	case s.Name == sourceScrape && failing && c.Counts.Failing < several-1 && c.Counts.Total > 1 &&
 		s.State != view.SourceDown:
-		return finding{}, false // endpoints with findings of their own
+		return nil // endpoints with conditions of their own
 	case s.Name == sourceScrape && failing:
 		severity, title = view.SeverityError, sprint("The metrics of most endpoints of %s cannot be read", c.Name)
 		why = sprint("%d of %d scrapes fail%s.", c.Counts.Failing, c.Counts.Total, causedBy(s.LastError))
@@ -154,27 +148,27 @@ func sourceFinding(p *observation, c *view.Cluster, s *view.SourceStatus, subjec
 	case s.State == view.SourceStale && s.Name != sourceScrape:
 		why = sprint("It fails%s%s. Its last values are still in use.", lastWorked(*s, p.now), causedBy(s.LastError))
 	case s.State == view.SourcePartial && silent(p, s.Envoys.Missing):
-		return finding{}, false // Envoys with findings of their own
+		return nil // Envoys with conditions of their own
 	case s.State == view.SourcePartial:
 		title = sprint("Some Envoys do not report to %s about %s", s.Name, c.Name)
 		why = sprint("Envoys that report: %s. Missing: %s.", formatReporting(s.Envoys),
 			cmp.Or(listed(s.Envoys.Missing), "nothing"))
 	default:
-		return finding{}, false
+		return nil
 	}
 	if !slices.ContainsFunc(c.Endpoints,
 		func(e view.Endpoint) bool { return endpointState(&e) != view.EndpointBlind }) {
 		because = "Nothing usable is known of any endpoint, so all get their part of the capacity."
 	}
-	f := found(kindSource, severity, subject, title).explain(why, blame, because, sourceNext(s.Name),
+	f := newCondition(kindSource, severity, subject, title).explain(why, blame, because, sourceNext(s.Name),
 		sourceCommand(c, s))
 	f.ID = sourceID(c.Name, s.Name)
 	if severity == view.SeverityError {
 		f.rank = 1
 	} else {
-		f.patience = passing
+		f.pendingFor = passing
 	}
-	return f, true
+	return []condition{f}
 }
 
 // silent reports whether all these Envoys have stopped reporting; false for none.
@@ -191,7 +185,7 @@ func silent(p *observation, names []string) bool {
 // sourceScrape is the name of the source that is the endpoints' own metrics.
 const sourceScrape = "scrape"
 
-func sourceID(cluster, source string) string { return findingID(kindSource, cluster, source) }
+func sourceID(cluster, source string) string { return conditionID(kindSource, cluster, source) }
 
 func causedBy(cause string) string { return because(strings.TrimRight(cause, ".")) }
 
@@ -230,8 +224,8 @@ func inspectCommand(e *view.Endpoint) string {
 	return ""
 }
 
-// overloadedFinding is about a pool of which a large part is overloaded: weights deal with single ones.
-func overloadedFinding(c *view.Cluster, subject view.Subject) (finding, bool) {
+// overloadedConditions are about a pool of which a large part is overloaded: weights deal with single ones.
+func overloadedConditions(c *view.Cluster, subject view.Subject) []condition {
 	var overloaded int
 	var first *view.Endpoint
 	for i := range c.Endpoints {
@@ -244,7 +238,7 @@ func overloadedFinding(c *view.Cluster, subject view.Subject) (finding, bool) {
 	severity, title, rank := view.SeverityWarning, sprint("A quarter of %s or more is overloaded", c.Name), 0
 	switch {
 	case overloaded == 0 || 4*overloaded < c.Counts.Total || c.Counts.Total < 2:
-		return finding{}, false
+		return nil
 	case 2*overloaded >= c.Counts.Total:
 		severity, title, rank = view.SeverityError, sprint("Half of %s or more is overloaded", c.Name), 1
 	}
@@ -253,36 +247,36 @@ func overloadedFinding(c *view.Cluster, subject view.Subject) (finding, bool) {
 	if used, known := c.Use.CapacityUsed.Value(); known {
 		why += sprint(" %.0f %% of the capacity of the pool is in use.", 100*used)
 	}
-	f := found(kindOverloaded, severity, subject, title).explain(why, view.BlameNo,
+	f := newCondition(kindOverloaded, severity, subject, title).explain(why, view.BlameNo,
 		"More requests arrive than these endpoints can serve, or Envoys send them more than their weights say.",
 		"See whether the load is even. If it is, the pool is too small: add endpoints, or enable shedding.",
 		"steelyard top "+quoted(c.Name))
 	f.rank = rank
-	return f, true
+	return []condition{f}
 }
 
-// lateFinding is about a pool of which half has only old reports, whatever the state of their source.
-func lateFinding(c *view.Cluster, subject view.Subject) (finding, bool) {
+// lateConditions are about a pool of which half has only old reports, whatever the state of their source.
+func lateConditions(c *view.Cluster, subject view.Subject) []condition {
 	late := 0
 	for i := range c.Endpoints {
 		late += one(c.Endpoints[i].Reason == reasonDecay && endpointState(&c.Endpoints[i]) == view.EndpointLate)
 	}
 	if late == 0 || 2*late < c.Counts.Total {
-		return finding{}, false
+		return nil
 	}
-	f := found(kindSource, view.SeverityError, subject, sprint("Most reports of %s are old", c.Name)).explain(
+	f := newCondition(kindSource, view.SeverityError, subject, sprint("Most reports of %s are old", c.Name)).explain(
 		sprint("%d of %d endpoints have reported nothing for longer than weighting.hold.", late, c.Counts.Total),
 		view.BlameUnknown, "Their last values fade into those of the median endpoint.",
 		"See what each source of this cluster reports, and how old it is.", "steelyard status")
-	f.ID, f.within = sourceID(c.Name, "reports"), sourceID(c.Name, sourceScrape)
-	return f, true
+	f.ID, f.inhibitedBy = sourceID(c.Name, "reports"), sourceID(c.Name, sourceScrape)
+	return []condition{f}
 }
 
-// followFinding is about Envoys that do not send what was decided.
-func followFinding(p *observation, c *view.Cluster, subject view.Subject) (finding, bool) {
+// followConditions are about Envoys that do not send what was decided.
+func followConditions(p *observation, c *view.Cluster, subject view.Subject) []condition {
 	gap, known := c.Served.VsDecided.Value()
 	if !known || gap <= followLimit+2*c.Served.Noise.Or(0) {
-		return finding{}, false
+		return nil
 	}
 	blame, because := view.BlameYes, "All Envoys have accepted the latest assignment."
 	if names := notFollowing(p, c.Name); len(names) > 0 {
@@ -291,20 +285,20 @@ func followFinding(p *observation, c *view.Cluster, subject view.Subject) (findi
 		blame, because = view.BlameNo, sprint("The Envoys send nothing to %d endpoints whatever their weight: their "+
 			"health checks or outlier detection ejected them.", n)
 	}
-	f := found(kindNotFollowed, view.SeverityError, subject,
+	f := newCondition(kindNotFollowed, view.SeverityError, subject,
 		sprint("Envoys do not follow the weights of %s", c.Name)).explain(
 		sprint("%.0f %% of the %.0f requests of the last minute went elsewhere than decided.", 100*gap,
 			c.Served.Requests1m.Or(0)), blame, because,
 		"Compare served and decided shares; look for retries, subsets, zone-aware routing or health checks in Envoy.",
 		"steelyard top "+quoted(c.Name))
-	f.patience, f.linger = followPatience, followPatience
+	f.pendingFor, f.keepFor = followPatience, followPatience
 	if names := notFollowing(p, c.Name); len(names) > 0 { // which have incidents of their own
-		f.within = findingID(kindBehind, c.Name, names[0])
+		f.inhibitedBy = conditionID(kindBehind, c.Name, names[0])
 		if refuses(p, c.Name, names[0]) {
-			f.within = findingID(kindRefuses, c.Name, names[0])
+			f.inhibitedBy = conditionID(kindRefuses, c.Name, names[0])
 		}
 	}
-	return f, true
+	return []condition{f}
 }
 
 func unusedOf(c *view.Cluster) (n int) {
@@ -345,9 +339,9 @@ func refuses(p *observation, cluster, name string) bool {
 // idleRate is below what shows whether an endpoint that is tried again has recovered, in requests per second.
 const idleRate = 0.01
 
-// endpointFinding is what is wrong with one endpoint. All that a dying server goes through is one incident, with the
-// title of the worst: what it reports changes from one second to the next.
-func endpointFinding(p *observation, c *view.Cluster, e *view.Endpoint) (finding, bool) {
+// endpointConditions are what is wrong with one endpoint. All that a dying server goes through is one incident, with
+// the title of the worst: what it reports changes from one second to the next.
+func endpointConditions(p *observation, c *view.Cluster, e *view.Endpoint) []condition {
 	subject := view.Subject{Kind: view.SubjectEndpoint, Cluster: c.Name, Name: e.Address}
 	health := "curl -m 2 http://" + quoted(e.Address) + "/health"
 	switch state := endpointState(e); {
@@ -360,23 +354,23 @@ func endpointFinding(p *observation, c *view.Cluster, e *view.Endpoint) (finding
 		if e.Overloaded {
 			asked = "Envoys are asked to prefer others"
 		}
-		f := found(kindEndpoint, view.SeverityError, subject, sprint(title, e.Address)).explain(
+		f := newCondition(kindEndpoint, view.SeverityError, subject, sprint(title, e.Address)).explain(
 			clause(e.OverloadReason)+" "+asked+", and it is tried again by itself.", view.BlameNo,
 			outlierBecause(p, c), "See whether it is alive; restart it if the command hangs.", health)
 		f.rank, f.began = 4, e.OutlierSince.Time
-		return f, true
+		return []condition{f}
 	case state == view.EndpointProbed && c.Decision.ArrivalRate.Or(0) > idleRate:
 		title := "%s failed its requests and is tried again"
 		if strings.HasPrefix(e.Probed, "stalled") {
 			title = "%s answered nothing and is tried again"
 		}
-		f := found(kindEndpoint, view.SeverityWarning, subject, sprint(title, e.Address)).explain(
+		f := newCondition(kindEndpoint, view.SeverityWarning, subject, sprint(title, e.Address)).explain(
 			clause(e.Probed)+" Its flag is down, and few requests go there until one is answered.", view.BlameNo,
 			outlierBecause(p, c), "See whether it is alive; restart it if the command hangs.", health)
 		f.rank, f.began = 3, e.OutlierSince.Time
-		return f, true
+		return []condition{f}
 	case state == view.EndpointBlind:
-		f := found(kindEndpoint, view.SeverityError, subject,
+		f := newCondition(kindEndpoint, view.SeverityError, subject,
 			sprint("Nothing usable is known of %s", e.Address)).explain(
 			"It counts as a median endpoint"+because(e.LastScrape.Error)+".", view.BlameNo,
 			"Its weight is the part of the pool that an endpoint of its capacity has in the mean.",
@@ -384,25 +378,25 @@ func endpointFinding(p *observation, c *view.Cluster, e *view.Endpoint) (finding
 			cmp.Or(inspectCommand(e), health))
 		f.rank = 2
 		if e.LastScrape.Error != "" {
-			f.within = sourceID(c.Name, sourceScrape)
+			f.inhibitedBy = sourceID(c.Name, sourceScrape)
 		}
-		return f, true
+		return []condition{f}
 	case state == view.EndpointUnused:
-		f := found(kindUnused, view.SeverityWarning, subject,
+		f := newCondition(kindUnused, view.SeverityWarning, subject,
 			sprint("Envoys send nothing to %s", e.Address)).explain(
 			"They send it nothing, whatever its weight.", view.BlameNo, "Its weight would bring it requests.",
 			"See whether their health checks or outlier detection ejected it.", "curl -s localhost:9901/clusters")
-		return f, true
+		return []condition{f}
 	case unread(e):
-		f := found(kindEndpoint, view.SeverityWarning, subject,
+		f := newCondition(kindEndpoint, view.SeverityWarning, subject,
 			sprint("The metrics of %s cannot be read", e.Address)).explain(
 			clause(e.LastScrape.Error)+" "+standIn(e), view.BlameNo,
 			"Its page fails, or is too slow for scrape.timeout.",
 			"Read the page by hand. A slow page needs a longer scrape.timeout.", cmp.Or(inspectCommand(e), health))
-		f.rank, f.within = 1, sourceID(c.Name, sourceScrape)
-		return f, true
+		f.rank, f.inhibitedBy = 1, sourceID(c.Name, sourceScrape)
+		return []condition{f}
 	}
-	return finding{}, false
+	return nil
 }
 
 // clause makes a sentence of a text: a capital letter, a full stop.
