@@ -18,7 +18,7 @@ type Params struct {
 	MaxSequences int // running at once (max_num_seqs)
 	KVTokens     int // size of the KV cache
 
-	// PromptsFirst is for engines that mix no prompts with sequences that decode, as TGI and SGLang do by default: while
+	// PromptsFirst is for engines that mix no prompts with sequences that decode, as TGI and SGLang by default: while
 	// there are prompts to compute, nothing else is generated.
 	PromptsFirst bool
 
