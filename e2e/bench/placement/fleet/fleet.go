@@ -279,7 +279,7 @@ func (f *Fleet) config(r *replica, name string) string {
 		fmt.Fprintf(&b, "  shedding: {enabled: true, target_wait: %s}\n", c.TargetWait)
 	}
 	if c.Queue {
-		fmt.Fprintf(&b, "  queue: {max_in_flight: %d}\n", f.Size.Slots)
+		fmt.Fprintf(&b, "  queue: {max_in_flight: %d}\n", f.Size.places())
 	}
 	if len(c.Push) > 0 {
 		fmt.Fprintf(&b, "  push: {%s}\n", strings.Join(c.Push, ", "))

@@ -204,6 +204,16 @@ func (s Size) Capacity() float64 {
 // Rate returns the number of requests per second that makes the load.
 func (s Size) Rate() float64 { return s.Load * s.Capacity() / s.Service.Seconds() }
 
+// places is how many requests a queue lets an endpoint have: its slots, and where some milliseconds until the next
+// request is granted are much of a service, one more, as docs/queue.md advises.
+func (s Size) places() int {
+	const short = 100 * time.Millisecond
+	if s.Service < short {
+		return s.Slots + 1
+	}
+	return s.Slots
+}
+
 // shares returns the Envoys' shares of the requests; nil for equal ones.
 func (s Size) shares() []float64 {
 	if !s.Skew || s.Envoys < 2 {
