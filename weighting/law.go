@@ -327,7 +327,7 @@ const longest = time.Hour
 // times, as far as gauges show it. Configured ones may be more than an engine that batches continuously ever runs, and
 // one that reaches its limit now and then is no set of slots yet: between a tenth and two fifths of the time, the
 // horizons of both are mixed. Were there one threshold, uneven shares would fill an engine, which would show that slots
-// are taken, which would make the shares more uneven.
+// are taken, which would make the shares more uneven. With the policy least latency it is 1.
 func (p *pool) limited() float64 {
 	const hardly, often = 0.1, 0.4 // of the time
 	if p.params.LeastLatency.Enabled {

@@ -16,7 +16,7 @@
 //	                        the part of the traffic that would go elsewhere
 //	age ≥ lasting           age of the shares in force; lasting = max(0, min(1 s, horizon − 1 s)), at most a third
 //	                        of the time after which proxies take an assignment for stale; 0 where the distance
-//	                        is above three quarters of 1 − 1/n, the largest of n endpoints
+//	                        is above 0.75 · (1 − 1/n), with n endpoints
 //	gain ≥ least gain       gain: weighting.Decision.Gain, mean services of waiting per request
 //
 // Shares that are as old as a heartbeat, and as lasting, are pushed again whether they changed or not.

@@ -150,10 +150,10 @@ func (g *Gate) verdict(now time.Time, d weighting.Decision, ready bool) Verdict 
 	return v
 }
 
-// astray is the part of the traffic, of the most that could be, that goes to other endpoints than those decided on:
-// beyond it shares are replaced however long they should last. Shares for some milliseconds may send nearly all to one
+// misplaced is a distance of the shares, as a part of the largest that n endpoints can have, 1 − 1/n from even shares:
+// beyond it they are replaced however long they should last. Shares for some milliseconds may send nearly all to one
 // endpoint, and must not stay for a second when the horizon becomes one of seconds.
-const astray = 0.75
+const misplaced = 0.75
 
 // judge returns whether the verdict's decision is to be pushed, and why.
 func (g *Gate) judge(now time.Time, v *Verdict, heartbeat time.Duration) (reason string, push bool) {
@@ -169,7 +169,7 @@ func (g *Gate) judge(now time.Time, v *Verdict, heartbeat time.Duration) (reason
 	same, flagged, overridden, distance := last.compare(d.Endpoints)
 	differs := !(distance <= max(0, g.options.Deadband)) // NaN counts as a change, which Publish refuses by name
 	since, lasts := now.Sub(last.at), lasting(d.Horizon, v.StaleAfter)
-	if distance > astray*(1-1/float64(len(d.Endpoints))) {
+	if distance > misplaced*(1-1/float64(len(d.Endpoints))) {
 		lasts = 0
 	}
 	switch {

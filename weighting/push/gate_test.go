@@ -95,7 +95,7 @@ func TestWhenADecisionIsPushed(t *testing.T) {
 			true, ReasonChanged},
 		{"half of the traffic would go elsewhere, too soon", far(2500*time.Millisecond, 0.01), options,
 			999 * time.Millisecond, false, ReasonRecent},
-		{"most of the traffic would go astray", change(far(2500*time.Millisecond, 0.01), func(d *weighting.Decision) {
+		{"most of the traffic moves", change(far(2500*time.Millisecond, 0.01), func(d *weighting.Decision) {
 			d.Endpoints[1].Share, d.Endpoints[2].Share = 0.2, 0.79
 		}), options, 0, true, ReasonChanged},
 		{"a heartbeat within a horizon of seconds", far(2500*time.Millisecond, 0.5),

@@ -87,6 +87,7 @@ func withRoundRobin(text []byte, servers []string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	// A second reading shares nothing with the first: a deep copy.
 	_, listener, cluster, err := proc.ReadBootstrap(text, WeightedListener, ClusterName)
 	if err != nil {
 		return nil, err
