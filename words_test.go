@@ -112,7 +112,7 @@ func TestLinesFitIn120Columns(t *testing.T) {
 // TestCommitSubjectsFitIn72Columns is for the commits since the rule has been tested. An export without git, or a clone
 // that does not have its beginning, has nothing to test.
 func TestCommitSubjectsFitIn72Columns(t *testing.T) {
-	const widest, tested = 72, "473f6a376a42f24c96b767f7849150c1cfca2ccf"
+	const widest, tested = 72, "19bf38d8a87225d4253801675e7963abcc3c67dc"
 	log, err := exec.CommandContext(t.Context(), "git", "log", "--format=%h %s", tested+"..HEAD").Output()
 	if err != nil {
 		t.Logf("the commits cannot be listed: %v", err)
