@@ -71,6 +71,8 @@ func (c LLMConditions) targets(rows []LLMRow) []Target {
 	return []Target{
 		ratio(steelyardDefault, ttftP99, leastRequest, 1),
 		ratio(steelyardDefault, ttftMean, leastRequest, 1),
+		ratio(steelyardDefault, e2eP50, leastRequest, 1.03),
+		ratio(steelyardDefault, tpotP99, leastRequest, 1.03),
 		ratio(steelyardScrapes, ttftP99, leastRequest, 1.05),
 	}
 }

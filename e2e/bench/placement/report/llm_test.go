@@ -120,9 +120,12 @@ func TestTheTargetsAreThoseOfTheConditions(t *testing.T) {
 			change(func(c *LLMConditions) { c.Mixed = true }),
 			[]string{"steelyard: TTFT p99", "steelyard: end to end"}, 3,
 		},
-		"load":  {change(func(c *LLMConditions) { c.Load = 0.95 }), nil, 3},
-		"burst": {change(func(c *LLMConditions) { c.Burst = 10 }), nil, 3},
-		"kv":    {change(func(c *LLMConditions) { c.KVTokens = 30_000; c.Mixed = true }), nil, 3},
+		"load":  {change(func(c *LLMConditions) { c.Load = 0.95 }), []string{"steelyard: end to end"}, 5},
+		"burst": {change(func(c *LLMConditions) { c.Burst = 10 }), []string{"steelyard: end to end"}, 5},
+		"kv": {
+			change(func(c *LLMConditions) { c.KVTokens = 30_000; c.Mixed = true }),
+			[]string{"steelyard: end to end"}, 5,
+		},
 	} {
 		d := NewLLMDocument(tt.c, rows, 0.5, nil)
 		var missed []string
