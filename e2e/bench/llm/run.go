@@ -180,7 +180,9 @@ func take(m *report.LLMMeasurement, s load.Sample) {
 	m.Lateness = append(m.Lateness, s.Lateness.Seconds())
 	first, each, end := math.NaN(), math.NaN(), math.NaN()
 	if s.Failed() {
-		m.Errors++
+		if m.Errors++; m.Errors == 1 {
+			m.FirstError = failure(s)
+		}
 	} else {
 		first, end = s.FirstByte.Seconds(), s.Latency.Seconds()
 		if n := s.Completion.Output; n > 1 {
@@ -190,6 +192,14 @@ func take(m *report.LLMMeasurement, s load.Sample) {
 	m.FirstToken = append(m.FirstToken, first)
 	m.PerToken = append(m.PerToken, each)
 	m.EndToEnd = append(m.EndToEnd, end)
+}
+
+// failure says how a request failed, and when it was due.
+func failure(s load.Sample) string {
+	if s.Err != nil {
+		return fmt.Sprintf("%v (due at %s)", s.Err, s.At)
+	}
+	return fmt.Sprintf("status %d (due at %s)", s.Status, s.At)
 }
 
 // runningPeriod is how often the requests running at the engines are looked at.

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"math"
 	"path/filepath"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"steelyard/e2e/bench/placement/report"
 	"steelyard/e2e/rig/load"
 	"steelyard/e2e/rig/proc/proctest"
 	"steelyard/weighting/sim/trace"
@@ -148,6 +150,24 @@ func TestABenchThatMakesNoSenseIsRefused(t *testing.T) {
 		if _, err := o.measureAll(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want one with %q", err, want)
 		}
+	}
+}
+
+func TestOfRequestsThatFailTheFirstIsReportedWithItsCause(t *testing.T) {
+	var m report.LLMMeasurement
+	for _, s := range []load.Sample{
+		{Arrival: load.Arrival{At: time.Second}, Status: 503},
+		{Arrival: load.Arrival{At: 2 * time.Second}, Err: io.ErrUnexpectedEOF},
+	} {
+		take(&m, s)
+	}
+	if want := "status 503 (due at 1s)"; m.Errors != 2 || m.FirstError != want {
+		t.Errorf("%d failed, the first with %q, want 2 and %q", m.Errors, m.FirstError, want)
+	}
+	var n report.LLMMeasurement
+	take(&n, load.Sample{Arrival: load.Arrival{At: time.Minute}, Err: io.ErrUnexpectedEOF})
+	if want := "unexpected EOF (due at 1m0s)"; n.FirstError != want {
+		t.Errorf("failed with %q, want %q", n.FirstError, want)
 	}
 }
 

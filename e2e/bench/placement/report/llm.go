@@ -21,6 +21,7 @@ type LLMMeasurement struct {
 	EndToEnd   []float64 // from when the request was due to the last token
 	Lateness   []float64 // of the generator
 	Errors     int
+	FirstError string // what the first of them was; empty without one
 
 	Running     []float64 // mean number of requests running, of each engine
 	CachedShare float64   // of the prompts' tokens, those that were in a prefix cache
@@ -40,11 +41,12 @@ type LLMRow struct {
 	E2EP50   Number `json:"e2e_p50"`
 	E2EP99   Number `json:"e2e_p99"`
 
-	Errors    int `json:"errors"`
-	TTFTP50CI CI  `json:"ttft_p50_ci"`
-	TTFTP99CI CI  `json:"ttft_p99_ci"`
-	TPOTP99CI CI  `json:"tpot_p99_ci"`
-	E2EP50CI  CI  `json:"e2e_p50_ci"`
+	Errors     int    `json:"errors"`
+	FirstError string `json:"first_error,omitempty"`
+	TTFTP50CI  CI     `json:"ttft_p50_ci"`
+	TTFTP99CI  CI     `json:"ttft_p99_ci"`
+	TPOTP99CI  CI     `json:"tpot_p99_ci"`
+	E2EP50CI   CI     `json:"e2e_p50_ci"`
 
 	// Of is what the row is of the references, by their names.
 	Of map[string]LLMRatios `json:"of"`
@@ -121,7 +123,8 @@ func newLLMRow(m LLMMeasurement) LLMRow {
 	lateness := load.Summarize(known(m.Lateness))
 	u := m.Cost.usage()
 	r := LLMRow{
-		Policy: m.Policy, Requests: len(m.FirstToken), Errors: m.Errors, Of: make(map[string]LLMRatios),
+		Policy: m.Policy, Requests: len(m.FirstToken), Errors: m.Errors, FirstError: m.FirstError,
+		Of:            make(map[string]LLMRatios),
 		RunningSpread: spreadOf(m.Running), CachedShare: Number(m.CachedShare),
 		EnvoyCPU: u.envoyCPU, EnvoyCPUPerRequest: unknown,
 		ControlCPU: u.controlCPU, ControlRSS: u.controlRSS, Pushes: u.pushes, Suppressed: u.suppressed,

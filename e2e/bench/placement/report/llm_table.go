@@ -24,6 +24,11 @@ func (d LLMDocument) Write(w io.Writer) error {
 		r.line(t)
 	}
 	t.Flush()
+	for _, r := range d.Rows {
+		if r.Errors > 0 {
+			fmt.Fprintf(out, "\n%s: %d requests failed, the first with: %s\n", r.Policy, r.Errors, r.FirstError)
+		}
+	}
 	d.list(out)
 	return out.err
 }

@@ -149,6 +149,20 @@ func TestTheTargetsAreThoseOfTheConditions(t *testing.T) {
 	}
 }
 
+func TestTheTableSaysWhyRequestsFailed(t *testing.T) {
+	m := measuredAs("steelyard", 1, 1, 1)
+	m.Errors, m.FirstError = 4, "status 503 (due at 1s)"
+	var out bytes.Buffer
+	rows := llmRows(t, measuredAs("least_request", 1, 1, 1), m)
+	if err := NewLLMDocument(usualConditions(), rows, 0.5, nil).Write(&out); err != nil {
+		t.Fatal(err)
+	}
+	const want = "steelyard: 4 requests failed, the first with: status 503 (due at 1s)\n"
+	if strings.Count(out.String(), "requests failed") != 1 || !strings.Contains(out.String(), want) {
+		t.Errorf("not %q alone in\n%s", want, out.String())
+	}
+}
+
 func TestATargetOfARowThatWasNotRunIsUnknown(t *testing.T) {
 	d := NewLLMDocument(usualConditions(), llmRows(t, measuredAs("least_request", 1, 1, 1)), 0.5, nil)
 	for _, target := range d.Targets {
