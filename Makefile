@@ -221,7 +221,7 @@ vuln: need-go ## known vulnerabilities in what is used; asks the Go vulnerabilit
 ##@ Set up
 
 programs := tools-envoy tools-redis tools-promtool tools-prometheus tools-triton tools-etcd tools-apiserver \
-	tools-chromium
+	tools-chromium tools-zig
 
 .PHONY: tools
 tools: need-go $(programs) ## all that the tests run, into .tools/bin
@@ -235,6 +235,7 @@ tools-triton: ## Triton Inference Server 2.51.0 for the CPU (x86_64)
 tools-etcd: ## etcd: ETCD=, else from PATH, else Debian's
 tools-apiserver: ## kube-apiserver 1.36: KUBE_APISERVER=, else built from Go modules
 tools-chromium: ## Chromium: CHROMIUM=, else from PATH, else Debian's; axe-core from the npm registry
+tools-zig: ## Zig's C compiler: the module for amd64 and arm64, from any of them
 $(programs): tools-%:
 	@tools/$*.sh
 

@@ -78,8 +78,9 @@ func checkArchive(t *testing.T, root, dist, version, arch string, machine elf.Ma
 		t.Fatal(err)
 	}
 	isStatic(t, binary, machine)
+	isTheModule(t, files[name+"/libsteelyard.so"], machine)
 	if arch == runtime.GOARCH {
-		isTheModule(t, files[name+"/libsteelyard.so"])
+		envoyLoads(t, files[name+"/libsteelyard.so"])
 		out, err := exec.CommandContext(t.Context(), binary, "--version").CombinedOutput()
 		if err != nil || !strings.Contains(string(out), version) {
 			t.Errorf("--version: %v, %s", err, out)
@@ -190,18 +191,61 @@ func isStatic(t *testing.T, path string, machine elf.Machine) {
 	}
 }
 
-// isTheModule checks the library next to the program, where steelyard router looks for it.
-func isTheModule(t *testing.T, body []byte) {
+// isTheModule checks the library next to the program, where steelyard router looks for it: what Envoy calls first, and
+// that no image of Envoy has too old a C library for it.
+func isTheModule(t *testing.T, body []byte, machine elf.Machine) {
 	t.Helper()
 	library, err := elf.NewFile(bytes.NewReader(body))
 	if err != nil {
 		t.Fatalf("libsteelyard.so, %d bytes: %v", len(body), err)
+	}
+	if library.Machine != machine {
+		t.Errorf("libsteelyard.so is for %s, want %s", library.Machine, machine)
 	}
 	symbols, err := library.DynamicSymbols()
 	if err != nil || !slices.ContainsFunc(symbols, func(s elf.Symbol) bool {
 		return s.Name == "envoy_dynamic_module_on_program_init" && s.Section != elf.SHN_UNDEF
 	}) {
 		t.Errorf("libsteelyard.so has not what Envoy calls first (%v)", err)
+	}
+	needs := 0
+	for _, s := range symbols {
+		const newest = 28 // glibc 2.28
+		var minor int
+		if n, _ := fmt.Sscanf(s.Version, "GLIBC_2.%d", &minor); n == 0 {
+			continue
+		}
+		needs++
+		if minor > newest {
+			t.Errorf("libsteelyard.so for %s needs %s of %s", machine, s.Name, s.Version)
+		}
+	}
+	if needs == 0 {
+		t.Errorf("libsteelyard.so for %s needs no function of a C library", machine)
+	}
+}
+
+// envoyLoads checks that Envoy accepts the module with a configuration that has it.
+func envoyLoads(t *testing.T, module []byte) {
+	t.Helper()
+	envoy, err := proc.Find(proc.ProgramEnvoy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	config := filepath.Join(dir, "envoy.yaml")
+	for name, body := range map[string][]byte{
+		"libsteelyard.so": module,
+		"envoy.yaml":      run(t, "bootstrap", "--cluster", cluster, "--xds", "127.0.0.1:1", "--module"),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), body, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	validate := exec.CommandContext(t.Context(), envoy, "--mode", "validate", "-c", config)
+	validate.Env = append(os.Environ(), proc.ModulePath+"="+dir)
+	if out, err := validate.CombinedOutput(); err != nil {
+		t.Errorf("Envoy does not load the module of the archive: %v\n%s", err, out)
 	}
 }
 

@@ -18,24 +18,15 @@ build() {
         -ldflags "-s -w -buildid= -X main.version=$version" -o "$3" ./cmd/steelyard
 }
 
-# module ARCH FILE builds the module inside Envoy, which needs C: for another architecture, Debian's cross
-# compiler. It runs with a C library at least as new as the one here: build on Debian 12, as the image does.
+# module ARCH FILE builds the module inside Envoy, which needs C: with Zig's compiler, so that it is the same wherever
+# it is built, and runs with the C library of any image of Envoy.
 module() {
-    local cc=gcc
-    case $1 in
-        "$(go env GOHOSTARCH)") ;;
-        amd64) cc=x86_64-linux-gnu-gcc ;;
-        arm64) cc=aarch64-linux-gnu-gcc ;;
-    esac
-    if ! command -v "$cc" >/dev/null; then
-        echo "warning: no $cc: the archive for linux/$1 has no libsteelyard.so" >&2
-        return
-    fi
-    CGO_ENABLED=1 GOOS=linux GOARCH=$1 CC=$cc go build -C envoy-module -buildmode=c-shared -trimpath -buildvcs=false \
-        -ldflags '-s -w -buildid=' -o "$2" .
+    CGO_ENABLED=1 GOOS=linux GOARCH=$1 CC=$PWD/.tools/bin/zig-cc go build -C envoy-module -buildmode=c-shared \
+        -trimpath -buildvcs=false -ldflags '-s -w -buildid= -extldflags=-Wl,--strip-all' -o "$2" .
     rm "${2%.so}.h"
 }
 
+tools/zig.sh
 rm -rf "$dist"
 mkdir -p "$dist"
 dist=$(cd "$dist" && pwd)
