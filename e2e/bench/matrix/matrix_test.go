@@ -83,6 +83,29 @@ type outcome struct {
 	least     float64
 	steelyard []float64 // by sources
 	err       error
+
+	leastTimes     times   // of engines
+	steelyardTimes []times // by sources
+}
+
+// times of requests to engines, in seconds: what a shorter p99 of the first token must not cost.
+type times struct{ firstMean, endMean, endP50, perTokenP99 float64 }
+
+func timesOf(r sim.Result) times {
+	return times{r.FirstToken.Mean, r.EndToEnd.Mean, r.EndToEnd.P50, r.PerToken.P99}
+}
+
+// of returns the times as ratios to others.
+func (t times) of(o times) times {
+	return times{
+		t.firstMean / o.firstMean, t.endMean / o.endMean, t.endP50 / o.endP50, t.perTokenP99 / o.perTokenP99,
+	}
+}
+
+// within reports whether none is above its limit.
+func (t times) within(limits times) bool {
+	return t.firstMean <= limits.firstMean && t.endMean <= limits.endMean && t.endP50 <= limits.endP50 &&
+		t.perTokenP99 <= limits.perTokenP99
 }
 
 func (o outcome) String() string {
@@ -90,6 +113,9 @@ func (o outcome) String() string {
 	fmt.Fprintf(&b, "%-40s n %6d  least_request %7.3f", o.cell.Name, o.requests, o.least)
 	for i, p99 := range o.steelyard {
 		fmt.Fprintf(&b, "  %s %7.3f ratio %.2f", sources[i], p99, p99/o.least)
+		if o.cell.Prompts != nil {
+			fmt.Fprintf(&b, " %.2f", o.steelyardTimes[i].of(o.leastTimes))
+		}
 	}
 	return b.String()
 }
@@ -127,9 +153,9 @@ func playOne(t *testing.T, cell sim.Scenario, policies []sim.Policy) outcome {
 		}
 		switch o.err = errors.Join(o.err, err); i {
 		case 0:
-			o.requests, o.least = r.Requests, p99
+			o.requests, o.least, o.leastTimes = r.Requests, p99, timesOf(r)
 		default:
-			o.steelyard = append(o.steelyard, p99)
+			o.steelyard, o.steelyardTimes = append(o.steelyard, p99), append(o.steelyardTimes, timesOf(r))
 		}
 	}
 	return o
@@ -173,14 +199,25 @@ func TestSteelyardIsNeverWorseThanLeastRequest(t *testing.T) {
 	t.Logf("p99 of the wait in mean services:\n%s", &all)
 }
 
+// engineLimits are what the times of a cell may be, by those of least_request. At load 0.95 with slow engines it leaves
+// requests at these for minutes, and the fast ones emptier: there the median and the time per output token are what the
+// shorter tail and the shorter mean cost.
+func engineLimits(cell sim.Scenario) times {
+	if cell.Load >= 0.95 && len(cell.Pods) > 1 {
+		return times{firstMean: 1, endMean: 1, endP50: 1.1, perTokenP99: 1.25}
+	}
+	return times{firstMean: 1, endMean: 1.01, endP50: 1.01, perTokenP99: 1.03}
+}
+
 // TestSteelyardIsNeverWorseThanLeastRequestOnEngines takes half a minute of two cores. The access log wins in every
-// cell; at load 0.95 load reports and scrapes are like least_request, and the p99 of a cell is uncertain by a tenth.
+// cell; with load reports and scrapes the p99 is like that of least_request in some, and that of a cell is uncertain by
+// a twentieth.
 func TestSteelyardIsNeverWorseThanLeastRequestOnEngines(t *testing.T) {
 	cells := sim.EngineMatrix()
 	if len(cells) != 3*2*2 {
 		t.Fatalf("the matrix has %d cells", len(cells))
 	}
-	ratios := []float64{1, 1.1, 1.1} // by sources
+	ratios := []float64{1, 1.05, 1.05} // by sources
 	var all strings.Builder
 	for _, o := range play(t, cells) {
 		fmt.Fprintln(&all, o)
@@ -189,10 +226,11 @@ func TestSteelyardIsNeverWorseThanLeastRequestOnEngines(t *testing.T) {
 			continue
 		}
 		for i, p99 := range o.steelyard {
-			if p99 > ratios[i]*o.least {
+			if p99 > ratios[i]*o.least || !o.steelyardTimes[i].of(o.leastTimes).within(engineLimits(o.cell)) {
 				t.Errorf("%s is worse than least_request: %s", sources[i], o)
 			}
 		}
 	}
-	t.Logf("p99 of the time to the first token in seconds:\n%s", &all)
+	t.Logf("of the time to the first token: p99 in seconds, its ratio; {ratios of its mean, of the time to the last token: "+
+		"mean, p50; p99 of the time per output token}:\n%s", &all)
 }
