@@ -231,6 +231,6 @@ func TestSteelyardIsNeverWorseThanLeastRequestOnEngines(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("p99 of the time to the first token in seconds, its ratio; {ratios of its mean, of the time to the last token: "+
+	t.Logf("p99 of the time to the first token in seconds, its ratio; {ratios of its mean, of the time to the last: "+
 		"mean, p50; p99 of the time per output token}:\n%s", &all)
 }
