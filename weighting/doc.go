@@ -110,11 +110,9 @@
 //	speed.go      relative speed, from completions             law.go        one step; refused connections
 //	memory.go     arrival rate; pairing the two signals        load.go       one load of two signals
 //	use.go        endpoints that the proxies do not use        overload.go   the overload flag
-//	stall.go      outliers: endpoints that stall or fail       errors.go     outliers: errors that others answer
+//	outlier.go    outliers: found by stall.go, failing.go and errors.go; ejected, and probed
 //	shed.go       refusing requests in a saturated pool        flows.go      the rates that it goes by
 //	quantizer.go  the steps of the drop fraction               latency.go    least latency, another law
 //	fill.go       the fill                                     gain.go       what a push would gain
 //	lag.go        how late reports are                         explain.go    the reason of a share as a sentence
-//
-// Why an endpoint has its share, as a sentence for people: [Decision.Explain], with the endpoint's index in Endpoints.
 package weighting

@@ -1,0 +1,328 @@
+package weighting
+
+// Outliers: endpoints that stall (stall.go), fail (failing.go), or answer errors that others would not (errors.go)
+//
+// An endpoint that takes requests and answers none, or answers each at once with an error, looks idle and attracts what
+// the others would have served. Its own report does not show that. The proxies' counts do, where they are exact.
+//
+// An ejected endpoint is flagged and gets its floor, for MinDwell at least. An answer without an error ends the
+// ejection. Where proxies send load reports only, which count a 4xx as a success, the server must also have completed
+// something, and an endpoint that was ejected for errors gets a trickle until then. Once nothing is in flight that
+// could be answered, the endpoint is probed after the dwell: it is trusted as little as a new one. While old requests
+// are still in flight it is probed later, and they do not count again. If it is ejected again at once, it is probed
+// twice as late the next time.
+//
+// While more than half of a pool seems to be outliers, the fault is more likely in the reports or in the requests, so
+// no endpoint is ejected; nor while none is healthy. This panic mode lasts for MinDwell at least, and until fewer
+// endpoints fail half of their requests.
+
+import (
+	"cmp"
+	"math"
+	"time"
+)
+
+const (
+	// improbable is −ln 1e-4: what is less probable by chance is significant.
+	improbable = 9.2
+	rounding   = 1e-6 // of differences of sums
+)
+
+// health of an endpoint, by how it treats the requests that it has.
+type health int
+
+const (
+	healthy health = iota
+	ejected        // it stalls or fails: flagged, and its share is the floor
+	probing        // it was ejected, and nothing shows whether it recovered: trusted as little as a new one
+)
+
+// outlier is the state of outlier detection at one endpoint: how it treats the requests that the proxies sent it.
+type outlier struct {
+	at       time.Time // of the last step
+	inFlight float64   // requests at that time
+	lows     lows      // of inFlight
+
+	lastAnswer   time.Time // of the last answer; or the last time when nothing was in flight
+	lastProgress time.Time // of an answer, or of what showsProgress finds
+	lastWork     time.Time // the same without errors
+
+	comparedAt   time.Time // of the last report that was compared with the count
+	shown        float64   // requests in that report, where it has a gauge of running ones
+	notShown     float64   // requests in flight that the report did not show
+	hidden       float64   // of those, the ones that were there during progress: uploads, idle streams
+	contradicted float64   // the others, as far as they had been in flight for StalledAfter
+
+	shownNone  bool          // that report shows none, by a gauge that is no constant
+	sentBefore begun         // what had been sent when nothing was unanswered, or twenty requests ago and more
+	uploads    time.Duration // what was sent since may be under way to the endpoint for so long
+
+	moved bool      // it did some work since that report
+	still time.Time // when the last report was made that followed work
+	busy  still     // how often reports show requests and no progress
+	pause highest   // seconds without progress that ended with some, while requests were shown
+
+	pending float64     // request-seconds in flight since the last answer
+	usual   serviceRate // answers, and the request-seconds in flight until the last one
+	longest float64     // request-seconds in flight between two answers, the most in about ten minutes
+
+	latest ends   // since the last step
+	streak streak // of errors
+
+	ended, failed float64 // recent requests, without errors that may be the request's own
+	consecutive   float64 // requests that failed since the last one that did not
+	failing       bool    // at least half of those that were reported last
+
+	state            health
+	since            time.Time // of the state
+	reason           string    // of the ejection
+	began            time.Time // of the trouble: since then the endpoint has not been healthy
+	ejections        int       // in a row, without recovery between them
+	recovered        bool      // since the last change of the state
+	proof            proof     // of recovery, where that takes two
+	ejectedForErrors bool      // for errors that an access log reported
+	reportsOnly      bool      // the proxies report errors by load reports only, which count a 4xx as a success
+}
+
+// ejected reports whether the endpoint stalls or fails.
+func (m *member) ejected() bool { return m.outlier.state == ejected }
+
+// rank is 1 for an ejected endpoint.
+func (o *outlier) rank() int {
+	if o.state == ejected {
+		return 1
+	}
+	return 0
+}
+
+// excludedLevel is far above that of members that are filled.
+const excludedLevel = 1e6
+
+// excludeFromFill fills up the ejected members, so that they get only their floor, and those that get a fixed share
+// instead of a fill.
+func (p *pool) excludeFromFill(vessels []Vessel) {
+	for i := range p.members {
+		if v, m := &vessels[i], &p.members[i]; m.ejected() || m.fixed(p) > 0 || m.overridden() {
+			v.Load = max(v.Load, v.holds(excludedLevel))
+		}
+	}
+}
+
+// trouble is why an endpoint seems to be an outlier, and since when; zero where it does not.
+type trouble struct {
+	reason string
+	since  time.Time
+}
+
+// detectOutliers finds the members that stall or fail. While that is more than half of a pool, the fault is more likely
+// in the reports or in the requests; the same holds if an endpoint fails no more than the others. If no healthy member
+// is left, outliers are as good as any other.
+func (l *Law) detectOutliers(p *pool) {
+	longest, pause, outliers, healthyMembers := 0.0, 0.0, 0, 0
+	var all ends
+	for i := range p.members {
+		m := &p.members[i]
+		m.outlier.observe(m, p)
+		longest, pause = max(longest, m.outlier.longest), max(pause, m.outlier.pause.most())
+		all.add(m.outlier.latest)
+	}
+	found := make([]trouble, len(p.members))
+	var shares failures
+	for i := range p.members {
+		o := &p.members[i].outlier
+		o.streak.extend(o.latest, all, p.members[i].share, o.inFlight)
+		stall, since := o.stall(p, longest, pause)
+		failure, errors := o.failureReason(), o.errorReason()
+		reason := cmp.Or(stall, failure, errors)
+		switch {
+		case reason == "" && l.panicMode.on && o.failsOften():
+			outliers++ // as before its latest answer
+		case reason == "" && o.state == healthy:
+			healthyMembers++
+		case reason != "":
+			outliers++
+			if shares == nil { // most pools need none
+				shares = p.failedShares()
+			}
+			if stall == "" && !o.failsMoreThan(shares.others(o)) {
+				failure = ""
+			}
+		}
+		if stall == "" {
+			since = p.now
+		}
+		found[i] = trouble{cmp.Or(stall, failure, errors), since}
+		o.ejectedForErrors = o.ejectedForErrors || errors != "" && !o.reportsOnly
+	}
+	panicking := l.panicMode.update(len(p.members) > 1 && (2*outliers > len(p.members) || healthyMembers == 0), p)
+	for i := range p.members {
+		m := &p.members[i]
+		if panicking {
+			found[i] = trouble{}
+			m.outlier.endEjection(p.now)
+		}
+		m.outlier.transition(found[i], p)
+		if m.outlier.state == probing && !panicking {
+			m.ramp, m.probed = min(m.ramp, leastRamp), m.outlier.reason
+		}
+	}
+}
+
+// panicMode is on while most of the pool seems to be outliers, so that no endpoint is ejected. It stays on, and off,
+// for as long as a flag does: all flags depend on it, and it may depend on the next request of one endpoint that fails
+// every other one.
+type panicMode struct {
+	on    bool
+	since time.Time
+}
+
+// update follows what the state of the pool suggests, and returns whether the mode is on.
+func (a *panicMode) update(on bool, p *pool) bool {
+	if on != a.on && (a.since.IsZero() || p.now.Sub(a.since) >= p.params.Overload.MinDwell) {
+		a.on, a.since = on, p.now
+	}
+	return a.on
+}
+
+// observe takes in what the proxies and the server report of the endpoint's requests. Only an exact count shows that
+// requests are still in flight.
+func (o *outlier) observe(m *member, p *pool) {
+	elapsed := max(0, p.now.Sub(o.at))
+	o.pending += o.unanswered() * elapsed.Seconds()
+	o.at, o.inFlight = p.now, 0
+	if m.Exact && trusted(m.seen.inFlight.state) && !m.blackout {
+		o.inFlight = m.inFlight.Value
+	}
+	was := &m.tally.proxies
+	failed, errors := risen(was.Failed, m.proxies.Failed), risen(was.Errors, m.proxies.Errors)
+	o.latest = ends{failed + errors, risen(was.Succeeded, m.proxies.Succeeded)}
+	o.outcomes(failed, max(0, risen(was.Ended, m.proxies.Ended)-errors), elapsed)
+	answers, succeeded := o.answers(m)
+	o.recovered = o.recovered || o.showsRecovery(m, p, answers)
+	progress, worked := answers > 0, succeeded > rounding
+	if m.server != m.tally.server { // in most steps the report is the same
+		worked = worked || showsProgress(&m.tally.server, &m.server)
+	}
+	if worked { // errors are no work
+		if o.shown >= several {
+			o.pause.note(p.now.Sub(o.lastWork).Seconds(), p.now, slotsTau)
+		}
+		o.lastWork, o.moved = p.now, true
+	}
+	if progress || worked {
+		o.lastProgress = p.now
+		if p.now.Sub(o.comparedAt) <= p.params.Hold {
+			o.hidden = o.notShown
+		}
+	}
+	o.reportsOnly = m.proxies.Errors.Known() && !m.proxies.Answered.Known()
+	o.lows.note(o.inFlight, p.now, p.params.Overload.StalledAfter)
+	o.compare(m, p)
+	o.hidden = min(o.hidden, o.inFlight)
+	switch silence := max(0, p.now.Sub(o.lastAnswer)); {
+	case succeeded > rounding:
+		o.usual.add(succeeded, o.pending, silence)
+		o.longest = max(o.pending, o.longest*math.Exp(-silence.Seconds()/longestTau.Seconds()))
+		fallthrough
+	case o.unanswered() < 1 || o.lastAnswer.IsZero():
+		o.lastAnswer, o.contradicted, o.pending = p.now, 0, 0
+	case answers > 0: // errors: the endpoint is alive, and they do not show how long a request takes
+		o.usual.add(0, 0, silence)
+		o.lastAnswer, o.contradicted = p.now, 0
+	}
+	o.uploads = o.uploading(m, p)
+}
+
+// withAccessLog reports whether all proxies report how each request ended.
+func (r *ProxyReport) withAccessLog() bool { return r.Answered.Known() && !r.Partial }
+
+// answers is how many requests were answered since the last step, and how many of them without an error. A client that
+// gives up ends a request, too, which shows nothing about the endpoint.
+func (o *outlier) answers(m *member) (all, succeeded float64) {
+	answered := risen(m.tally.proxies.Answered, m.proxies.Answered)
+	errors := answered - o.latest.answered
+	if !m.proxies.withAccessLog() {
+		answered, errors = max(answered, risen(m.tally.proxies.Ended, m.proxies.Ended)), o.latest.errors
+	}
+	all = max(answered, risen(m.tally.server.Completions, m.server.Completions))
+	if !m.proxies.Succeeded.Known() {
+		return all, all
+	}
+	return all, max(0, all-max(0, errors))
+}
+
+// proof is the evidence of recovery where the proxies send load reports only.
+type proof struct{ succeeded, completed bool }
+
+// showsRecovery reports whether the requests since the last step show that the endpoint is healthy. Load reports count
+// an answer with a 404 or 429 as a success; the server completes nothing then. Servers also count requests that fail
+// otherwise, and load reports count those as errors. What ended since the last step is in the access log only if there
+// was one then: the last load report may come with the change.
+func (o *outlier) showsRecovery(m *member, p *pool, answers float64) bool {
+	switch {
+	case !m.proxies.Succeeded.Known():
+		return answers > o.latest.errors+rounding
+	case m.proxies.withAccessLog() && m.tally.proxies.withAccessLog():
+		return o.latest.answered > o.latest.errors+rounding
+	}
+	o.proof.succeeded = o.proof.succeeded || o.latest.answered > o.latest.errors+rounding
+	o.proof.completed = o.proof.completed || risen(m.tally.server.Completions, m.server.Completions) > 0 ||
+		!p.usable(m.server.Completions)
+	return o.proof.succeeded && o.proof.completed
+}
+
+func clock(t time.Time) string { return t.UTC().Format("15:04:05Z") }
+
+// transition moves the endpoint between the states. An ejected endpoint gets no requests, so whether it recovered shows
+// only once it is probed; each time it is ejected again soon, the next probe comes later.
+func (o *outlier) transition(found trouble, p *pool) {
+	const (
+		forgetAfter = time.Minute      // in the healthy state
+		probeAfter  = 30 * time.Second // while old requests are still in flight
+		doublings   = 5
+	)
+	held := p.now.Sub(o.since)
+	switch {
+	case o.state != ejected && found.reason != "":
+		if o.state == healthy {
+			o.began = found.since
+			if held > forgetAfter {
+				o.ejections = 0
+			}
+		}
+		o.ejections = min(o.ejections+1, doublings)
+		o.enterState(ejected, p.now)
+		o.reason = found.reason
+	case o.state == ejected && held < min(p.params.Overload.MinDwell, time.Hour)<<(o.ejections-1):
+	case o.state == ejected && found.reason == "" && o.recovered:
+		o.enterState(healthy, p.now)
+	case o.state == ejected && (o.inFlight < 1 || held >= probeAfter<<(o.ejections-1)):
+		o.probe(p.now)
+	case o.state == probing && o.recovered:
+		o.enterState(healthy, p.now)
+	}
+}
+
+// probe ends the ejection, to see how the endpoint behaves now.
+func (o *outlier) probe(now time.Time) {
+	o.enterState(probing, now)
+	o.lastAnswer, o.contradicted, o.pending = now, 0, 0
+	o.hidden = max(0, o.inFlight-o.shown) // old requests do not count again
+	o.ended, o.failed, o.consecutive, o.failing = 0, 0, 0, false
+	o.streak = streak{}
+}
+
+// endEjection ends an ejection at once and forgets it, because the fault was not the endpoint's. The evidence stays
+// until an answer refutes it: else the pool would seem healthy a moment later, and the same endpoints would be flagged
+// again and again.
+func (o *outlier) endEjection(now time.Time) {
+	o.ejections = 0
+	if o.state == ejected {
+		o.enterState(probing, now)
+	}
+}
+
+func (o *outlier) enterState(s health, now time.Time) {
+	o.state, o.since, o.recovered, o.proof, o.streak.fresh = s, now, false, proof{}, ends{}
+	o.ejectedForErrors = o.ejectedForErrors && s != healthy
+}
