@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -67,7 +68,7 @@ func TestNoBodyBreaksTheModuleOrItsEnvoy(t *testing.T) {
 	}
 	began := time.Now()
 	clients.Wait()
-	t.Logf("%d bodies in %v, %d of them broken off", *hostileBodies, time.Since(began).Round(time.Second), broken.Load())
+	t.Logf("%d bodies in %.0f s, %d of them broken off", *hostileBodies, time.Since(began).Seconds(), broken.Load())
 	if got := f.envoyStat("dynamicmodulescustom.picker_panics"); got != 0 {
 		t.Errorf("%v panics of the module", got)
 	}
@@ -144,7 +145,7 @@ func mutated(random *rand.Rand) hostile {
 			}
 		case 5:
 			const structure = `{}[]",:\0-e.` + "\x00\xff\n"
-			body = append(body[:from:from], append([]byte{structure[random.IntN(len(structure))]}, body[from:]...)...)
+			body = slices.Insert(body, from, structure[random.IntN(len(structure))])
 		case 6:
 			if random.IntN(200) == 0 {
 				body = bytes.Repeat(body, 1+large/(len(body)+1))
