@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-var hostileBodies = flag.Int("bodies", 20_000, "mutated bodies that are sent through the module; ten million take half an hour")
+var hostileBodies = flag.Int("bodies", 20_000, "mutated bodies sent through the module; ten million take half an hour")
 
 // TestNoBodyBreaksTheModuleOrItsEnvoy: mutated prompts, whole, in chunks and broken off. Each that is sent whole
 // arrives whole and is answered, the module counts no panic, and chooses afterwards as before.
