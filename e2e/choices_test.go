@@ -249,10 +249,9 @@ func withChangedModule(t *testing.T, file, before, after string) {
 	t.Setenv(proc.ModulePath, dir)
 }
 
-// TestAnEnvoyThatLacksAFunctionRefusesTheModuleAndSaysWhatToDo: the module needs one that no Envoy has.
-func TestAnEnvoyThatLacksAFunctionRefusesTheModuleAndSaysWhatToDo(t *testing.T) {
-	const function = "envoy_dynamic_module_callback_http_of_another_version"
-	withChangedModule(t, "abi.c", `"envoy_dynamic_module_callback_http_get_header",`, `"`+function+`",`)
+// validateModule has Envoy validate a configuration with the module that it finds, and returns what it writes.
+func validateModule(t *testing.T) (out []byte, err error) {
+	t.Helper()
 	envoy, err := proc.Find(proc.ProgramEnvoy)
 	if err != nil {
 		t.Fatal(err)
@@ -262,7 +261,14 @@ func TestAnEnvoyThatLacksAFunctionRefusesTheModuleAndSaysWhatToDo(t *testing.T) 
 	if err := os.WriteFile(config, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.CommandContext(t.Context(), envoy, "--mode", "validate", "-c", config).CombinedOutput()
+	return exec.CommandContext(t.Context(), envoy, "--mode", "validate", "-c", config).CombinedOutput()
+}
+
+// TestAnEnvoyThatLacksAFunctionRefusesTheModuleAndSaysWhatToDo: the module needs one that no Envoy has.
+func TestAnEnvoyThatLacksAFunctionRefusesTheModuleAndSaysWhatToDo(t *testing.T) {
+	const function = "envoy_dynamic_module_callback_http_of_another_version"
+	withChangedModule(t, "abi.c", `"envoy_dynamic_module_callback_http_get_header",`, `"`+function+`",`)
+	out, err := validateModule(t)
 	if err == nil {
 		t.Error("Envoy loads the module")
 	}

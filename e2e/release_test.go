@@ -228,23 +228,12 @@ func isTheModule(t *testing.T, body []byte, machine elf.Machine) {
 // envoyLoads checks that Envoy accepts the module with a configuration that has it.
 func envoyLoads(t *testing.T, module []byte) {
 	t.Helper()
-	envoy, err := proc.Find(proc.ProgramEnvoy)
-	if err != nil {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "libsteelyard.so"), module, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	config := filepath.Join(dir, "envoy.yaml")
-	for name, body := range map[string][]byte{
-		"libsteelyard.so": module,
-		"envoy.yaml":      run(t, "bootstrap", "--cluster", cluster, "--xds", "127.0.0.1:1", "--module"),
-	} {
-		if err := os.WriteFile(filepath.Join(dir, name), body, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	validate := exec.CommandContext(t.Context(), envoy, "--mode", "validate", "-c", config)
-	validate.Env = append(os.Environ(), proc.ModulePath+"="+dir)
-	if out, err := validate.CombinedOutput(); err != nil {
+	t.Setenv(proc.ModulePath, dir)
+	if out, err := validateModule(t); err != nil {
 		t.Errorf("Envoy does not load the module of the archive: %v\n%s", err, out)
 	}
 }
