@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-var hostileBodies = flag.Int("bodies", 20_000, "mutated bodies sent through the module; ten million took 16 minutes of two cores")
+var hostileBodies = flag.Int("bodies", 20_000, "mutated bodies sent through the module; ten million took 16 minutes")
 
 // TestNoBodyBreaksTheModuleOrItsEnvoy: mutated prompts, whole, in chunks and broken off. Each that is sent whole
 // arrives whole and is answered, the module counts no panic, and chooses afterwards as before.
