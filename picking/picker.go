@@ -111,7 +111,7 @@ type own struct {
 // A Picker holds the loads of one cluster. It is not safe for concurrent use.
 type Picker struct {
 	update Update
-	at     time.Time      // of the update; zero before the first
+	at     time.Time      // when the update came; zero before the first
 	index  map[string]int // of the endpoints, by address
 	owns   []own          // oldest first
 	added  []float64      // by endpoint: the costs of owns
@@ -123,7 +123,7 @@ type Picker struct {
 	costs   []float64 // of the request, by endpoint
 }
 
-// Update replaces the loads. They include own choices that are older than Settle.
+// Update replaces the loads, at the time when they came. They include own choices that are older than Settle.
 func (p *Picker) Update(u Update, now time.Time) {
 	before := p.update.Endpoints
 	p.update, p.at = u, now
@@ -168,7 +168,7 @@ func (p *Picker) Choose(now time.Time, r Request, random float64) Choice {
 	switch {
 	case p.at.IsZero() || len(p.update.Endpoints) == 0:
 		return Choice{Reason: ReasonNoUpdate}
-	case now.Sub(p.at) > Stale:
+	case now.Sub(p.at)+p.update.Age > Stale:
 		return Choice{Reason: ReasonStale}
 	}
 	p.candidates(r)
@@ -213,7 +213,7 @@ func (p *Picker) candidates(r Request) {
 // since the loads were as the update has them, in the unit of the loads.
 func (p *Picker) arrivals(now time.Time, cost float64) float64 {
 	others := max(0, p.update.ArrivalRate-p.rate.at(now))
-	return max(cost, others*(now.Sub(p.at)+Lag).Seconds(), math.SmallestNonzeroFloat32)
+	return max(cost, others*(now.Sub(p.at)+max(Lag, p.update.Age)).Seconds(), math.SmallestNonzeroFloat32)
 }
 
 // draw returns the index of a candidate with a chance in proportion to its room, by the key if there is one.

@@ -100,6 +100,14 @@ func TestWithoutUsableLoadsTheWeightsDecide(t *testing.T) {
 	if got := p.Choose(start.Add(Stale+1), unknown, 0); got.Reason != ReasonStale || got.Address != "" {
 		t.Errorf("above it: %+v", got)
 	}
+	// What is sent again is as old as its decision.
+	p.Update(Update{Endpoints: at(0), Cost: Requests(), Age: 2 * time.Second}, start)
+	if got := p.Choose(start.Add(time.Second), unknown, 0); got.Reason != ReasonFill {
+		t.Errorf("two seconds old when it came, a second ago: %+v", got)
+	}
+	if got := p.Choose(start.Add(time.Second+1), unknown, 0); got.Reason != ReasonStale {
+		t.Errorf("and longer ago: %+v", got)
+	}
 }
 
 func TestASubsetLimitsTheChoice(t *testing.T) {

@@ -1,12 +1,19 @@
 package picking
 
-import "steelyard/weighting"
+import (
+	"time"
+
+	"steelyard/weighting"
+)
 
 // An Update has the loads of one cluster at one time.
 type Update struct {
 	Endpoints   []Endpoint
 	ArrivalRate float64 // requests per second at the cluster, in the unit of the loads
-	Cost        Cost
+	// Age of the loads when the update came. Those of a decision that nothing renews grow old although they are sent
+	// again.
+	Age  time.Duration
+	Cost Cost
 	// Drop is the share of the requests that are to be refused because all endpoints are saturated, 0..1.
 	Drop float64
 	// BlockTokens is the size of a block of the engines' prefix caches, the largest where they differ; 0 where it is

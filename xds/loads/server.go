@@ -52,6 +52,7 @@ type Server struct {
 // decided is the latest decision of a cluster.
 type decided struct {
 	round    uint64 // of its change
+	at       time.Time
 	decision weighting.Decision
 	removed  bool
 	settings Settings
@@ -111,7 +112,7 @@ func (s *Server) set(cluster string, d decided) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.changes++
-	d.round, d.settings = s.changes, s.settings[cluster]
+	d.round, d.at, d.settings = s.changes, time.Now(), s.settings[cluster]
 	s.clusters[cluster] = d
 	if d.removed && len(s.followers) == 0 {
 		delete(s.clusters, cluster)
@@ -252,6 +253,7 @@ func updateOf(cluster string, d *decided) *loadsv1.Update {
 	from, set := picking.UpdateOf(&d.decision), d.settings.Prefix
 	u := &loadsv1.Update{Cluster: cluster, ArrivalRate: from.ArrivalRate, Cost: costOf(from.Cost),
 		Endpoints: make([]*loadsv1.Endpoint, len(from.Endpoints)), DropFraction: from.Drop, Queue: d.settings.Queue,
+		AgeSeconds: time.Since(d.at).Seconds(),
 		Prefix: &loadsv1.Prefix{Routes: set.GetRoutes(), TtlSeconds: set.GetTtlSeconds(), Markers: set.GetMarkers(),
 			LongestMatch: set.GetLongestMatch(), BlockTokens: uint32(min(from.BlockTokens, math.MaxInt32)),
 			TokensPerByte: from.TokensPerByte}}

@@ -3,6 +3,7 @@ package loads
 import (
 	"context"
 	"log/slog"
+	"math"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -118,6 +119,11 @@ func TestWithoutAChangeThereIsAHeartbeat(t *testing.T) {
 		_ = follow(s, w, &loadsv1.FollowRequest{}, func() { time.Sleep(10*Heartbeat + Heartbeat/2) })
 		if n := len(w.sent); n != 11 {
 			t.Errorf("%d updates in 10.5 heartbeats, want 11", n)
+		}
+		for i, u := range w.sent {
+			if want := float64(i) * Heartbeat.Seconds(); math.Abs(u.GetAgeSeconds()-want) > 1e-6 {
+				t.Errorf("heartbeat %d says that the decision is %v s old, want %v", i, u.GetAgeSeconds(), want)
+			}
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -15,8 +16,11 @@ import (
 	"steelyard/controlplane/admin"
 	"steelyard/controlplane/config"
 	"steelyard/controlplane/liveness"
+	"steelyard/picking"
 	"steelyard/weighting"
 	"steelyard/xds/envoyspec"
+	"steelyard/xds/loads"
+	"steelyard/xds/loads/follow"
 )
 
 // health asks /healthz.
@@ -71,6 +75,62 @@ func TestALoopThatIsWedgedFailsHealthzByNameUntilItMoves(t *testing.T) {
 	})
 	release()
 	eventually(t, "/healthz is well again", healthy(t, d, base))
+}
+
+// wedgedLater is a publisher that does not return from publishing once wedge is closed.
+type wedgedLater struct {
+	publisher
+	wedge, release chan struct{}
+}
+
+func (w wedgedLater) Publish(cluster string, d weighting.Decision, staleAfter time.Duration) (string, error) {
+	select {
+	case <-w.wedge:
+		<-w.release
+	default:
+	}
+	return w.publisher.Publish(cluster, d, staleAfter)
+}
+
+// TestPickersGoByTheWeightsWhileALoopIsWedged, although Steelyard goes on sending them the loads that it has.
+func TestPickersGoByTheWeightsWhileALoopIsWedged(t *testing.T) {
+	wedge, held := make(chan struct{}), make(chan struct{})
+	d := withPublisher(t, parse(t, two), func(p publisher) controlplane.Publisher {
+		return wedgedLater{p, wedge, held}
+	})
+	running(t, d)
+	release := sync.OnceFunc(func() { close(held) })
+	t.Cleanup(release) // before the daemon is stopped
+	conn, err := follow.Dial(d.XDSAddress(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	f := follow.New(conn, "envoy-1", []string{"llama"}, slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(t.Context())
+	var following sync.WaitGroup
+	following.Go(func() { _ = f.Run(ctx) }) // nil once ctx is done
+	defer following.Wait()
+	defer cancel()
+	chooses := func(want picking.Reason, older time.Duration) func() error {
+		return func() error {
+			now := time.Now()
+			choice := f.Pool("llama").Choose(now, picking.Request{Size: -1}, nil)
+			if _, age, _ := f.Pool("llama").State(now); choice.Reason != want || age < older {
+				return fmt.Errorf("the choice is %+v, the loads are %v old", choice, age)
+			}
+			return nil
+		}
+	}
+	eventually(t, "an endpoint is chosen", chooses(picking.ReasonFill, 0))
+	close(wedge)
+	// Heartbeats have come since.
+	eventually(t, "the loads stay too old to choose by", chooses(picking.ReasonStale, picking.Stale+2*loads.Heartbeat))
+	if err := f.Status(); err != nil {
+		t.Errorf("the stream is lost: %v", err)
+	}
+	release()
+	eventually(t, "an endpoint is chosen again", chooses(picking.ReasonFill, 0))
 }
 
 // heldRemoval is a publisher that does not return from removing a cluster.

@@ -35,6 +35,8 @@ const (
 	silence = 3 * time.Second
 	// waitingPrompts is the number of learned prompts that wait to be shared; newer ones are left out.
 	waitingPrompts = 256
+	// maxAge bounds the age of loads; they are not used long before.
+	maxAge = time.Hour
 	// maxRoutes bounds the routes of a cluster, whatever a Steelyard asks for: 1 GB.
 	maxRoutes = 10_000_000
 )
@@ -59,7 +61,7 @@ func Dial(address string, c credentials.TransportCredentials) (*grpc.ClientConn,
 type Pool struct {
 	mu      sync.Mutex
 	picker  picking.Picker
-	updated time.Time // zero before the first update
+	updated time.Time // when the loads were decided; zero before the first update
 	members []string
 	known   map[string]bool // the members
 	drop    float64
@@ -90,7 +92,7 @@ func (p *Pool) update(u picking.Update, m *loadsv1.Update, now time.Time) (moved
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.picker.Update(u, now)
-	p.updated, p.drop, p.queue = now, u.Drop, m.GetQueue()
+	p.updated, p.drop, p.queue = now.Add(-u.Age), u.Drop, m.GetQueue()
 	p.reader = &prefix.Reader{Markers: m.GetPrefix().GetMarkers(), BlockTokens: u.BlockTokens,
 		TokensPerByte: u.TokensPerByte}
 	same := func(a string, e picking.Endpoint) bool { return a == e.Address }
@@ -367,6 +369,7 @@ func updateOf(u *loadsv1.Update) picking.Update {
 		BlockTokens:   int(min(u.GetPrefix().GetBlockTokens(), math.MaxInt32)),
 		TokensPerByte: atLeast0(u.GetPrefix().GetTokensPerByte()),
 		LongestMatch:  u.GetPrefix().GetLongestMatch(),
+		Age:           time.Duration(min(atLeast0(u.GetAgeSeconds()), maxAge.Seconds()) * float64(time.Second)),
 		Endpoints:     make([]picking.Endpoint, 0, len(u.GetEndpoints())),
 	}
 	for _, e := range u.GetEndpoints() {

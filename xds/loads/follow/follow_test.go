@@ -3,11 +3,13 @@ package follow
 import (
 	"context"
 	"log/slog"
+	"math"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"steelyard/picking"
 	"steelyard/picking/prefix"
 	"steelyard/xds/loads/loadsv1"
 )
@@ -86,6 +88,32 @@ func TestThePoolTakesItsSettingsFromTheUpdate(t *testing.T) {
 	update(noon.Add(62*time.Second), 0, &loadsv1.Prefix{Routes: 1, TtlSeconds: 60})
 	if routes() != 0 {
 		t.Errorf("%d routes after their time", routes())
+	}
+}
+
+// TestLoadsThatNothingRenewsGrowOldWhileTheyAreSentAgain, as by the heartbeats of a Steelyard whose loop hangs.
+func TestLoadsThatNothingRenewsGrowOldWhileTheyAreSentAgain(t *testing.T) {
+	p := New(nil, "envoy-1", []string{"llama"}, slog.New(slog.DiscardHandler)).Pool("llama")
+	for _, c := range []struct {
+		age    float64
+		reason picking.Reason
+		drop   float64
+		old    time.Duration
+	}{
+		{0, picking.ReasonFill, 0.5, 0},
+		{2.5, picking.ReasonFill, 0.5, 2500 * time.Millisecond},
+		{3.5, picking.ReasonStale, 0, 3500 * time.Millisecond},
+		{math.Inf(1), picking.ReasonStale, 0, time.Hour},
+		{-7, picking.ReasonFill, 0.5, 0},
+		{math.NaN(), picking.ReasonFill, 0.5, 0},
+	} {
+		p.set(&loadsv1.Update{AgeSeconds: c.age, DropFraction: 0.5, Cost: &loadsv1.Cost{Mean: 1},
+			Endpoints: []*loadsv1.Endpoint{{Address: "a", Slots: 1, Speed: 1}}}, noon)
+		choice := p.Choose(noon, picking.Request{Size: -1}, nil)
+		_, old, known := p.State(noon)
+		if choice.Reason != c.reason || p.Drop(noon) != c.drop || old != c.old || !known {
+			t.Errorf("%v s old: choice %+v, %v are refused, age %v", c.age, choice, p.Drop(noon), old)
+		}
 	}
 }
 

@@ -155,7 +155,10 @@ type Update struct {
 	// How prompts are compared, for pickers that look at them.
 	Prefix *Prefix `protobuf:"bytes,7,opt,name=prefix,proto3" json:"prefix,omitempty"`
 	// Share of the requests that are to be refused, because all endpoints are saturated, 0..1.
-	DropFraction  float64 `protobuf:"fixed64,8,opt,name=drop_fraction,json=dropFraction,proto3" json:"drop_fraction,omitempty"`
+	DropFraction float64 `protobuf:"fixed64,8,opt,name=drop_fraction,json=dropFraction,proto3" json:"drop_fraction,omitempty"`
+	// Seconds from the decision that this update describes until it was sent. The same decision is sent again once a
+	// second: its age tells one that holds from one that nothing renews.
+	AgeSeconds    float64 `protobuf:"fixed64,9,opt,name=age_seconds,json=ageSeconds,proto3" json:"age_seconds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -242,6 +245,13 @@ func (x *Update) GetPrefix() *Prefix {
 func (x *Update) GetDropFraction() float64 {
 	if x != nil {
 		return x.DropFraction
+	}
+	return 0
+}
+
+func (x *Update) GetAgeSeconds() float64 {
+	if x != nil {
+		return x.AgeSeconds
 	}
 	return 0
 }
@@ -904,7 +914,7 @@ const file_loads_proto_rawDesc = "" +
 	"\x06hashes\x18\x03 \x03(\x06R\x06hashes\"C\n" +
 	"\rFollowRequest\x12\x16\n" +
 	"\x06picker\x18\x01 \x01(\tR\x06picker\x12\x1a\n" +
-	"\bclusters\x18\x02 \x03(\tR\bclusters\"\xda\x02\n" +
+	"\bclusters\x18\x02 \x03(\tR\bclusters\"\xfb\x02\n" +
 	"\x06Update\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12:\n" +
 	"\tendpoints\x18\x02 \x03(\v2\x1c.steelyard.loads.v1.EndpointR\tendpoints\x12!\n" +
@@ -913,7 +923,9 @@ const file_loads_proto_rawDesc = "" +
 	"\aremoved\x18\x05 \x01(\bR\aremoved\x126\n" +
 	"\x05queue\x18\x06 \x01(\v2 .steelyard.loads.v1.QueueHeadersR\x05queue\x122\n" +
 	"\x06prefix\x18\a \x01(\v2\x1a.steelyard.loads.v1.PrefixR\x06prefix\x12#\n" +
-	"\rdrop_fraction\x18\b \x01(\x01R\fdropFraction\"<\n" +
+	"\rdrop_fraction\x18\b \x01(\x01R\fdropFraction\x12\x1f\n" +
+	"\vage_seconds\x18\t \x01(\x01R\n" +
+	"ageSeconds\"<\n" +
 	"\fQueueHeaders\x12\x14\n" +
 	"\x05class\x18\x01 \x01(\tR\x05class\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\"\xcb\x01\n" +
