@@ -216,7 +216,7 @@ func TestThePrefixSectionIsFollowedWhileEnvoyRuns(t *testing.T) {
 
 // withChangedModule builds the module with another text in one of its files, and has Envoys that the test starts find
 // it.
-func withChangedModule(t *testing.T, file, before, after string) {
+func withChangedModule(t *testing.T, file string, beforeAfter ...string) {
 	t.Helper()
 	root, err := proc.Root()
 	if err != nil {
@@ -227,9 +227,12 @@ func withChangedModule(t *testing.T, file, before, after string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	changed := strings.Replace(string(text), before, after, 1)
-	if changed == string(text) {
-		t.Fatalf("%s has no %s", source, before)
+	changed := string(text)
+	for change := range slices.Chunk(beforeAfter, 2) {
+		before := changed
+		if changed = strings.Replace(before, change[0], change[1], 1); changed == before {
+			t.Fatalf("%s has no %s", source, change[0])
+		}
 	}
 	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {source: filepath.Join(dir, file)}})
 	if err != nil {

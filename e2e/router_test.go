@@ -36,6 +36,12 @@ type routerProcess struct {
 func startRouter(t *testing.T, env ...string) *routerProcess {
 	t.Helper()
 	withModule(t)
+	return runRouter(t, env...)
+}
+
+// runRouter is startRouter with the module that the environment names.
+func runRouter(t *testing.T, env ...string) *routerProcess {
+	t.Helper()
 	free, err := proc.FreeAddresses(1)
 	if err != nil {
 		t.Fatal(err)
@@ -119,6 +125,54 @@ func (r *routerProcess) backends(addresses ...string) {
 	}
 	if code, text := r.set(string(body)); code != http.StatusOK {
 		r.t.Fatalf("set-backends answers %d: %s", code, text)
+	}
+}
+
+// TestAPanicOfARouterCostsItsRequest: it answers 503, in the queue or before it, and goes on. A client never chooses.
+func TestAPanicOfARouterCostsItsRequest(t *testing.T) {
+	const arrive, settled = "\tverdict, ok := v.arrive()\n", "settled(envoy unsafe.Pointer) {\n"
+	panics := func(value string) string {
+		return fmt.Sprintf("\tif header(envoy, contentType) == %q { panic(1) }\n", value)
+	}
+	withChangedModule(t, "route.go", arrive, panics("at once")+arrive, settled, settled+panics("later"))
+	pool := servers(t, modelsim.Options{Slots: 8}, modelsim.Options{Slots: 8})
+	r := runRouter(t)
+	send := func(contentType string) int {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url, strings.NewReader("{}"))
+		if err != nil {
+			t.Error(err)
+			return 0
+		}
+		req.Header.Set("Content-Type", contentType)
+		req.Header.Set("X-Steelyard-Backend", pool[1].Address())
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Error(err)
+			return 0
+		}
+		resp.Body.Close()
+		return resp.StatusCode
+	}
+	const more = 4 // than a filter with something to fall back on takes
+	for range more {
+		codes := make(chan int, 1)
+		r.backends()
+		go func() { codes <- send("later") }()
+		r.waiting(1)
+		r.backends(pool[0].Address())
+		if code := <-codes; code != http.StatusServiceUnavailable {
+			t.Errorf("after a panic in the queue the answer is %d", code)
+		}
+		if code := send("at once"); code != http.StatusServiceUnavailable {
+			t.Errorf("after a panic the answer is %d", code)
+		}
+		if code := send("text/plain"); code != http.StatusOK {
+			t.Errorf("the next answer is %d", code)
+		}
+		r.idle()
+	}
+	if a, b := pool[0].Served(), pool[1].Served(); a != more || b != 0 {
+		t.Errorf("%d were served, and %d by the server that the client named; want %d and 0", a, b, more)
 	}
 }
 
@@ -216,7 +270,8 @@ func TestTheRouterKeepsTheContract(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{`{"backends": ["ftp://x:1"]}`, `{"backends": ["no-port"]}`, `{"servers": []}`, `{`,
-		`{"backends": ["10.0.0.1:99999"]}`, `{"backends": ["http://u@10.0.0.1:80"]}`} {
+		`{"backends": ["10.0.0.1:99999"]}`, `{"backends": ["` + strings.TrimPrefix(r.url, "http://") + `"]}`,
+		`{"backends": ["http://u@10.0.0.1:80"]}`} {
 		if code, text := r.set(bad); code != http.StatusBadRequest || !strings.Contains(text, `"error"`) {
 			t.Errorf("%s is answered with %d: %s", bad, code, text)
 		}

@@ -92,6 +92,7 @@ func newFilter(s settings, log *slog.Logger) (*filter, error) {
 func start(s settings, log *slog.Logger) (*shared, error) {
 	var tls grpccredentials.TransportCredentials
 	store := credentials.New(log)
+	store.Guard = guard
 	if s.CAFile != "" {
 		var err error
 		if tls, err = follow.TLS(context.Background(), store, credentials.Client{CAFile: s.CAFile, CertFile: s.CertFile,
@@ -167,7 +168,7 @@ func guard() {
 	if r := recover(); r != nil {
 		n := panics.Add(1)
 		uncounted.Add(1)
-		slog.New(logHandler).Error("panic recovered; after the third, requests go by the weights", "panic", r,
-			"count", n)
+		slog.New(logHandler).Error("panic recovered, which is a defect; after the third, a filter steps aside, and "+
+			"requests go by the weights; a router goes on", "panic", r, "count", n)
 	}
 }

@@ -118,10 +118,7 @@ func envoy_dynamic_module_on_http_filter_request_headers(envoy unsafe.Pointer, r
 		return goOn
 	}
 	config := (*cgo.Handle)(r.config).Value()
-	if q, ok := config.(*routing); ok {
-		if aside() {
-			return goOn
-		}
+	if q, ok := config.(*routing); ok { // it does not step aside: without it there is no backend
 		return q.headers(envoy, r)
 	}
 	f := config.(*filter)
@@ -187,8 +184,15 @@ func hold(envoy unsafe.Pointer, r *C.request, f *filter, a follow.Arrival) bool 
 //
 //export envoy_dynamic_module_on_http_filter_scheduled
 func envoy_dynamic_module_on_http_filter_scheduled(envoy unsafe.Pointer, r *C.request, event C.uint64_t) {
+	settled := false
 	defer guard()
+	defer func() {
+		if !settled { // after a panic it goes on, by the weights; a request of a router, to a 503
+			C.envoy_dynamic_module_callback_http_filter_continue_decoding(envoy)
+		}
+	}()
 	cgo.Handle(r.hold).Value().(waiter).settled(envoy)
+	settled = true
 }
 
 // A waiter is a request that waits or waited: *held or *visit.

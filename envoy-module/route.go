@@ -29,12 +29,18 @@ var (
 
 // headers has a request wait for its verdict, which may be there at once.
 func (q *routing) headers(envoy unsafe.Pointer, r *C.request) C.int {
+	first := header(envoy, number)
+	// A client must not choose. After a panic Envoy answers 503 to what has no backend. Without a value the header is
+	// removed.
+	for _, key := range []C.text{backend, number} {
+		C.envoy_dynamic_module_callback_http_set_header(envoy, requestHeaders, key, C.text{})
+	}
 	scheduler := C.envoy_dynamic_module_callback_http_filter_scheduler_new(envoy)
 	v := &visit{router: q.router, wake: func() {
 		C.envoy_dynamic_module_callback_http_filter_scheduler_commit(scheduler, 0)
 	}, free: func() { C.envoy_dynamic_module_callback_http_filter_scheduler_delete(scheduler) }}
 	if q.again {
-		v.first, _ = strconv.ParseUint(header(envoy, number), 10, 64) // 0 is no request
+		v.first, _ = strconv.ParseUint(first, 10, 64) // 0 is no request
 	}
 	r.hold = C.uintptr_t(cgo.NewHandle(v))
 	verdict, ok := v.arrive()

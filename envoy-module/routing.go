@@ -13,6 +13,7 @@ import (
 
 	"steelyard/internal/customrouter"
 	"steelyard/picking"
+	"steelyard/xds/loads/follow"
 )
 
 // apiTimeout bounds each request of the API.
@@ -61,20 +62,19 @@ func newRouting(config string, log *slog.Logger) (*routing, error) {
 		return nil, fmt.Errorf("listening for the API: %w", err)
 	}
 	s.Options.Log, s.Options.Connect = log, customrouter.Connect
+	s.Options.Guard = guard
 	q := &routing{router: customrouter.New(s.Options)}
 	api := &http.Server{Handler: q.router.Handler(), ReadHeaderTimeout: apiTimeout, ReadTimeout: apiTimeout,
 		WriteTimeout: apiTimeout, IdleTimeout: apiTimeout, MaxHeaderBytes: 16 << 10,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
 	ctx, cancel := context.WithCancel(context.Background())
 	var loops sync.WaitGroup
-	loops.Go(func() {
-		defer guard()
-		_ = q.router.Run(ctx) // nil once ctx is done
-	})
-	loops.Go(func() {
-		defer guard()
-		_ = api.Serve(listener) // it is closed
-	})
+	for _, run := range []func() error{
+		func() error { return q.router.Run(ctx) },   // nil once ctx is done
+		func() error { return api.Serve(listener) }, // once it is closed
+	} {
+		loops.Go(func() { follow.Again(ctx, guard, func(context.Context) { _ = run() }) })
+	}
 	routers.Lock()
 	routers.by[s.Socket] = q.router
 	routers.Unlock()

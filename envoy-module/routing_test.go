@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -137,6 +139,54 @@ func TestAVisitThatComesAgainIsTheSameRequest(t *testing.T) {
 		h.Backends[0].InFlight != 0 || h.Backends[0].EWMALatency == nil {
 		t.Errorf("health is %+v, %v: want one answer, and nothing in flight", h, err)
 	}
+}
+
+// fragile is a log whose first line panics.
+type fragile struct {
+	slog.Handler
+	panicked atomic.Bool
+}
+
+func (*fragile) Enabled(context.Context, slog.Level) bool { return true }
+
+func (f *fragile) Handle(ctx context.Context, r slog.Record) error {
+	if f.panicked.CompareAndSwap(false, true) {
+		panic("a defect")
+	}
+	return f.Handler.Handle(ctx, r)
+}
+
+// TestARoutersLoopRunsAgainAfterAPanic: a request is refused after its time.
+func TestARoutersLoopRunsAgainAfterAPanic(t *testing.T) {
+	defer panics.Store(0)
+	defer uncounted.Store(0)
+	text, err := json.Marshal(customrouter.Settings{Socket: filepath.Join(t.TempDir(), "api"),
+		Options: customrouter.Options{LogInterval: time.Nanosecond,
+			Queue: picking.QueuedOptions{QueueMax: 10, QueueTimeout: 500 * time.Millisecond, Alpha: 0.3}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := &fragile{Handler: slog.DiscardHandler}
+	q, err := newRouting(string(text), slog.New(log))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.stop()
+	for end := time.Now().Add(10 * time.Second); panics.Load() == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the loop has not panicked")
+		}
+	}
+	woken := make(chan struct{})
+	v := &visit{router: q.router, wake: func() { close(woken) }, free: func() {}}
+	if verdict, ok := v.arrive(); ok {
+		t.Fatalf("the verdict is %+v without a backend", verdict)
+	}
+	<-woken
+	if got := v.result(); got.Refused != picking.RefusedTimeout {
+		t.Errorf("the verdict is %+v, want a refusal after the time", got)
+	}
+	v.end()
 }
 
 // post sets one backend.

@@ -32,6 +32,9 @@ type Material struct {
 
 // A Store has the files that it was asked for, and their content. Its methods can be called from any goroutine.
 type Store struct {
+	// Guard is deferred by each goroutine, for a process that must not end by a panic. Set it before Run.
+	Guard func()
+
 	log *slog.Logger
 	now func() time.Time
 
@@ -48,7 +51,7 @@ type entry struct {
 
 // New returns a Store without files.
 func New(log *slog.Logger) *Store {
-	return &Store{log: log, now: time.Now, known: make(map[File]*entry)}
+	return &Store{Guard: func() {}, log: log, now: time.Now, known: make(map[File]*entry)}
 }
 
 // Get returns the current content of a file. It reads a file that never was usable; the error is that of this reading.
@@ -129,7 +132,10 @@ func (s *Store) Refresh(ctx context.Context) {
 	s.mu.Unlock()
 	var group sync.WaitGroup // one that hangs does not delay the others
 	for _, f := range all {
-		group.Go(func() { s.refresh(ctx, f) })
+		group.Go(func() {
+			defer s.Guard()
+			s.refresh(ctx, f)
+		})
 	}
 	group.Wait()
 }
@@ -139,16 +145,30 @@ func (s *Store) refresh(ctx context.Context, f File) {
 	if ctx.Err() != nil {
 		return
 	}
-	s.mu.Lock()
-	e := s.known[f]
-	if e == nil { // forgotten meanwhile
-		s.mu.Unlock()
-		return
+	if c, ok := s.take(f, found, err); ok {
+		s.report(f, c)
 	}
-	before, replaced, latest := e.err, e.material != nil, outcome(found, err)
+}
+
+// A change is what a reading did to an entry.
+type change struct {
+	before, after error     // why the file itself cannot be used
+	renewed       *Material // nil unless the content is new
+	replaced      bool      // there was a usable content before
+}
+
+// take takes in what was read of a file; false for one that was forgotten meanwhile.
+func (s *Store) take(f File, found *Material, err error) (c change, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock() // after a panic, too
+	e := s.known[f]
+	if e == nil {
+		return change{}, false
+	}
+	c.before, c.replaced = e.err, e.material != nil
+	latest := outcome(found, err)
 	twice := latest == e.latest
 	e.latest = latest
-	var renewed *Material
 	switch {
 	case !twice && e.material != nil: // the next reading decides
 	case err != nil:
@@ -157,12 +177,11 @@ func (s *Store) refresh(ctx context.Context, f File) {
 		e.err = nil
 	default:
 		if e.err = s.outdated(f, e.material, found); e.err == nil {
-			e.material, renewed = found, found
+			e.material, c.renewed = found, found
 		}
 	}
-	after := e.err
-	s.mu.Unlock()
-	s.report(f, before, after, renewed, replaced)
+	c.after = e.err
+	return c, true
 }
 
 func outcome(found *Material, err error) string {
@@ -193,14 +212,15 @@ func (m *Material) end() time.Time {
 }
 
 // report logs a change of state.
-func (s *Store) report(f File, before, after error, renewed *Material, replaced bool) {
+func (s *Store) report(f File, c change) {
 	switch {
-	case renewed != nil && replaced:
-		s.log.Info("certificate file renewed", "file", f.Cert, "subject", renewed.Certificates[0].Subject.String(),
-			"until", renewed.end().UTC())
-	case after != nil && (before == nil || before.Error() != after.Error()):
-		s.log.Warn("certificate file cannot be used, its previous content stays in use", "file", f.Cert, "error", after)
-	case after == nil && before != nil:
+	case c.renewed != nil && c.replaced:
+		s.log.Info("certificate file renewed", "file", f.Cert, "subject",
+			c.renewed.Certificates[0].Subject.String(), "until", c.renewed.end().UTC())
+	case c.after != nil && (c.before == nil || c.before.Error() != c.after.Error()):
+		s.log.Warn("certificate file cannot be used, its previous content stays in use", "file", f.Cert, "error",
+			c.after)
+	case c.after == nil && c.before != nil:
 		s.log.Info("certificate file can be used again", "file", f.Cert)
 	}
 }

@@ -48,6 +48,39 @@ func write(t *testing.T, path string, content []byte) {
 	}
 }
 
+// TestAPanicWhileAFileIsReadIsTheGuards: the other files are kept up to date.
+func TestAPanicWhileAFileIsReadIsTheGuards(t *testing.T) {
+	s := New(slog.New(slog.DiscardHandler))
+	broken, path := false, filepath.Join(t.TempDir(), "ca.pem")
+	recovered := make(chan any, 1)
+	s.Guard = func() {
+		if r := recover(); r != nil {
+			recovered <- r
+		}
+	}
+	s.now = func() time.Time {
+		if broken {
+			broken = false
+			panic("a defect")
+		}
+		return time.Now()
+	}
+	write(t, path, newIssuer("first").pem)
+	s.Follow(map[File]bool{{Cert: path}: true})
+	s.Refresh(t.Context())
+	write(t, path, newIssuer("second").pem)
+	s.Refresh(t.Context())
+	broken = true
+	s.Refresh(t.Context())
+	if got := <-recovered; got != "a defect" {
+		t.Errorf("recovered %v", got)
+	}
+	s.Refresh(t.Context())
+	if name, _, problem := held(s, File{Cert: path}); name != "second" {
+		t.Errorf("the file in use is that of %s, %s", name, problem)
+	}
+}
+
 // held returns what the store has of a file: the name of its first certificate, how many there are, and the error.
 func held(s *Store, f File) (name string, certificates int, problem string) {
 	m, err := s.State(f)

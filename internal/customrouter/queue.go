@@ -20,10 +20,13 @@ const connectTimeout = 2 * time.Second
 type Options struct {
 	Queue       picking.QueuedOptions
 	LogInterval time.Duration // between two lines with the state of each backend; 0: none
+	Own         string        // where clients reach the router, IP:port; empty where it is not known
 	Log         *slog.Logger  `json:"-"`
 	// Connect connects to an address and lets go of it; an error says that the address is no good now. It is called
 	// before a request goes to a backend that is new or failed last. nil: requests find out themselves.
 	Connect func(address string) error `json:"-"`
+	// Guard is deferred by each goroutine of the Router, for a process that must not end by a panic. nil: none is.
+	Guard func() `json:"-"`
 }
 
 // Connect connects to an address by TCP.
@@ -67,6 +70,9 @@ type request struct {
 
 // New makes a router without backends: requests wait.
 func New(o Options) *Router {
+	if o.Guard == nil {
+		o.Guard = func() {}
+	}
 	return &Router{options: o, strategy: picking.NewQueued(o.Queue), address: make(map[string]string),
 		requests: make(map[uint64]*request)}
 }
@@ -90,7 +96,10 @@ func (r *Router) settle(now time.Time, verdicts []picking.Verdict) {
 			q.backend = v.Backend
 			if address := r.address[v.Backend]; (v.Unproven || q.checks > 0) && r.options.Connect != nil {
 				q.checks--
-				r.checks.Go(func() { r.check(v.Request, address) })
+				r.checks.Go(func() {
+					defer r.options.Guard()
+					r.check(v.Request, address)
+				})
 			} else {
 				r.send(now, q, address)
 			}
