@@ -229,7 +229,7 @@ func (d *decoder) checkCluster(c *Cluster, cfg *Config) {
 	d.checkOverload(&c.Overload)
 	d.checkPush(&c.Push)
 	if c.Queue != nil {
-		d.checkQueue(c.Queue, c.Engine)
+		d.checkQueue(c)
 	}
 	for i := range c.Prefix.Markers {
 		if m := &c.Prefix.Markers[i]; *m < 0 || *m > largestToken {
@@ -246,21 +246,26 @@ const longestClass = 128 // bytes
 const largestToken = 999_999_999 // that is read in a prompt
 
 // slotted are the engines that execute no more requests at once than their slots.
-var slotted = []string{"triton", "custom"}
+var slotted = []string{"triton", engineCustom}
 
-func (d *decoder) checkQueue(q *Queue, engine string) {
-	if q.MaxInFlight == 0 && !slices.Contains(slotted, engine) {
-		d.fail(&q.MaxInFlight, "missing: engine %s has no slots: write how many requests an endpoint may have in "+
-			"flight, e.g. max_in_flight: 8", engine)
-	}
+// longestWait is the stream idle timeout of the bootstrap: Envoy ends a request that waits for longer.
+const longestWait = 10 * time.Minute
+
+func (d *decoder) checkQueue(c *Cluster) {
+	q := c.Queue
+	d.checkPlaces(c)
 	for _, name := range []*string{&q.ClassHeader, &q.TenantHeader} {
 		if !headerName.MatchString(*name) {
 			d.fail(name, "%s is not the name of a header: write it in lower case, such as x-steelyard-class",
 				shown(*name))
 		}
 	}
+	if q.ClassHeader == q.TenantHeader {
+		d.conflict(&q.TenantHeader, &q.ClassHeader, "a header names either the class or the tenant: write another one")
+	}
 	lines := map[string]int{}
 	for i := range q.Classes {
+		d.checkClass(&q.Classes[i])
 		name := &q.Classes[i].Name
 		unfit := func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }
 		switch {
@@ -270,6 +275,42 @@ func (d *decoder) checkQueue(q *Queue, engine string) {
 			d.fail(name, "%s has %d bytes: write at most %d", shown(*name), len(*name), longestClass)
 		}
 		d.checkTwice(name, *name, lines, "class")
+	}
+}
+
+// checkPlaces complains of a queue without a number of places: it would hold no request.
+func (d *decoder) checkPlaces(c *Cluster) {
+	field := &c.Queue.MaxInFlight
+	if *field != 0 {
+		return
+	}
+	static := c.Endpoints.Static
+	unknown := func(e StaticEndpoint) bool { return e.Capacity == 0 }
+	switch batches := func(engine string) bool {
+		return slices.Contains(Engines(), engine) &&
+			!slices.Contains(slotted, engine)
+	}; {
+	case batches(c.Engine):
+		d.fail(field, "missing: engine %s has no slots: write how many requests an endpoint may have in flight, e.g. "+
+			"max_in_flight: 8", c.Engine)
+	case slices.ContainsFunc(static, func(e StaticEndpoint) bool { return batches(e.Engine) }):
+		i := slices.IndexFunc(static, func(e StaticEndpoint) bool { return batches(e.Engine) })
+		d.fail(field, "missing: engine %s of %s has no slots: write how many requests an endpoint may have in flight, "+
+			"e.g. max_in_flight: 8", static[i].Engine, shown(static[i].Address))
+	case c.Scrape.Disabled && c.Capacity == 0 && len(static) > 0 && slices.ContainsFunc(static, unknown):
+		d.fail(field, "missing: the slots of %s are not known without scraping: write capacity: of the cluster or the "+
+			"endpoint, or how many requests an endpoint may have in flight, e.g. max_in_flight: 8",
+			shown(static[slices.IndexFunc(static, unknown)].Address))
+	}
+}
+
+func (d *decoder) checkClass(c *QueueClass) {
+	if c.Strict && d.written(&c.Weight) {
+		(*Checker)(d).Warn(&c.Weight, "a strict class is sent first, whatever its weight: remove one of the two")
+	}
+	if c.MaxWait >= longestWait {
+		(*Checker)(d).Warn(&c.MaxWait, "Envoy ends a stream without a byte after its idle timeout, which is %s unless "+
+			"bootstrap --idle-timeout has another: write less, or set a longer one", DurationText(longestWait))
 	}
 }
 

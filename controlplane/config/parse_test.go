@@ -358,6 +358,48 @@ clusters:
 	}
 }
 
+func TestAQueueOfEndpointsWithSlotsNeedsNoNumberOfPlaces(t *testing.T) {
+	for _, text := range []string{
+		"engine: triton, endpoints: {file: a.yaml}",
+		"scrape: {disabled: true}, capacity: 2, endpoints: {static: [{address: \"10.0.0.1:80\"}]}",
+		"scrape: {disabled: true}, endpoints: {static: [{address: \"10.0.0.1:80\", capacity: 2}]}",
+	} {
+		if _, err := Parse("a.yaml", []byte("clusters: [{name: a, queue: {}, "+text+"}]")); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+func TestAQueueWarnsOfWhatHasNoEffect(t *testing.T) {
+	const text = `clusters:
+- name: a
+  engine: triton
+  endpoints: {file: list.yaml}
+  queue:
+    classes:
+    - {name: first, strict: true, weight: 2}
+    - {name: second, strict: true, max_wait: 599s}
+    - {name: last, weight: 2, max_wait: 10m}
+`
+	_, warnings, err := Examine("x.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, w := range warnings {
+		got = append(got, w.Error())
+	}
+	want := []string{
+		"x.yaml:7:35: clusters[a].queue.classes[first].weight: a strict class is sent first, whatever its weight: " +
+			"remove one of the two",
+		"x.yaml:9:31: clusters[a].queue.classes[last].max_wait: Envoy ends a stream without a byte after its idle " +
+			"timeout, which is 10m unless bootstrap --idle-timeout has another: write less, or set a longer one",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("warnings (-want +got):\n%s", diff)
+	}
+}
+
 // TestHostileFilesAreRefusedSoon has a limit a hundred times of what is needed,
 // to catch what grows with the square of the size.
 func TestHostileFilesAreRefusedSoon(t *testing.T) {
