@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -254,6 +255,12 @@ func (o Options) checkPicker() error {
 	return checkAddress("picker", o.Picker, "127.0.0.1:18002")
 }
 
+// notOfClients are headers that say how a request is sent, or that differ with each. The host is not among the headers
+// that Envoy hashes.
+var notOfClients = []string{"accept-encoding", "connection", "content-encoding", "content-length", "content-type",
+	"date", "expect", "host", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade",
+	"x-forwarded-proto", "x-gateway-destination-endpoint", "x-request-id"}
+
 func (o Options) checkAffinity() error {
 	switch {
 	case o.Affinity == "":
@@ -265,6 +272,10 @@ func (o Options) checkAffinity() error {
 		return errors.New("affinity and a picker: both choose the endpoint of a request: want one of them")
 	case len(o.Further) > 0:
 		return errors.New("affinity: want one cluster")
+	}
+	if slices.Contains(notOfClients, o.Affinity) || strings.HasPrefix(o.Affinity, "x-envoy-") {
+		return fmt.Errorf("affinity %q: no conversation is named by this header, which HTTP or Envoy sets: want one "+
+			"of your clients, such as x-conversation-id", o.Affinity)
 	}
 	for _, r := range o.Affinity {
 		if !(r == '-' || r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z') {

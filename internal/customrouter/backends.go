@@ -24,8 +24,10 @@ const (
 	lookupTimeout = 2 * time.Second
 )
 
-// resolve looks up the IP:port of backends. Of several with the same, the first stays: they are one server.
-func resolve(ctx context.Context, backends []string) (distinct []string, found map[string]string, err error) {
+// resolve looks up the IP:port of backends. Of several with the same, the first stays: they are one server. own is
+// where the router itself listens.
+func resolve(ctx context.Context, own string, backends []string) (distinct []string, found map[string]string,
+	err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	found = make(map[string]string, len(backends))
@@ -43,6 +45,10 @@ func resolve(ctx context.Context, backends []string) (distinct []string, found m
 		if err := checkIP(ip); err != nil {
 			return nil, nil, fmt.Errorf("backend %q: %w", b, err)
 		}
+		if listens(own, ip, port) {
+			return nil, nil, fmt.Errorf("backend %q: this router itself listens at %s: want the address of a replica",
+				b, own)
+		}
 		if address := net.JoinHostPort(ip.String(), port); !seen[address] {
 			seen[address] = true
 			found[b] = address
@@ -50,6 +56,22 @@ func resolve(ctx context.Context, backends []string) (distinct []string, found m
 		}
 	}
 	return distinct, found, nil
+}
+
+// listens reports whether a listener at own, IP:port or empty, is reached by an IP of this machine and a port.
+func listens(own string, ip netip.Addr, port string) bool {
+	listener, err := netip.ParseAddrPort(own)
+	if err != nil || port != strconv.Itoa(int(listener.Port())) {
+		return false
+	}
+	if !listener.Addr().IsUnspecified() {
+		return ip == listener.Addr().Unmap()
+	}
+	local, _ := net.InterfaceAddrs() // without them, only loopback is known
+	return ip.IsLoopback() || slices.ContainsFunc(local, func(a net.Addr) bool {
+		network, ok := a.(*net.IPNet)
+		return ok && network.IP.Equal(ip.AsSlice())
+	})
 }
 
 // checkIP returns an error for an address that no server has.
@@ -108,27 +130,24 @@ func parseBackend(text string) (string, error) {
 
 // parseBackends reads the body of set-backends: all backends, each once. A body with an error changes nothing.
 func parseBackends(body io.Reader) ([]string, error) {
-	var in struct {
-		Backends *[]string `json:"backends"`
-	}
-	d := json.NewDecoder(body)
-	if err := d.Decode(&in); err != nil {
-		return nil, fmt.Errorf("want JSON such as {\"backends\": [\"http://10.0.0.1:80\"]}: %w", err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("want one JSON object, and nothing after it")
-	}
+	list, err := backendList(json.NewDecoder(body))
 	switch {
-	case in.Backends == nil:
-		return nil, errors.New(`the key "backends" is missing: want {"backends": ["http://10.0.0.1:80"]}`)
-	case len(*in.Backends) > maxBackends:
-		return nil, fmt.Errorf("%d backends, at most %d can be set", len(*in.Backends), maxBackends)
+	case err != nil:
+		return nil, err
+	case len(list) > maxBackends:
+		return nil, fmt.Errorf("%d backends, at most %d can be set", len(list), maxBackends)
 	}
 	var out []string
 	seen := make(map[string]bool)
 	var errs []error
-	for _, text := range *in.Backends {
-		b, err := parseBackend(text)
+	for i, item := range list {
+		var text *string
+		if err := json.Unmarshal(item, &text); err != nil || text == nil {
+			errs = append(errs, fmt.Errorf("item %d of the backends is %s, want a text such as \"http://10.0.0.1:80\"",
+				i+1, clipped(item)))
+			continue
+		}
+		b, err := parseBackend(*text)
 		if err != nil {
 			errs = append(errs, err)
 		} else if !seen[b] {
@@ -139,6 +158,65 @@ func parseBackends(body io.Reader) ([]string, error) {
 	return out, errors.Join(errs...)
 }
 
+// wanted is the form of the body of set-backends.
+const wanted = `want {"backends": ["http://10.0.0.1:80"]}`
+
+// backendList reads the list from a JSON object that has it once, and maybe keys that do not concern us.
+func backendList(d *json.Decoder) (list []json.RawMessage, err error) {
+	if open, err := d.Token(); err != nil {
+		return nil, broken(err)
+	} else if open != json.Delim('{') {
+		return nil, errors.New("the body is no JSON object: " + wanted)
+	}
+	found := false
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return nil, broken(err)
+		}
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return nil, broken(err)
+		}
+		if key != "backends" {
+			continue
+		}
+		if found {
+			return nil, errors.New(`the key "backends" is there twice: ` + wanted)
+		}
+		if found = true; json.Unmarshal(value, &list) != nil || list == nil {
+			return nil, fmt.Errorf("the backends are %s, which is no list: %s", clipped(value), wanted)
+		}
+	}
+	if _, err := d.Token(); err != nil { // the closing brace
+		return nil, broken(err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("want one JSON object, and nothing after it")
+	}
+	if !found {
+		return nil, errors.New(`the key "backends" is missing: ` + wanted)
+	}
+	return list, nil
+}
+
+// broken is the error of a body that is no JSON, or that could not be read.
+func broken(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return errors.New("the body ends within its JSON: " + wanted)
+	}
+	return fmt.Errorf("the body is not read as JSON: %w: %s", err, wanted)
+}
+
+// clipped is JSON as an error quotes it.
+func clipped(text []byte) string {
+	const longest = 64
+	if len(text) > longest {
+		return strings.ToValidUTF8(string(text[:longest]), "") + "…"
+	}
+	return string(text)
+}
+
 // setBackends is POST /_custom_router/set-backends.
 func (r *Router) setBackends(w http.ResponseWriter, req *http.Request) {
 	backends, err := parseBackends(http.MaxBytesReader(w, req.Body, maxBody))
@@ -146,7 +224,7 @@ func (r *Router) setBackends(w http.ResponseWriter, req *http.Request) {
 	defer r.setting.Unlock()
 	var address map[string]string
 	if err == nil {
-		backends, address, err = resolve(req.Context(), backends)
+		backends, address, err = resolve(req.Context(), r.options.Own, backends)
 	}
 	if err != nil {
 		r.options.Log.Warn("backends refused, those before stay", "error", err)

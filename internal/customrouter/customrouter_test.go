@@ -177,6 +177,82 @@ func TestARequestThatComesAgainIsSentWhereNoBackendCanBeConnectedTo(t *testing.T
 	r.checks.Wait()
 }
 
+func TestABadListOfBackendsIsRefusedInWordsOfItsAuthor(t *testing.T) {
+	for body, want := range map[string]string{
+		`7`:                                  "the body is no JSON object: want",
+		``:                                   "the body ends within its JSON",
+		`{"backends": ["10.0.0.1:80"`:        "the body ends within its JSON",
+		`{"backends": [}`:                    "the body is not read as JSON: invalid character",
+		`{"backends": []} {}`:                "want one JSON object, and nothing after it",
+		`{"Backends": ["10.0.0.1:80"]}`:      `the key "backends" is missing`,
+		`{"backends": null}`:                 "the backends are null, which is no list",
+		`{"backends": "10.0.0.1:80"}`:        `the backends are "10.0.0.1:80", which is no list`,
+		`{"backends": ["10.0.0.1:80", 7]}`:   "item 2 of the backends is 7, want a text",
+		`{"backends": [null]}`:               "item 1 of the backends is null, want a text",
+		`{"backends": [], "backends": []}`:   `the key "backends" is there twice`,
+		`{"backends": ["10.0.0.1"], "n": 1}`: `backend "10.0.0.1": want http://HOST:PORT or HOST:PORT`,
+	} {
+		got, err := parseBackends(strings.NewReader(body))
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "Go") {
+			t.Errorf("%s is read as %v, %v, want an error with %q", body, got, err, want)
+		}
+	}
+	got, err := parseBackends(strings.NewReader(`{"version": {"n": [1]}, "backends": []}`))
+	if err != nil || len(got) > 0 {
+		t.Errorf("a body with another key is read as %v, %v", got, err)
+	}
+}
+
+func TestTheRouterItselfIsNoBackend(t *testing.T) {
+	for _, c := range []struct {
+		own, backend string
+		itself       bool
+	}{
+		{"127.0.0.1:3000", "127.0.0.1:3000", true},
+		{"127.0.0.1:3000", "localhost:3000", true},
+		{"0.0.0.0:3000", "127.0.0.1:3000", true},
+		{"0.0.0.0:3000", "127.0.0.9:3000", true},
+		{"[::]:3000", "127.0.0.1:3000", true},
+		{"127.0.0.1:3000", "127.0.0.1:3001", false},
+		{"127.0.0.1:3000", "127.0.0.2:3000", false},
+		{"0.0.0.0:3000", "192.0.2.1:3000", false},
+		{"", "127.0.0.1:3000", false},
+	} {
+		got, _, err := resolve(t.Context(), c.own, []string{c.backend})
+		if refused := err != nil && strings.Contains(err.Error(), "this router itself"); refused != c.itself ||
+			!refused && len(got) != 1 {
+			t.Errorf("%s at %s: %v, %v", c.backend, c.own, got, err)
+		}
+	}
+}
+
+// TestAPanicWhileConnectingEndsNeitherTheProcessNorTheRouter: the other request has its backend.
+func TestAPanicWhileConnectingEndsNeitherTheProcessNorTheRouter(t *testing.T) {
+	recovered := make(chan any, 1)
+	panics := true
+	r := New(Options{Queue: picking.QueuedOptions{QueueMax: 10, QueueTimeout: time.Hour, Alpha: 0.3},
+		Connect: func(string) error {
+			if panics {
+				panics = false
+				panic("a defect")
+			}
+			return nil
+		}, Guard: func() { recovered <- recover() }})
+	r.set(time.Now(), []string{"a:1"}, map[string]string{"a:1": "10.0.0.1:1"})
+	first := r.Arrive(time.Now(), func(Verdict) {})
+	if got := <-recovered; got != "a defect" {
+		t.Errorf("recovered %v", got)
+	}
+	r.checks.Wait()
+	verdicts := make(chan Verdict, 1)
+	r.Arrive(time.Now(), func(v Verdict) { verdicts <- v })
+	r.End(time.Now(), first, picking.Abandoned) // its client gives up
+	if v := <-verdicts; v.Address != "10.0.0.1:1" {
+		t.Errorf("the verdict is %+v", v)
+	}
+	r.checks.Wait()
+}
+
 func FuzzBackends(f *testing.F) {
 	f.Add(`{"backends": ["http://10.0.0.1:8000"]}`)
 	f.Add(`{"backends": ["[::1]:1", "x:0", "http://a:1/b?c#d"]}`)

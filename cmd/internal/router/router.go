@@ -121,7 +121,7 @@ func moduleFolder() (string, error) {
 // envoyConfig is the configuration of Envoy, with the API on a Unix socket.
 func (o Options) envoyConfig(socket string) ([]byte, error) {
 	settings, err := json.Marshal(customrouter.Settings{Socket: socket,
-		Options: customrouter.Options{Queue: o.Queue, LogInterval: o.LogInterval}})
+		Options: customrouter.Options{Queue: o.Queue, LogInterval: o.LogInterval, Own: o.address()}})
 	if err != nil {
 		return nil, fmt.Errorf("making the module's configuration: %w", err)
 	}
