@@ -242,7 +242,7 @@ func TestSharesAreTheWeightsWhileAllClassesWait(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	for i, class := range []string{"gold", "base"} {
-		for tenant := range 12 { // three times as many as there are places, in each class
+		for tenant := range 16 { // four times as many as there are places, in each class
 			c.sending.Go(func() {
 				for ctx.Err() == nil {
 					a := c.call(ctx, i, tenant%2, class, fmt.Sprint(tenant), 25*time.Millisecond)
@@ -278,8 +278,8 @@ func TestSharesAreTheWeightsWhileAllClassesWait(t *testing.T) {
 		}
 		return nil
 	})
-	if share := gold / (gold + base); share < 0.75*0.95 || share > 0.75*1.05 {
-		t.Errorf("the share of the class with weight 3 of 4 is %.3f (%v of %v)", share, gold, gold+base)
+	if share := base / (gold + base); share < 0.25*0.95 || share > 0.25*1.05 {
+		t.Errorf("the share of the class with weight 1 of 4 is %.3f (%v of %v)", share, base, gold+base)
 	}
 	stop()
 	c.sending.Wait()

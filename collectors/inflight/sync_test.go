@@ -337,7 +337,7 @@ func fields(text string) (out []any) {
 	return out
 }
 
-var requests = flag.Int("requests", 100_000, "of each case of TestNoCountIsLeftWhenAllRequestsHaveEnded")
+var requests = flag.Int("requests", 500_000, "of each case of TestNoCountIsLeftWhenAllRequestsHaveEnded")
 
 // TestNoCountIsLeftWhenAllRequestsHaveEnded: pickers count by the scripts that they are known for, which never lower a
 // count below zero. Replicas are killed all the time. A flush has a case of its own: the ends of requests from before

@@ -181,7 +181,7 @@ func take(m *report.LLMMeasurement, s load.Sample) {
 	first, each, end := math.NaN(), math.NaN(), math.NaN()
 	if s.Failed() {
 		if m.Errors++; m.Errors == 1 {
-			m.FirstError = failure(s)
+			m.FirstError = s.Failure()
 		}
 	} else {
 		first, end = s.FirstByte.Seconds(), s.Latency.Seconds()
@@ -192,14 +192,6 @@ func take(m *report.LLMMeasurement, s load.Sample) {
 	m.FirstToken = append(m.FirstToken, first)
 	m.PerToken = append(m.PerToken, each)
 	m.EndToEnd = append(m.EndToEnd, end)
-}
-
-// failure says how a request failed, and when it was due.
-func failure(s load.Sample) string {
-	if s.Err != nil {
-		return fmt.Sprintf("%v (due at %s)", s.Err, s.At)
-	}
-	return fmt.Sprintf("status %d (due at %s)", s.Status, s.At)
 }
 
 // runningPeriod is how often the requests running at the engines are looked at.

@@ -1,5 +1,6 @@
 // Command picker is the part of `make bench-picker` that measures what a choice for each request adds to its latency,
-// on real Envoys: by the module inside Envoy, and by `steelyard picker` next to it (ext_proc).
+// on real Envoys: by the module inside Envoy, and by `steelyard picker` next to it (ext_proc). It also measures the
+// module's queue.
 //
 //	make bench-picker ARGS="--quick"
 //
@@ -12,6 +13,11 @@
 //
 // The latency is that of the whole request. What a row adds is the difference between its quantile and that of the row
 // without a choice, with an interval by the bootstrap over bodies.
+//
+// In a second part, requests of three classes wait in the module's queue at twice the load. It measures the share of
+// each class, the longest time without a request of it, and the order of arrival across Envoys, by the clocks of the
+// Envoys. A third part kills or stops each process in turn under load, and counts the requests that fail although they
+// were not on what was killed.
 //
 // The report has the busy share of the machine. If the p99 of the row without a choice is more than [Options.Spread]
 // times its p50, the figures are not a result: the machine was too busy.

@@ -128,18 +128,24 @@ func (d *document) Write(w io.Writer) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
+	err := writeTargets(w, d.Targets)
+	for _, reason := range d.Reasons {
+		_, err = fmt.Fprintf(w, "not a result: %s\n", reason)
+	}
+	return err
+}
+
+// writeTargets prints which targets hold.
+func writeTargets(w io.Writer, all []report.Target) error {
 	fmt.Fprint(w, "\nTargets\n")
 	held := 0
-	for _, target := range d.Targets {
+	for _, target := range all {
 		mark := "MISSED"
 		if target.Holds {
 			mark, held = "ok", held+1
 		}
 		fmt.Fprintf(w, "  %-6s %s: %.6f, limit %.6f\n", mark, target.Text, target.Measured, target.Limit)
 	}
-	_, err := fmt.Fprintf(w, "\n%d of %d targets held\n", held, len(d.Targets))
-	for _, reason := range d.Reasons {
-		_, err = fmt.Fprintf(w, "not a result: %s\n", reason)
-	}
+	_, err := fmt.Fprintf(w, "\n%d of %d targets held\n", held, len(all))
 	return err
 }

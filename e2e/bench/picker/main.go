@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 
 	"github.com/spf13/cobra"
 
 	"steelyard/e2e/bench/command"
+	"steelyard/e2e/bench/placement/fleet"
 	"steelyard/e2e/bench/placement/report"
 )
 
@@ -22,17 +24,26 @@ func newCommand() *cobra.Command {
 		Short: "Measure on real Envoys what a choice for each request adds to its latency",
 	}
 	s := c.Flags()
-	s.BoolVar(&quick, "quick", false, "half a minute, wide intervals")
+	s.BoolVar(&quick, "quick", false, "two minutes and a half, wide intervals")
 	s.IntVar(&o.Requests, "requests", o.Requests, "bodies of each size that count, for each row")
 	s.StringVar(&out, "out", "bench/picker", "folder for the results")
 	s.StringVar(&o.Place.Binary, "steelyard", "", "the binary to measure (default: built from this checkout)")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
-		if quick && !s.Changed("requests") {
-			o.Requests = Quick().Requests
+		if quick {
+			requests := o.Requests
+			if o = Quick().at(o.Place); s.Changed("requests") {
+				o.Requests = requests
+			}
 		}
 		return o.publish(cmd.Context(), out)
 	}
 	return c
+}
+
+// at returns the options with another place.
+func (o Options) at(place fleet.Place) Options {
+	o.Place = place
+	return o
 }
 
 // publish measures, prints the tables and writes the JSON.
@@ -43,6 +54,12 @@ func (o Options) publish(ctx context.Context, out string) error {
 		if err != nil {
 			return err
 		}
-		return report.Publish("latency", out, d, d.Valid, nil)
+		// A machine that was too busy for latencies can still tell shares and failures.
+		busy := report.Publish("latency", out, d, d.Valid, nil)
+		w, err := o.wait(ctx)
+		if err != nil {
+			return errors.Join(busy, err)
+		}
+		return errors.Join(busy, report.Publish("waiting", out, w, true, nil))
 	})
 }

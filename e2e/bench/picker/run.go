@@ -28,20 +28,24 @@ type Options struct {
 	Spread   float64       // largest p99 of the row without a choice, in its p50
 	Seed     uint64
 
+	Waiting Waiting
+	Killing Killing
+
 	Place fleet.Place
 	Log   io.Writer // progress, for people
 }
 
-// Default returns the bench as it is published, in three minutes.
+// Default returns the bench as it is published, in eight minutes.
 func Default() Options {
 	return Options{Bodies: []int{200, 48 << 10, 200 << 10}, Requests: 4000, WarmUp: 200, Gap: 2 * time.Millisecond,
-		Spread: 6, Seed: 1}
+		Spread: 6, Seed: 1, Waiting: defaultWaiting(), Killing: defaultKilling()}
 }
 
-// Quick returns the bench in half a minute.
+// Quick returns the bench in two minutes and a half.
 func Quick() Options {
 	o := Default()
-	o.Requests = 400
+	o.Requests, o.Waiting.Count = 400, 15*time.Second
+	o.Killing.Away, o.Killing.Rest = 2*time.Second, 2*time.Second
 	return o
 }
 

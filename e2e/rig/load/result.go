@@ -1,6 +1,7 @@
 package load
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -24,6 +25,14 @@ type Sample struct {
 
 // Failed reports whether the request counts as an error.
 func (s Sample) Failed() bool { return s.Err != nil || s.Status < 200 || s.Status > 299 }
+
+// Failure says how a request failed, and when it was due.
+func (s Sample) Failure() string {
+	if s.Err != nil {
+		return fmt.Sprintf("%v (due at %s)", s.Err, s.At)
+	}
+	return fmt.Sprintf("status %d (due at %s)", s.Status, s.At)
+}
 
 // A Summary describes a set of numbers by exact quantiles. Of no numbers at all
 // it is zero, with N zero.

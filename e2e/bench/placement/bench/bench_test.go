@@ -226,6 +226,9 @@ func TestARequestThatWaitsInItsEnvoyHasWaitedForAllButTheService(t *testing.T) {
 			t.Errorf("%s: wait %v, added %v, %d errors; want %v, %v, %d", tt.name, m.Waits, m.Added, m.Errors, tt.wait,
 				tt.added, tt.errors)
 		}
+		if want := map[int]string{1: tt.sample.Failure()}[tt.errors]; m.FirstError != want {
+			t.Errorf("%s: the first failed with %q, want %q", tt.name, m.FirstError, want)
+		}
 	}
 }
 

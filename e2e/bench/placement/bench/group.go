@@ -119,7 +119,9 @@ func take(m *report.Measurement, s load.Sample, queued bool) {
 	wait, added := s.Wait, s.Latency.Seconds()-s.Wait-s.Service
 	switch {
 	case s.Failed() || math.IsNaN(s.Wait):
-		m.Errors++
+		if m.Errors++; m.Errors == 1 {
+			m.FirstError = s.Failure()
+		}
 		wait, added = math.NaN(), math.NaN()
 	case queued:
 		wait, added = s.Latency.Seconds()-s.Service, math.NaN()

@@ -1,6 +1,10 @@
 package fleet
 
 import (
+	"errors"
+	"fmt"
+	"strings"
+
 	"go.yaml.in/yaml/v4"
 
 	"steelyard/e2e/rig/proc"
@@ -31,7 +35,11 @@ func (p Policy) bootstrap(name, xds, picker string, servers []string) ([]byte, e
 			o.Mode = envoybootstrap.ModeShedding
 		}
 		o.Module, o.Picker, o.Prefix = c.Module, picker, c.Prefix
-		return envoybootstrap.Render(o)
+		text, err := envoybootstrap.Render(o)
+		if err != nil || !c.Stamps {
+			return text, err
+		}
+		return stamped(text)
 	}
 	o.XDS = "127.0.0.1:1" // required, and cut off again
 	text, err := envoybootstrap.Render(o)
@@ -39,6 +47,26 @@ func (p Policy) bootstrap(name, xds, picker string, servers []string) ([]byte, e
 		return nil, err
 	}
 	return native(text, p.Native, servers)
+}
+
+// Headers of answers of Envoys with stamps.
+const (
+	HeaderArrived = "X-Arrived" // when the request came, in seconds
+	HeaderHeld    = "X-Held"    // for how long Envoy had it until its first byte was sent on, in microseconds
+)
+
+// stamped has an Envoy add these headers.
+func stamped(text []byte) ([]byte, error) {
+	const routes = "            virtual_hosts:"
+	headers := fmt.Sprintf(`            response_headers_to_add:
+            - {header: {key: %s, value: "%%START_TIME(%%s.%%6f)%%"}}
+            - {header: {key: %s, value: "%%COMMON_DURATION(DS_RX_BEG:US_TX_BEG:us)%%"}}
+`, HeaderArrived, HeaderHeld)
+	out := strings.Replace(string(text), routes, headers+routes, 1)
+	if out == string(text) {
+		return nil, errors.New("the bootstrap has no virtual hosts to add headers to")
+	}
+	return []byte(out), nil
 }
 
 // native turns what `steelyard bootstrap` prints into the configuration of an

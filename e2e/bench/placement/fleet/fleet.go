@@ -36,8 +36,8 @@ type Fleet struct {
 	servers  []*modelsim.Server
 	replicas []replica // of Steelyard
 	envoys   []*proc.Envoy
-	pickers  []*proc.Process // one for each Envoy, where the policy has them
-	urls     []string        // where requests go: of the Envoys' listeners, or of the servers
+	pickers  []picker // one for each Envoy; empty where the policy has none
+	urls     []string // where requests go: of the Envoys' listeners, or of the servers
 
 	redis   *proc.Redis
 	client  *redis.Client
@@ -47,8 +47,16 @@ type Fleet struct {
 
 // A replica is a Steelyard of a row.
 type replica struct {
+	name       string
 	xds, admin string // host:port
 	process    *proc.Process
+}
+
+// A picker is next to an Envoy of a row.
+type picker struct {
+	name               string
+	xds, listen, admin string // host:port; xds of its Steelyard
+	process            *proc.Process
 }
 
 // A Place is where rows live.
@@ -199,16 +207,23 @@ func (f *Fleet) startReplica(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	r := replica{xds: ports[0], admin: ports[1]}
-	config := filepath.Join(f.dir, name+".yaml")
-	if err := os.WriteFile(config, []byte(f.config(&r, name)), 0o600); err != nil {
+	r := replica{name: name, xds: ports[0], admin: ports[1]}
+	if err := r.run(ctx, f); err != nil {
 		return err
 	}
-	r.process, err = proc.StartSteelyard(ctx,
-		proc.SteelyardConfig{Path: f.binary, Config: config, Admin: r.admin, Dir: f.dir, Name: name})
-	if err == nil {
-		f.replicas = append(f.replicas, r)
+	f.replicas = append(f.replicas, r)
+	return nil
+}
+
+// run starts the replica's process.
+func (r *replica) run(ctx context.Context, f *Fleet) error {
+	config := filepath.Join(f.dir, r.name+".yaml")
+	if err := os.WriteFile(config, []byte(f.config(r, r.name)), 0o600); err != nil {
+		return err
 	}
+	var err error
+	r.process, err = proc.StartSteelyard(ctx,
+		proc.SteelyardConfig{Path: f.binary, Config: config, Admin: r.admin, Dir: f.dir, Name: r.name})
 	return err
 }
 
@@ -279,7 +294,7 @@ func (f *Fleet) config(r *replica, name string) string {
 		fmt.Fprintf(&b, "  shedding: {enabled: true, target_wait: %s}\n", c.TargetWait)
 	}
 	if c.Queue {
-		fmt.Fprintf(&b, "  queue: {max_in_flight: %d}\n", f.Size.places())
+		fmt.Fprintf(&b, "  queue: {max_in_flight: %d%s}\n", f.Size.places(), c.classes())
 	}
 	if len(c.Push) > 0 {
 		fmt.Fprintf(&b, "  push: {%s}\n", strings.Join(c.Push, ", "))
@@ -295,7 +310,7 @@ func (f *Fleet) startEnvoys(ctx context.Context) error {
 	if err := f.withModule(); err != nil {
 		return err
 	}
-	f.envoys, f.pickers = make([]*proc.Envoy, f.Size.Envoys), make([]*proc.Process, f.Size.Envoys)
+	f.envoys, f.pickers = make([]*proc.Envoy, f.Size.Envoys), make([]picker, f.Size.Envoys)
 	f.urls = make([]string, f.Size.Envoys)
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(startsAtOnce)
@@ -359,16 +374,22 @@ func (f *Fleet) startPicker(ctx context.Context, i int, xds string) (address str
 	if err != nil {
 		return "", err
 	}
-	args := []string{"picker", "--steelyard", xds, "--cluster", clusterName, "--listen", ports[0], "--admin", ports[1]}
+	f.pickers[i] = picker{name: fmt.Sprintf("picker-%d", i+1), xds: xds, listen: ports[0], admin: ports[1]}
+	return ports[0], f.pickers[i].run(ctx, f)
+}
+
+// run starts the picker's process, and waits until it has the loads.
+func (p *picker) run(ctx context.Context, f *Fleet) error {
+	args := []string{"picker", "--steelyard", p.xds, "--cluster", clusterName, "--listen", p.listen, "--admin", p.admin}
 	if f.Policy.Control.Prefix {
 		args = append(args, "--prefix")
 	}
-	p, err := proc.Start(proc.Spec{Name: fmt.Sprintf("picker-%d", i+1), Path: f.binary, Dir: f.dir, Args: args})
+	process, err := proc.Start(proc.Spec{Name: p.name, Path: f.binary, Dir: f.dir, Args: args})
 	if err != nil {
-		return "", err
+		return err
 	}
-	f.pickers[i] = p
-	return ports[0], p.WaitReady(ctx, proc.AnswersHTTP("http://"+ports[1]+"/readyz"))
+	p.process = process
+	return process.WaitReady(ctx, proc.AnswersHTTP("http://"+p.admin+"/readyz"))
 }
 
 // Hosts returns the endpoints as Envoy i has them.
@@ -408,8 +429,8 @@ func (f *Fleet) Close() error {
 	}
 	errs := []error{group.Wait()}
 	for _, p := range f.pickers {
-		if p != nil {
-			errs = append(errs, p.Stop())
+		if p.process != nil {
+			errs = append(errs, p.process.Stop())
 		}
 	}
 	for _, r := range f.replicas {

@@ -51,8 +51,19 @@ type Control struct {
 	Prefix bool // either looks at prompts
 	Queue  bool // with the module: a request waits in its Envoy until a slot is free
 
+	Classes []string // of the queue, such as "{name: gold, weight: 3}"; none: one class
+	Stamps  bool     // Envoys add to answers when the request came and was sent on
+
 	Replicas int  // of Steelyard, each with its part of the Envoys; 0 is one
 	Cut      bool // the Redis that connects the replicas hangs as soon as the row runs
+}
+
+// classes returns the classes of the queue as a part of the configuration.
+func (c *Control) classes() string {
+	if len(c.Classes) == 0 {
+		return ""
+	}
+	return ", classes: [" + strings.Join(c.Classes, ", ") + "]"
 }
 
 // The policies of the bench. Those with a source of in-flight counts also scrape

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -26,6 +27,8 @@ type Measurement struct {
 	Added    []float64 // seconds on top of wait and service: the way there and back; NaN if the wait has them, too
 	Lateness []float64 // seconds that the generator was late
 	Errors   int
+	// FirstError is how the first of them failed; empty without one.
+	FirstError string
 
 	Cost Cost
 }
@@ -50,6 +53,7 @@ func (m *Measurement) Add(other Measurement) {
 	m.Added = append(m.Added, other.Added...)
 	m.Lateness = append(m.Lateness, other.Lateness...)
 	m.Errors += other.Errors
+	m.FirstError = cmp.Or(m.FirstError, other.FirstError)
 	m.Cost.add(other.Cost)
 }
 
@@ -105,6 +109,8 @@ type Row struct {
 	Group    int    `json:"group"`   // from 1; rows of one group ran together
 	Requests int    `json:"requests"`
 	Errors   int    `json:"errors"`
+	// FirstError is how the first of them failed.
+	FirstError string `json:"first_error,omitempty"`
 
 	// Waits, in mean service times.
 	WaitMean  Number `json:"wait_mean"`
@@ -255,7 +261,7 @@ func newRow(m Measurement, waits []float64) Row {
 	u := m.Cost.usage()
 	return Row{
 		Policy: m.Policy, Title: m.Title, Service: Number(m.Service.Seconds()), Group: m.Group,
-		Requests: len(m.Waits), Errors: m.Errors, WaitMean: mean(waits),
+		Requests: len(m.Waits), Errors: m.Errors, FirstError: m.FirstError, WaitMean: mean(waits),
 		OfLeastRequest: unknown, OfLeastRequestCI: ciOf(noInterval), OfBound: unknown, OfBoundCI: ciOf(noInterval),
 		AddedP50: Number(load.Quantile(added, p50)), AddedP99: Number(load.Quantile(added, p99)), AddedP50Over: unknown,
 		LatenessP50: Number(lateness.P50), LatenessP99: Number(lateness.P99), LatenessMax: Number(lateness.Max),

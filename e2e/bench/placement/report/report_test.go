@@ -63,8 +63,11 @@ func near(a, b float64) bool { return math.Abs(a-b) <= 1e-9*math.Max(1, math.Abs
 
 func TestARowIsItsMeasurementInFigures(t *testing.T) {
 	m := measurement("steelyard_lrs", 500*time.Millisecond, 1)
-	m.Waits[3], m.Added[3], m.Errors = math.NaN(), math.NaN(), 1
+	m.Waits[3], m.Added[3], m.Errors, m.FirstError = math.NaN(), math.NaN(), 1, "status 503 (due at 1s)"
 	row := section(t, 500*time.Millisecond, m).Rows[0]
+	if row.FirstError != m.FirstError {
+		t.Errorf("the first failed with %q", row.FirstError)
+	}
 	waits := known(m.Waits)
 	tests := []struct {
 		name      string

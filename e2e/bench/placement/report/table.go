@@ -73,6 +73,11 @@ func (d Document) table(w io.Writer, s Section) {
 		fmt.Fprintln(t)
 	}
 	t.Flush()
+	for _, r := range slices.Concat(s.Rows, s.References) {
+		if r.Errors > 0 {
+			fmt.Fprintf(w, "%s: %d requests failed, the first with: %s\n", r.Title, r.Errors, r.FirstError)
+		}
+	}
 }
 
 // line prints a row of a table.
