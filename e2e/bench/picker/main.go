@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"steelyard/e2e/bench/command"
-	"steelyard/e2e/bench/placement/fleet"
 	"steelyard/e2e/bench/placement/report"
 )
 
@@ -21,7 +20,7 @@ func newCommand() *cobra.Command {
 	var out string
 	c := &cobra.Command{
 		Use:   "picker",
-		Short: "Measure on real Envoys what a choice for each request adds to its latency",
+		Short: "Measure on real Envoys what a choice for each request costs, and how the queue shares and survives",
 	}
 	s := c.Flags()
 	s.BoolVar(&quick, "quick", false, "two minutes and a half, wide intervals")
@@ -30,20 +29,14 @@ func newCommand() *cobra.Command {
 	s.StringVar(&o.Place.Binary, "steelyard", "", "the binary to measure (default: built from this checkout)")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		if quick {
-			requests := o.Requests
-			if o = Quick().at(o.Place); s.Changed("requests") {
-				o.Requests = requests
+			short := Quick()
+			if o.Waiting, o.Killing = short.Waiting, short.Killing; !s.Changed("requests") {
+				o.Requests = short.Requests
 			}
 		}
 		return o.publish(cmd.Context(), out)
 	}
 	return c
-}
-
-// at returns the options with another place.
-func (o Options) at(place fleet.Place) Options {
-	o.Place = place
-	return o
 }
 
 // publish measures, prints the tables and writes the JSON.
