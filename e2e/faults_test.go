@@ -3,10 +3,12 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"steelyard/controlplane/admin"
 	"steelyard/controlplane/view"
 	"steelyard/e2e/rig/load"
 	"steelyard/e2e/rig/modelsim"
@@ -171,8 +173,10 @@ func (f *fleet) allInSync() error {
 		return fmt.Errorf("%d clients, want %d", len(clients), len(f.envoys))
 	}
 	for _, c := range clients {
-		if len(c.Subscriptions) == 0 {
-			return fmt.Errorf("%s has not asked for endpoints", c.NodeID)
+		// The fallback has a stream of its own, and is never pushed again.
+		weighted := func(s admin.Subscription) bool { return !strings.HasSuffix(s.Resource, "/fallback") }
+		if !slices.ContainsFunc(c.Subscriptions, weighted) {
+			return fmt.Errorf("%s has not asked for endpoints with weights", c.NodeID)
 		}
 		for _, s := range c.Subscriptions {
 			if s.Acks == 0 {
