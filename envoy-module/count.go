@@ -11,6 +11,7 @@ import (
 	"unsafe"
 
 	"steelyard/picking"
+	"steelyard/xds/loads/follow"
 )
 
 // reasonAside is the reason for requests after the third panic.
@@ -18,8 +19,8 @@ const reasonAside = "aside"
 
 // reasons lists the reasons of all choices. Each has a counter of Envoy, picker_choices_ with the reason.
 var reasons = []string{string(picking.ReasonFill), string(picking.ReasonPrefix), string(picking.ReasonOverride),
-	string(picking.ReasonNoUpdate), string(picking.ReasonStale), reasonAside, reasonGranted, reasonRefused + "full",
-	reasonRefused + "timeout"}
+	string(picking.ReasonNoUpdate), string(picking.ReasonStale), reasonAside, follow.ReasonGranted,
+	follow.ReasonRefused + "full", follow.ReasonRefused + "timeout"}
 
 // The other counters, without the prefix picker_.
 const (

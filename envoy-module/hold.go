@@ -7,12 +7,6 @@ import (
 	"steelyard/xds/loads/follow"
 )
 
-// The reasons in the access log of requests that waited.
-const (
-	reasonGranted = "queue"
-	reasonRefused = "queue_" // and the refusal
-)
-
 // A held is a request that waits in the queue, or that is in flight by a grant. The worker of the request arrives,
 // looks at the result and ends; another goroutine settles.
 type held struct {
@@ -42,14 +36,11 @@ func (h *held) settle(o follow.Outcome) {
 	}
 }
 
-// result is the outcome, with its reason for the access log.
-func (h *held) result() (o follow.Outcome, reason string) {
+// result is the outcome.
+func (h *held) result() follow.Outcome {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.outcome.Refused != "" {
-		return h.outcome, reasonRefused + h.outcome.Refused
-	}
-	return h.outcome, reasonGranted
+	return h.outcome
 }
 
 // end takes in the end of the request.
@@ -59,15 +50,4 @@ func (h *held) end() {
 	h.free()
 	h.mu.Unlock()
 	h.filter.waiter.End(h.id)
-}
-
-// refusal is the body of the answer to a request that is refused.
-func refusal(reason string) string {
-	switch reason {
-	case "full":
-		return "all model servers are busy, and the queue is full\n"
-	case "timeout":
-		return "no model server was free within the time that a request may wait\n"
-	}
-	return "the queue does not take this request\n"
 }

@@ -12,7 +12,6 @@ import (
 	"os"
 	"runtime"
 	"runtime/cgo"
-	"strconv"
 	"unsafe"
 
 	"steelyard/internal/customrouter"
@@ -202,12 +201,12 @@ type waiter interface {
 }
 
 func (h *held) settled(envoy unsafe.Pointer) {
-	switch o, reason := h.result(); {
+	switch o := h.result(); {
 	case o.Refused != "":
-		refuse(envoy, h.filter, o, reason)
+		refuse(envoy, h.filter, o)
 		return
 	case o.Endpoint != "":
-		name(envoy, h.filter, o.Endpoint, reason)
+		name(envoy, h.filter, o.Endpoint, o.Reason())
 	default:
 		endpoints, reason := h.filter.choose(picking.Request{Size: h.size}, nil)
 		name(envoy, h.filter, endpoints, reason)
@@ -226,12 +225,12 @@ func ended(handle C.uintptr_t) {
 }
 
 // refuse answers 503 to a request that waited.
-func refuse(envoy unsafe.Pointer, f *filter, o follow.Outcome, reason string) {
+func refuse(envoy unsafe.Pointer, f *filter, o follow.Outcome) {
+	reason, answer := o.Reason(), o.Refusal()
 	f.count(envoy, reason)
 	C.envoy_dynamic_module_callback_http_set_dynamic_metadata_string(envoy, own, ownKey, textOf(reason))
 	runtime.KeepAlive(reason)
-	unavailable(envoy, refusal(o.Refused), "steelyard_"+reason, [2]string{"retry-after",
-		strconv.Itoa(int(o.RetryAfter.Seconds()))}, [2]string{"x-steelyard-refused", o.Refused})
+	unavailable(envoy, answer.Body, answer.Details, answer.Headers...)
 }
 
 // unavailable answers 503 with these headers, at least one. Envoy copies what it is given.

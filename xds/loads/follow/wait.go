@@ -34,14 +34,6 @@ type Arrival struct {
 	Size          int64 // bytes of its body, negative where unknown
 }
 
-// An Outcome ends the waiting of a request: it is granted an Endpoint, or Refused, or, with neither, released: it goes
-// by the choice that it would have had without a queue.
-type Outcome struct {
-	Endpoint   string
-	Refused    string // the reason
-	RetryAfter time.Duration
-}
-
 // A Waiter makes requests wait in the queue of one cluster. It is safe for concurrent use.
 //
 // Requests that wait when the stream breaks arrive again on the next one, with the time that they have waited. If
