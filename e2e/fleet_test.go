@@ -57,7 +57,8 @@ type fleet struct {
 	config  string // path of the file
 	control *proc.Process
 	envoys  []*proc.Envoy
-	urls    []string // of the Envoys' listeners
+	pickers []*pickerProcess // of the Envoys, where they hold the requests
+	urls    []string         // of the Envoys' listeners
 }
 
 const cluster = "llama"

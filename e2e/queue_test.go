@@ -102,20 +102,56 @@ func (f *fleet) waits(n, m int) error {
 	return nil
 }
 
-// queueing returns a fleet whose Envoys have the module and a queue.
-func queueing(t *testing.T, pool []*modelsim.Server, envoys int, queue string) *fleet {
+// A carrier is what holds the requests of an Envoy: the module in it, or a picker next to it.
+type carrier string
+
+const (
+	byModule carrier = "module"
+	byPicker carrier = "picker"
+)
+
+// eachCarrier runs a test with the module, and with pickers.
+func eachCarrier(t *testing.T, test func(*testing.T, carrier)) {
+	for _, c := range []carrier{byModule, byPicker} {
+		t.Run(string(c), func(t *testing.T) { test(t, c) })
+	}
+}
+
+// start runs a fleet whose cluster has a queue, and returns when all its Envoys have joined it.
+func (c carrier) start(t *testing.T, p plan) *fleet {
 	t.Helper()
-	withModule(t)
-	f := start(t, plan{servers: pool, envoys: envoys, bootstrap: []string{"--module"}, cluster: "queue: " + queue})
+	envoys := max(1, p.envoys)
+	var f *fleet
+	switch c {
+	case byModule:
+		withModule(t)
+		p.bootstrap = append(p.bootstrap, "--module")
+		f = start(t, p)
+	case byPicker:
+		p.edits = slices.Concat(p.edits, patient) // a request that a picker is late for does not wait
+		f = withoutEnvoys(t, p)
+		for i := range envoys {
+			k := startPicker(t, f.dir, f.xds, "", "--name", fmt.Sprintf("envoy-%d", i))
+			f.plan.bootstrap = append(slices.Clone(p.bootstrap), "--picker", k.address)
+			f.pickers = append(f.pickers, k)
+			f.startEnvoy(i)
+		}
+	}
 	f.eventually("the Envoys have joined the queue", func() error { return f.waits(0, 0) })
 	return f
 }
 
+// queueing returns a fleet with a queue.
+func queueing(t *testing.T, c carrier, pool []*modelsim.Server, envoys int, queue string) *fleet {
+	t.Helper()
+	return c.start(t, plan{servers: pool, envoys: envoys, cluster: "queue: " + queue})
+}
+
 // waitBehindOne sends a request that holds the only place until it is released, and others that wait behind it, at two
 // Envoys in turn.
-func waitBehindOne(t *testing.T, requests int) (f *fleet, c *callers, release func()) {
+func waitBehindOne(t *testing.T, by carrier, requests int) (f *fleet, c *callers, release func()) {
 	t.Helper()
-	f = queueing(t, servers(t, modelsim.Options{Slots: 8}), 2, "{max_in_flight: 1}")
+	f = queueing(t, by, servers(t, modelsim.Options{Slots: 8}), 2, "{max_in_flight: 1}")
 	c = newCallers(t, f)
 	first, release := context.WithCancel(t.Context())
 	c.send(first, 0, 0, "", "", time.Minute)
@@ -144,8 +180,12 @@ func (c *callers) inOrder(requests int) {
 }
 
 func TestTheQueueKeepsTheOrderOfArrivalAcrossEnvoys(t *testing.T) {
+	eachCarrier(t, theQueueKeepsTheOrderOfArrivalAcrossEnvoys)
+}
+
+func theQueueKeepsTheOrderOfArrivalAcrossEnvoys(t *testing.T, by carrier) {
 	const requests = 12
-	f, c, release := waitBehindOne(t, requests)
+	f, c, release := waitBehindOne(t, by, requests)
 	release()
 	c.inOrder(requests)
 	f.eventually("no place is held", func() error { return f.waits(0, 0) })
@@ -173,11 +213,13 @@ func (a answer) at(t *testing.T, header string) (arrived, event float64) {
 
 // TestNoRequestOvertakesAnOlderOneByFiftyMilliseconds by the clocks of three Envoys, at twice the load.
 func TestNoRequestOvertakesAnOlderOneByFiftyMilliseconds(t *testing.T) {
+	eachCarrier(t, noRequestOvertakesAnOlderOneByFiftyMilliseconds)
+}
+
+func noRequestOvertakesAnOlderOneByFiftyMilliseconds(t *testing.T, by carrier) {
 	const requests, service, allowed = 400, 10 * time.Millisecond, 50 * time.Millisecond
-	withModule(t)
-	f := start(t, plan{servers: servers(t, modelsim.Options{Slots: 8}), envoys: 3, bootstrap: []string{"--module"},
+	f := by.start(t, plan{servers: servers(t, modelsim.Options{Slots: 8}), envoys: 3,
 		cluster: "queue: {max_in_flight: 1}", edits: []edit{stamped}})
-	f.eventually("the Envoys have joined the queue", func() error { return f.waits(0, 0) })
 	c := newCallers(t, f)
 	random := rand.New(rand.NewPCG(1, 2))
 	late := lateness(t)
@@ -236,7 +278,11 @@ func lateness(t *testing.T) (worst func() time.Duration) {
 }
 
 func TestSharesAreTheWeightsWhileAllClassesWait(t *testing.T) {
-	f := queueing(t, servers(t, same(4, modelsim.Options{Slots: 8})...), 2,
+	eachCarrier(t, sharesAreTheWeightsWhileAllClassesWait)
+}
+
+func sharesAreTheWeightsWhileAllClassesWait(t *testing.T, by carrier) {
+	f := queueing(t, by, servers(t, same(4, modelsim.Options{Slots: 8})...), 2,
 		"{max_in_flight: 1, classes: [{name: gold, weight: 3}, {name: base, weight: 1}]}")
 	c := newCallers(t, f)
 	ctx, stop := context.WithCancel(t.Context())
@@ -289,7 +335,11 @@ func TestSharesAreTheWeightsWhileAllClassesWait(t *testing.T) {
 }
 
 func TestAClientThatGivesUpLeavesTheQueue(t *testing.T) {
-	f := queueing(t, servers(t, modelsim.Options{Slots: 8}), 2, "{max_in_flight: 1}")
+	eachCarrier(t, aClientThatGivesUpLeavesTheQueue)
+}
+
+func aClientThatGivesUpLeavesTheQueue(t *testing.T, by carrier) {
+	f := queueing(t, by, servers(t, modelsim.Options{Slots: 8}), 2, "{max_in_flight: 1}")
 	c := newCallers(t, f)
 	first, release := context.WithCancel(t.Context())
 	defer release()
@@ -312,7 +362,11 @@ func TestAClientThatGivesUpLeavesTheQueue(t *testing.T) {
 }
 
 func TestARequestThatMayNotWaitIsRefused(t *testing.T) {
-	f := queueing(t, servers(t, modelsim.Options{Slots: 8}), 1,
+	eachCarrier(t, aRequestThatMayNotWaitIsRefused)
+}
+
+func aRequestThatMayNotWaitIsRefused(t *testing.T, by carrier) {
+	f := queueing(t, by, servers(t, modelsim.Options{Slots: 8}), 1,
 		"{max_in_flight: 1, classes: [{name: short, max_wait: 200ms}, {name: none, max_waiting: 0}]}")
 	c := newCallers(t, f)
 	ctx, stop := context.WithCancel(t.Context())
@@ -328,8 +382,10 @@ func TestARequestThatMayNotWaitIsRefused(t *testing.T) {
 	}
 }
 
-func TestAQueueFollowsTheConfiguration(t *testing.T) {
-	f := queueing(t, servers(t, modelsim.Options{Slots: 8}), 1, "{max_in_flight: 1}")
+func TestAQueueFollowsTheConfiguration(t *testing.T) { eachCarrier(t, aQueueFollowsTheConfiguration) }
+
+func aQueueFollowsTheConfiguration(t *testing.T, by carrier) {
+	f := queueing(t, by, servers(t, modelsim.Options{Slots: 8}), 1, "{max_in_flight: 1}")
 	c := newCallers(t, f)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -351,8 +407,12 @@ func TestAQueueFollowsTheConfiguration(t *testing.T) {
 }
 
 func TestARestartedControlPlaneKeepsPlacesAndOrder(t *testing.T) {
+	eachCarrier(t, aRestartedControlPlaneKeepsPlacesAndOrder)
+}
+
+func aRestartedControlPlaneKeepsPlacesAndOrder(t *testing.T, by carrier) {
 	const requests = 8
-	f, c, release := waitBehindOne(t, requests)
+	f, c, release := waitBehindOne(t, by, requests)
 	if err := f.control.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -367,10 +427,12 @@ func TestARestartedControlPlaneKeepsPlacesAndOrder(t *testing.T) {
 
 // TestNoWaitingRequestFailsWhenTheControlPlaneDies: they are released in their order.
 func TestNoWaitingRequestFailsWhenTheControlPlaneDies(t *testing.T) {
-	withModule(t)
-	f := start(t, plan{servers: servers(t, same(2, modelsim.Options{Slots: 8})...), envoys: 2, edits: []edit{stamped},
-		bootstrap: []string{"--module"}, cluster: "queue: {max_in_flight: 1}"})
-	f.eventually("the Envoys have joined the queue", func() error { return f.waits(0, 0) })
+	eachCarrier(t, noWaitingRequestFailsWhenTheControlPlaneDies)
+}
+
+func noWaitingRequestFailsWhenTheControlPlaneDies(t *testing.T, by carrier) {
+	f := by.start(t, plan{servers: servers(t, same(2, modelsim.Options{Slots: 8})...), envoys: 2,
+		edits: []edit{stamped}, cluster: "queue: {max_in_flight: 1}"})
 	c := newCallers(t, f)
 	const requests, places = 16, 2
 	for i := range requests {

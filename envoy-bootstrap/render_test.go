@@ -333,6 +333,24 @@ func TestOptionsReachTheBootstrap(t *testing.T) {
 	}
 }
 
+// TestAPickerMayHoldRequestsButNotWhenItHangs: e2e tests show what Envoy does with it.
+func TestAPickerMayHoldRequestsButNotWhenItHangs(t *testing.T) {
+	for what, render := range map[string]func(Options) ([]byte, error){"whole": Render, "attached": RenderAttach} {
+		o := llama(ModeFailsafe)
+		o.Picker = "127.0.0.1:18002"
+		text, err := render(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"failure_mode_allow: true", "message_timeout: 0.1s", "max_message_timeout: 3600s",
+			"allow_mode_override: true", "connection_keepalive: {interval: 1s, timeout: 2s}"} {
+			if !strings.Contains(string(text), want) {
+				t.Errorf("%s: no %q", what, want)
+			}
+		}
+	}
+}
+
 func TestUnderTheWeightsEnvoyLooksAtWhatItHasOpen(t *testing.T) {
 	c := clusters(rendered(t, llama(ModeFailsafe)))["llama"]
 	bias := c.GetLeastRequestLbConfig().GetActiveRequestBias().GetDefaultValue()

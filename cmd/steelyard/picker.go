@@ -29,7 +29,7 @@ Picker protocol of the Gateway API Inference Extension.
 
 Weights need no picker and no hop. A picker is worth its hop where requests are
 short compared with the time between two pushes of weights, or where a gateway
-asks for one.
+asks for one. Where the cluster has a queue, requests wait in it.
 
 While Steelyard is unreachable for more than 3 s, or the picker itself is,
 proxies balance on their own with the last weights.`,

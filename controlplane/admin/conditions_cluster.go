@@ -17,8 +17,8 @@ func clusterConditions(p *observation, c *view.Cluster) []condition {
 	if problems := queueProblems(c, p.clients); len(problems) > 0 {
 		f := newCondition(kindNoQueue, view.SeverityWarning, subject,
 			sprint("Not all requests of %s wait in its queue", c.Name)).explain(
-			joined(problems), view.BlameNo, "Envoys without the module send requests at once.",
-			"Make the configuration of the Envoys with steelyard bootstrap --module.",
+			joined(problems), view.BlameNo, "Envoys without the module or a picker send requests at once.",
+			"Make the configuration of the Envoys with steelyard bootstrap --module or --picker.",
 			"steelyard bootstrap --module --cluster "+quoted(c.Name)+" --xds HOST:PORT")
 		f.pendingFor = 5 * time.Second
 		out = append(out, f)

@@ -234,8 +234,8 @@ func queueProblems(c *view.Cluster, clients []Client) []view.Problem {
 		return nil
 	}
 	return []view.Problem{problem(view.SeverityWarning, "requests of %d of the %d Envoys of %s do not wait in its "+
-		"queue: make the configuration of these Envoys with steelyard bootstrap --module, or look for the reason in "+
-		"their logs", watching-c.Queue.Envoys, watching, c.Name)}
+		"queue: make the configuration of these Envoys with steelyard bootstrap --module or "+
+		"--picker, or look for the reason in their logs", watching-c.Queue.Envoys, watching, c.Name)}
 }
 
 func sourceProblems(s view.SourceStatus, now time.Time) []view.Problem {

@@ -196,8 +196,8 @@ func TestEnvoysWhoseRequestsDoNotWaitAreAProblem(t *testing.T) {
 		"no queue":           {nil, nil},
 		"all of the cluster": {&view.Queue{Envoys: 2}, nil},
 		"one without": {&view.Queue{Envoys: 1}, []view.Problem{warning("requests of 1 of the 2 Envoys of llama do " +
-			"not wait in its queue: make the configuration of these Envoys with steelyard bootstrap --module, or " +
-			"look for the reason in their logs")}},
+			"not wait in its queue: make the configuration of these Envoys with steelyard bootstrap --module " +
+			"or --picker, or look for the reason in their logs")}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := &view.Cluster{Name: "llama", Queue: tc.queue}

@@ -263,8 +263,8 @@ type Cluster struct {
 	Overload Overload `yaml:"overload"`
 	// Shedding says when a saturated pool refuses requests.
 	Shedding Shedding `yaml:"shedding"`
-	// Queue has requests wait in their Envoys until an endpoint has a place for them. Only Envoys with the module do
-	// that (steelyard bootstrap --module). Default none: no request waits.
+	// Queue has requests wait in their Envoys until an endpoint has a place for them. Only Envoys with the module
+	// or a picker do that (steelyard bootstrap --module, --picker). Default none: no request waits.
 	Queue *Queue `yaml:"queue"`
 	// Prefix says how pickers that look at prompts (--prefix) learn and use where those are cached.
 	Prefix Prefix `yaml:"prefix"`

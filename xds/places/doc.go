@@ -1,6 +1,6 @@
 // Package places serves the queue of each cluster (package queue) to the proxies: the service steelyard.loads.v1.Queue
 // of loadsv1, on the xDS port. Requests of all Envoys wait in one queue, but their bytes do not come here: the module
-// inside Envoy holds the request, reports that it waits, and gets a verdict.
+// inside Envoy, or the picker next to it, has the request held, reports that it waits, and gets a verdict.
 //
 // Each Envoy has one stream for each cluster. It reports arrivals and ends, and gets verdicts, and at least one message
 // each [Heartbeat], by which it knows that its requests still wait. When a stream breaks, its requests are forgotten:

@@ -13,6 +13,15 @@
 // (package prefix): the choice is then in the answer to the first part of the body, and a route is learned from the
 // headers of a successful answer, to the endpoint that gave it.
 //
+// # The queue
+//
+// Where the cluster has a queue, the request waits in it (package follow) before its headers are answered; the prompt
+// is not looked at. The picker asks the proxy for more time than its message_timeout, and the answer to the headers is
+// the endpoint that was granted, a 503, or the choice that there would be without a queue. A place is held until the
+// stream of its request ends. Envoy 1.40 ends that when no part of the request or the answer is to be sent on it any
+// more, so the picker asks for the trailers of the answer (mode_override): they come, or the stream ends, with the last
+// byte. A client that gives up ends the stream, too; while a request waits, a goroutine of its own receives.
+//
 // # States
 //
 // The picker is ready (gRPC health checking, and /readyz) when each of its clusters has an update that is not stale.

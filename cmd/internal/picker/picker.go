@@ -32,7 +32,9 @@ const (
 	maxStreams = 65_536
 	// healthInterval is how often the health is renewed.
 	healthInterval = 250 * time.Millisecond
-	adminTimeout   = 10 * time.Second
+	// pingMinimum is how often a proxy may ping: half the interval of the bootstrap, as pings may be late.
+	pingMinimum  = 500 * time.Millisecond
+	adminTimeout = 10 * time.Second
 )
 
 // The services of gRPC health checking, besides that of the external processor itself.
@@ -65,6 +67,7 @@ type Picker struct {
 	listener, admin net.Listener
 	conn            *grpc.ClientConn
 	loads           *follow.Follower
+	waiters         map[string]*follow.Waiter // by cluster
 	health          *health.Server
 	server          *grpc.Server
 	registry        *prometheus.Registry
@@ -92,6 +95,10 @@ func New(o Options) (*Picker, error) {
 	p.loads = follow.New(p.conn, o.Name, o.Clusters, o.Log)
 	if o.Prefix {
 		p.loads.LearnRoutes()
+	}
+	p.waiters = make(map[string]*follow.Waiter)
+	for _, c := range o.Clusters {
+		p.waiters[c] = p.loads.NewWaiter(c)
 	}
 	p.serve(toProxies)
 	return p, nil
@@ -130,22 +137,26 @@ func (p *Picker) serve(c grpccredentials.TransportCredentials) {
 	options := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxConcurrentStreams(maxStreams),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingMinimum, PermitWithoutStream: true}),
 	}
 	if c != nil {
 		options = append(options, grpc.Creds(c))
 	}
 	p.server = grpc.NewServer(options...)
 	choices := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "steelyard_picker_choices_total",
-		Help: "Requests by the reason of the choice; all but fill and prefix were left to the proxy, or refused."},
-		[]string{"cluster", "reason"})
+		Help: "Requests by the reason of the choice; all but fill, prefix and queue were left to the proxy, or " +
+			"refused."}, []string{"cluster", "reason"})
 	unknown := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "steelyard_picker_unknown_endpoints_total",
 		Help: "Requests for which the proxy named an endpoint that is not in the loads: in a subset, or as the one " +
 			"that answered."}, []string{"cluster", "reason"})
-	p.registry.MustRegister(choices, unknown, &states{p.loads, p.options.Clusters})
-	s := &processor{loads: p.loads, strict: p.options.Strict, prefix: p.options.Prefix,
-		choices: func(cluster, reason string) { choices.WithLabelValues(cluster, reason).Inc() },
-		unknown: func(cluster, reason string) { unknown.WithLabelValues(cluster, reason).Inc() }}
+	unqueued := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "steelyard_picker_unqueued_total",
+		Help: "Requests of a cluster with a queue that did not wait in it: Steelyard is away, or too many others " +
+			"wait."}, []string{"cluster"})
+	p.registry.MustRegister(choices, unknown, unqueued, &states{p.loads, p.options.Clusters})
+	s := &processor{loads: p.loads, waiters: p.waiters, strict: p.options.Strict, prefix: p.options.Prefix,
+		choices:  func(cluster, reason string) { choices.WithLabelValues(cluster, reason).Inc() },
+		unknown:  func(cluster, reason string) { unknown.WithLabelValues(cluster, reason).Inc() },
+		unqueued: func(cluster string) { unqueued.WithLabelValues(cluster).Inc() }}
 	if len(p.options.Clusters) == 1 {
 		s.fallback = p.options.Clusters[0]
 	}
@@ -174,6 +185,9 @@ func (p *Picker) Run(ctx context.Context) error {
 		WriteTimeout: adminTimeout, IdleTimeout: adminTimeout, MaxHeaderBytes: 16 << 10}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return p.loads.Run(ctx) })
+	for _, w := range p.waiters {
+		group.Go(func() error { return w.Run(ctx) })
+	}
 	group.Go(func() error { return p.renew(ctx) })
 	group.Go(func() error { return p.credentials.Run(ctx) })
 	group.Go(func() error { return ignore(p.server.Serve(p.listener), grpc.ErrServerStopped) })
@@ -199,7 +213,6 @@ func ignore(err, expected error) error {
 func (p *Picker) renew(ctx context.Context) error {
 	tick := time.NewTicker(healthInterval)
 	defer tick.Stop()
-	queued := make(map[string]bool)
 	for {
 		select {
 		case <-ctx.Done():
@@ -207,21 +220,7 @@ func (p *Picker) renew(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 			p.renewHealth()
-			p.warnOfQueues(queued)
 		}
-	}
-}
-
-// warnOfQueues logs that a cluster has a queue, unless it had one before: a picker holds no requests.
-func (p *Picker) warnOfQueues(before map[string]bool) {
-	for _, c := range p.options.Clusters {
-		_, _, queued := p.loads.Pool(c).Queue()
-		if queued && !before[c] {
-			p.options.Log.Warn("the cluster has a queue, which a picker does not serve: its requests do not wait. Use "+
-				"the module in all Envoys of the cluster (steelyard bootstrap --module), or remove the section queue",
-				"cluster", c)
-		}
-		before[c] = queued
 	}
 }
 

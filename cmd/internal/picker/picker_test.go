@@ -27,7 +27,7 @@ import (
 
 	"steelyard/weighting"
 	"steelyard/xds/loads"
-	"steelyard/xds/loads/loadsv1"
+	"steelyard/xds/places"
 )
 
 const patience = 20 * time.Second
@@ -35,10 +35,11 @@ const patience = 20 * time.Second
 // quiet discards the log.
 var quiet = slog.New(slog.DiscardHandler)
 
-// A rig is a loads server as in steelyard serve, and a picker that follows it.
+// A rig has the loads and the queues of steelyard serve, and a picker that follows them.
 type rig struct {
 	t      *testing.T
 	loads  *loads.Server
+	places *places.Server
 	picker *Picker
 	client extprocv3.ExternalProcessorClient
 	health healthv1.HealthClient
@@ -55,8 +56,14 @@ func decision(addresses ...string) weighting.Decision {
 
 func newRig(t *testing.T, o Options) *rig {
 	t.Helper()
-	r := &rig{t: t, loads: loads.New(quiet)}
-	o.Steelyard = serveGRPC(t, func(g *grpc.Server) { r.loads.Register(g) }, r.loads.Close)
+	r := &rig{t: t, loads: loads.New(quiet), places: places.New(unobserved{}, quiet, time.Time{})}
+	o.Steelyard = serveGRPC(t, func(g *grpc.Server) {
+		r.loads.Register(g)
+		r.places.Register(g)
+	}, func() {
+		r.loads.Close()
+		r.places.Close()
+	})
 	o.Listen, o.Admin = "127.0.0.1:0", "127.0.0.1:0"
 	if o.Log == nil {
 		o.Log = quiet
@@ -120,6 +127,7 @@ func (r *rig) eventually(what string, check func() bool) {
 func (r *rig) publish(cluster string, addresses ...string) {
 	r.t.Helper()
 	r.loads.Publish(cluster, decision(addresses...))
+	r.places.Publish(cluster, decision(addresses...))
 	r.eventually("the picker has the loads", func() bool {
 		n, _, _ := r.picker.loads.Pool(cluster).State(time.Now())
 		return n == len(addresses)
@@ -332,42 +340,6 @@ func TestTheStreamNamesItsCluster(t *testing.T) {
 	unknown := metadata.AppendToOutgoingContext(t.Context(), clusterKey, "lama")
 	if _, err := r.exchange(unknown, headers(nil)); status.Code(err) != codes.NotFound {
 		t.Errorf("an unknown cluster: %v", err)
-	}
-}
-
-// A logged keeps the messages of a log.
-type logged struct {
-	slog.Handler
-	messages chan string
-}
-
-func (l logged) Handle(_ context.Context, r slog.Record) error {
-	l.messages <- r.Message
-	return nil
-}
-
-func (l logged) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
-
-// TestAQueueThatThePickerDoesNotServeIsInItsLog, once.
-func TestAQueueThatThePickerDoesNotServeIsInItsLog(t *testing.T) {
-	l := logged{slog.DiscardHandler, make(chan string, 100)}
-	r := newRig(t, Options{Log: slog.New(l)})
-	r.loads.Configure(map[string]loads.Settings{"llama": {Queue: &loadsv1.QueueHeaders{Class: "x-class"}}})
-	r.publish("llama", "10.0.0.1:80")
-	select {
-	case m := <-l.messages:
-		if !strings.Contains(m, "has a queue") || !strings.Contains(m, "--module") {
-			t.Errorf("the log has %q", m)
-		}
-	case <-time.After(patience):
-		t.Fatal("nothing is logged")
-	}
-	before := make(map[string]bool)
-	for range 3 {
-		r.picker.warnOfQueues(before)
-	}
-	if n := len(l.messages); n != 1 {
-		t.Errorf("%d messages for one queue that is looked at three times", n)
 	}
 }
 

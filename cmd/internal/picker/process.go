@@ -2,6 +2,7 @@ package picker
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -54,11 +55,13 @@ const reasonStrict = "no_endpoint"
 type processor struct {
 	extprocv3.UnimplementedExternalProcessorServer
 	loads    *follow.Follower
-	fallback string // the cluster of streams that name none; empty: they are refused
+	waiters  map[string]*follow.Waiter // by cluster
+	fallback string                    // the cluster of streams that name none; empty: they are refused
 	strict   bool
 	prefix   bool // choices wait for the first part of the body
 	choices  func(cluster, reason string)
 	unknown  func(cluster, reason string)
+	unqueued func(cluster string)
 }
 
 // Why an endpoint is counted that is not in the loads: the proxy named it in a subset, or it gave an answer.
@@ -73,20 +76,38 @@ func (s *processor) Process(stream extprocv3.ExternalProcessor_ProcessServer) er
 	if err != nil {
 		return err
 	}
-	request := exchange{processor: s, cluster: cluster}
+	x := exchange{processor: s, cluster: cluster, in: inbox{stream: stream}, leave: func() {}}
+	defer x.in.close()
+	defer func() { x.leave() }()
+	return ended(x.serve())
+}
+
+// ended is nil for an error that is a proxy's end of a stream.
+func ended(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, context.Canceled) || status.Code(err) == codes.Canceled {
+		return nil
+	}
+	return err
+}
+
+// serve answers messages until the stream ends.
+func (x *exchange) serve() error {
 	for {
-		r, err := stream.Recv()
-		switch {
-		case errors.Is(err, io.EOF), status.Code(err) == codes.Canceled:
-			return nil
-		case err != nil:
+		r, err := x.in.next()
+		if err != nil {
 			return err
 		}
-		request.modes.note(r.GetProtocolConfig())
-		if a := request.answer(r); a != nil && !r.GetObservabilityMode() {
-			if err := stream.Send(a); err != nil {
-				return err
-			}
+		x.modes.note(r.GetProtocolConfig())
+		x.observed = r.GetObservabilityMode()
+		a, err := x.answer(r)
+		if err != nil {
+			return err
+		}
+		if a == nil || x.observed {
+			continue
+		}
+		if err := x.in.stream.Send(a); err != nil {
+			return err
 		}
 	}
 }
@@ -126,23 +147,32 @@ func (d *modes) note(c *extprocv3.ProtocolConfiguration) {
 		c.GetRequestBodyMode() == modev3.ProcessingMode_BUFFERED_PARTIAL
 }
 
-// An exchange is one request, from its headers to those of the answer.
+// An exchange is one request, from its headers to the end of its stream.
 type exchange struct {
 	*processor
-	cluster string
-	modes   modes
-	waits   bool // for the body, before there is a choice
-	asked   picking.Request
-	prompt  prefix.Prompt
-	chosen  string
+	cluster  string
+	in       inbox
+	leave    func() // the queue
+	observed bool   // the proxy does not wait for answers
+	modes    modes
+	waits    bool // for the body, before there is a choice
+	asked    picking.Request
+	prompt   prefix.Prompt
+	chosen   string
 }
 
 // answer is the response to one message: the choice to request headers, or to the first part of the body, and to all
 // else "go on".
-func (x *exchange) answer(r *extprocv3.ProcessingRequest) *extprocv3.ProcessingResponse {
+func (x *exchange) answer(r *extprocv3.ProcessingRequest) (*extprocv3.ProcessingResponse, error) {
+	if m := r.GetRequestHeaders(); m != nil {
+		return x.headers(m, r.GetMetadataContext())
+	}
+	return x.further(r), nil
+}
+
+// further is the response to a message after the headers of the request.
+func (x *exchange) further(r *extprocv3.ProcessingRequest) *extprocv3.ProcessingResponse {
 	switch m := r.GetRequest().(type) {
-	case *extprocv3.ProcessingRequest_RequestHeaders:
-		return x.headers(m.RequestHeaders, r.GetMetadataContext())
 	case *extprocv3.ProcessingRequest_ResponseHeaders:
 		x.learn(m.ResponseHeaders, r)
 		return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ResponseHeaders{
@@ -205,13 +235,23 @@ func passed(b *extprocv3.HttpBody, duplex bool) *extprocv3.BodyResponse {
 			Body: b.GetBody(), EndOfStream: b.GetEndOfStream()}}}}}
 }
 
-// headers is the answer to the headers of a request: the choice, unless that waits for the body.
-func (x *exchange) headers(h *extprocv3.HttpHeaders, m *corev3.Metadata) *extprocv3.ProcessingResponse {
+// headers is the answer to the headers of a request: the choice, after the request has waited in the queue if there is
+// one; or, if the choice waits for the body, none yet.
+func (x *exchange) headers(h *extprocv3.HttpHeaders, m *corev3.Metadata) (*extprocv3.ProcessingResponse, error) {
 	var limited bool
 	x.asked.Subset, limited = subsetOf(m)
 	x.asked.Size = sizeOf(h)
 	if x.loads.Pool(x.cluster).Unknown(x.asked.Subset...) {
 		x.unknown(x.cluster, unknownSubset)
+	}
+	if !limited && !x.observed { // the queue grants any endpoint
+		o, waited, err := x.wait(h)
+		if err != nil {
+			return nil, err
+		}
+		if waited {
+			return settled(o), nil
+		}
 	}
 	response := &extprocv3.HeadersResponse{}
 	out := &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestHeaders{
@@ -225,15 +265,15 @@ func (x *exchange) headers(h *extprocv3.HttpHeaders, m *corev3.Metadata) *extpro
 		// here.
 		x.waits = true
 		response.Response, _ = named(picking.Choice{})
-		return out
+		return out, nil
 	default:
 		choice = x.choose()
 	}
 	if refusal := x.refused(choice); refusal != nil {
-		return refusal
+		return refusal, nil
 	}
 	response.Response, out.DynamicMetadata = named(choice)
-	return out
+	return out, nil
 }
 
 // choose names the endpoint of the request, and counts the choice.
