@@ -18,6 +18,7 @@ import (
 	"steelyard/collectors/ledger"
 	"steelyard/collectors/wire"
 	"steelyard/e2e/rig/grpctest"
+	"steelyard/internal/streams"
 )
 
 // served is a server on a loopback port, and a connection to it.
@@ -205,7 +206,7 @@ func TestStreamsThatEndWithAReason(t *testing.T) {
 
 func TestAnEnvoyHasSoManyStreams(t *testing.T) {
 	s := serve(t, withCodec())
-	s.gate = wire.NewGate(1)
+	s.gate = streams.New(streams.Limits{Each: 1})
 	first := s.open(t)
 	send(t, first, logs(t, "02-500-begin", "a"))
 	s.eventually(t, "the first open", func() bool { return s.Stats().Entries == 1 })
