@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"steelyard/internal/loops"
 )
 
 //go:embed sync.lua
@@ -30,7 +32,7 @@ const (
 type members struct {
 	replica string
 	script  *redis.Script
-	changed chan struct{} // capacity one
+	changed loops.Signal // wanted has
 
 	mu     sync.Mutex
 	wanted map[Key][]string
@@ -39,7 +41,7 @@ type members struct {
 
 func newMembers(replica string) *members {
 	return &members{
-		replica: replica, script: redis.NewScript(syncScript), changed: make(chan struct{}, 1),
+		replica: replica, script: redis.NewScript(syncScript), changed: loops.NewSignal(),
 		wanted: make(map[Key][]string), errs: make(map[Key]error),
 	}
 }
@@ -61,10 +63,7 @@ func (p *Poller) SetMembers(wanted map[Key][]string) {
 	}
 	m.wanted = wanted
 	maps.DeleteFunc(m.errs, func(k Key, _ error) bool { _, ok := wanted[k]; return !ok })
-	select {
-	case m.changed <- struct{}{}:
-	default: // already announced
-	}
+	m.changed.Set()
 }
 
 // run keeps the sets in step until ctx is done.

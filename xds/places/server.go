@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
+	"steelyard/internal/loops"
 	"steelyard/internal/streams"
 	"steelyard/picking/queue"
 	"steelyard/weighting"
@@ -143,18 +144,12 @@ func (s *Server) State(cluster string) (state State, ok bool) {
 
 // Run refuses requests that have waited too long, until ctx is done.
 func (s *Server) Run(ctx context.Context) error {
-	ticker := time.NewTicker(tick)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case now := <-ticker.C:
-			for _, h := range s.all() {
-				h.tick(now)
-			}
+	loops.Every(ctx, tick, func(now time.Time) {
+		for _, h := range s.all() {
+			h.tick(now)
 		}
-	}
+	})
+	return nil
 }
 
 // Close ends all streams, refuses new ones, and returns when all have ended.
@@ -181,7 +176,7 @@ func (s *Server) receive(g connection) error {
 	if h == nil || !h.on() {
 		return status.Errorf(codes.FailedPrecondition, "cluster %q has no queue", cut(m.GetCluster()))
 	}
-	waiter := &stream{wake: make(chan struct{}, 1), open: make(map[uint64]struct{})}
+	waiter := &stream{wake: loops.NewSignal(), open: make(map[uint64]struct{})}
 	log := s.log.With("cluster", h.cluster, "picker", cut(m.GetPicker()))
 	if p, ok := peer.FromContext(g.Context()); ok {
 		log = log.With("peer", p.Addr.String())
@@ -214,7 +209,7 @@ func ended(err error) error {
 // A stream belongs to one Envoy and one cluster.
 type stream struct {
 	number  uint64
-	wake    chan struct{}       // capacity one: there are verdicts
+	wake    loops.Signal        // there are verdicts
 	open    map[uint64]struct{} // requests waiting and in flight; used by the hall, as is fastest
 	fastest fastest
 
@@ -265,10 +260,7 @@ func (s *stream) give(v *loadsv1.Verdict) {
 	s.mu.Lock()
 	s.verdicts = append(s.verdicts, v)
 	s.mu.Unlock()
-	select {
-	case s.wake <- struct{}{}:
-	default: // it is already awake
-	}
+	s.wake.Set()
 }
 
 // taken returns the verdicts to send, at most MaxBatch; it wakes the stream again if there are more.
@@ -278,10 +270,7 @@ func (s *stream) taken() []*loadsv1.Verdict {
 	n := min(len(s.verdicts), MaxBatch)
 	out := s.verdicts[:n:n]
 	if s.verdicts = s.verdicts[n:]; len(s.verdicts) > 0 {
-		select {
-		case s.wake <- struct{}{}:
-		default: // it is already awake
-		}
+		s.wake.Set()
 	}
 	return out
 }

@@ -21,6 +21,8 @@ import (
 	"k8s.io/client-go/transport"
 	"k8s.io/client-go/util/connrotation"
 	"k8s.io/klog/v2"
+
+	"steelyard/internal/loops"
 )
 
 const (
@@ -64,7 +66,7 @@ type Client struct {
 	mu      sync.Mutex
 	watched map[key]*watched
 	away    error // why the API server does not answer; nil while it does
-	subs    map[chan struct{}]struct{}
+	subs    map[loops.Signal]struct{}
 }
 
 // ErrNoConfiguration is the error of a process outside Kubernetes without a kubeconfig.
@@ -75,7 +77,7 @@ var ErrNoConfiguration = errors.New("this process runs in no Pod with a service 
 func New(o Options) (*Client, error) {
 	c := &Client{
 		requested: o.Requested, log: o.Log,
-		watched: make(map[key]*watched), subs: make(map[chan struct{}]struct{}),
+		watched: make(map[key]*watched), subs: make(map[loops.Signal]struct{}),
 	}
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
@@ -257,12 +259,12 @@ func (c *Client) setAway(err error) {
 	defer c.mu.Unlock()
 	c.away = err
 	for sub := range c.subs {
-		poke(sub)
+		sub.Set()
 	}
 }
 
-// subscribe makes sub be poked when the API server was asked.
-func (c *Client) subscribe(sub chan struct{}) (unsubscribe func()) {
+// subscribe makes sub be set when the API server was asked.
+func (c *Client) subscribe(sub loops.Signal) (unsubscribe func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.subs[sub] = struct{}{}
@@ -285,11 +287,4 @@ func (c *Client) orOwn(namespace string) string {
 		return c.namespace
 	}
 	return namespace
-}
-
-func poke(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default: // it is known already
-	}
 }

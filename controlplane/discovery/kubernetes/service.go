@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"steelyard/controlplane/discovery"
+	"steelyard/internal/loops"
 )
 
 const (
@@ -94,7 +95,7 @@ func (s *serviceSource) Run(ctx context.Context, sets chan<- []discovery.Endpoin
 	if err := s.Validate(); err != nil {
 		return err
 	}
-	sub := make(chan struct{}, 1)
+	sub := loops.NewSignal()
 	found, release := s.client.watch(
 		key{kind: kindSlices, namespace: s.Namespace, labels: s.selector()}, sub)
 	defer release()

@@ -303,12 +303,8 @@ func (f *Follower) Run(ctx context.Context) error {
 				picking.Stale.String(), "error", err)
 			retry = firstRetry
 		}
-		wait := retry/2 + rand.N(retry/2)
+		pause(ctx, retry/2+rand.N(retry/2))
 		retry = min(2*retry, longestRetry)
-		select {
-		case <-ctx.Done():
-		case <-time.After(wait):
-		}
 	}
 	return nil
 }

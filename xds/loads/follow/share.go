@@ -14,10 +14,7 @@ func (f *Follower) runShare(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := f.share(ctx)
 		f.log.Debug("learned routes are not shared", "error", err)
-		select {
-		case <-ctx.Done():
-		case <-time.After(longestRetry):
-		}
+		pause(ctx, longestRetry)
 	}
 }
 
