@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"testing/synctest"
 	"time"
 )
 
@@ -159,33 +158,6 @@ func TestRunEndsWhileTheReceiverIsAway(t *testing.T) {
 	if err := NewFile(path, report, nil).Run(ctx, make(chan []Endpoint)); err != nil {
 		t.Error(err)
 	}
-}
-
-func TestBurstOfEventsIsSettledButNotForever(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var s settler
-		begin := time.Now()
-		s.event(time.Now())
-		time.Sleep(30 * time.Millisecond)
-		s.event(time.Now())
-		<-s.fire
-		if got := time.Since(begin); got != 80*time.Millisecond {
-			t.Errorf("two events 30 ms apart settled after %v, want 80ms", got)
-		}
-
-		s, begin = settler{}, time.Now()
-		for fired := false; !fired; {
-			s.event(time.Now())
-			select {
-			case <-s.fire:
-				fired = true
-			case <-time.After(20 * time.Millisecond):
-			}
-		}
-		if got := time.Since(begin); got < settleMost-settleQuiet || got > settleMost {
-			t.Errorf("endless events fired after %v, want about %v", got, settleMost)
-		}
-	})
 }
 
 func TestRefresherSendsOnlyChanges(t *testing.T) {
