@@ -44,11 +44,8 @@ type Stats struct {
 	Broken   uint64 // streams ended because of a message that could not be read
 }
 
-// New makes a server that passes every request on to l. A nil log discards all.
+// New makes a server that passes every request on to l.
 func New(l *ledger.Ledger, log *slog.Logger) *Server {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
 	return &Server{ledger: l, log: log, gate: streams.New(streams.Limits{Each: maxStreamsEach})}
 }
 

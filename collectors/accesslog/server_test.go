@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -38,7 +39,7 @@ func serve(t *testing.T, options ...grpc.ServerOption) *served {
 		default:
 		}
 	})
-	s.Server = New(s.ledger, nil)
+	s.Server = New(s.ledger, slog.New(slog.DiscardHandler))
 	t.Cleanup(s.Close)
 	address, _ := grpctest.Serve(t, s.Register, options...)
 	s.client = accesslogv3.NewAccessLogServiceClient(grpctest.Connect(t, address))

@@ -265,8 +265,8 @@ func TestCompanionIsInTheSlotOfItsSet(t *testing.T) {
 		}
 	}
 	o := patient(s.address)
-	o.Mode, o.Replica = ModeCluster, "a"
-	p, err := New(o, nil, nil)
+	o.Cluster, o.Replica = true, "a"
+	p, err := New(o, nil, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -285,7 +285,7 @@ func TestAPollerKeepsItsMembersInStep(t *testing.T) {
 	s := startRedis(t, port, plain(port)...)
 	o := patient(s.address)
 	o.Replica = "a"
-	p, err := New(o, nil, nil)
+	p, err := New(o, nil, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -318,7 +318,7 @@ func TestWithoutTheRightToWriteTheCountsStandWithAnError(t *testing.T) {
 		"+role")
 	o := patient(s.address)
 	o.Username, o.PasswordFile, o.Replica = "steelyard", writeFile(t, "password", "pw"), "a"
-	p, err := New(o, nil, nil)
+	p, err := New(o, nil, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}

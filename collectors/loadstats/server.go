@@ -29,7 +29,7 @@ type Options struct {
 	// Reporter is as in package accesslog.
 	Reporter wire.Reporter
 	// Interval returns how often an Envoy is to report. It is called after each of its reports; a change of more than a
-	// tenth is sent to the Envoy. It must not block. Nil means 1 s.
+	// tenth is sent to the Envoy. It must not block.
 	Interval func(ledger.Envoy) time.Duration
 }
 
@@ -53,14 +53,8 @@ type Stats struct {
 	Broken  uint64 // streams ended because of a message that could not be read
 }
 
-// New makes a server that passes every report on to l. A nil log discards all.
+// New makes a server that passes every report on to l.
 func New(l *ledger.Ledger, o Options, log *slog.Logger) *Server {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	if o.Interval == nil {
-		o.Interval = func(ledger.Envoy) time.Duration { return withAccessLog }
-	}
 	return &Server{
 		ledger: l, options: o, log: log, gate: streams.New(streams.Limits{Each: maxStreamsEach}),
 		size: meanSize{bytes: ReportBytes},

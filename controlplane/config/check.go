@@ -139,6 +139,9 @@ func (d *decoder) checkRedis(r *Redis) {
 		d.conflict(&r.SentinelPasswordFile, &r.Mode, "%s is used by mode: sentinel only, and mode is %s: change the "+
 			"mode, or remove this line", shown(r.SentinelPasswordFile), d.value(&r.Mode, r.Mode))
 	}
+	if r.Username != "" && r.PasswordFile == "" {
+		d.conflict(&r.Username, &r.PasswordFile, "the user %s needs a password: add password_file:", shown(r.Username))
+	}
 	if r.SentinelUsername != "" && r.SentinelPasswordFile == "" {
 		d.conflict(&r.SentinelUsername, &r.SentinelPasswordFile, "the user %s needs a password: add "+
 			"sentinel_password_file:", shown(r.SentinelUsername))

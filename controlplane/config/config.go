@@ -179,7 +179,7 @@ type Redis struct {
 	// MasterName is the primary's name in the configuration of the Sentinels.
 	// Needed with mode sentinel, refused without. Default none.
 	MasterName string `yaml:"master_name"`
-	// Username is the ACL user. Default none: the user "default".
+	// Username is the ACL user; it needs a password. Default none: the user "default".
 	Username string `yaml:"username"`
 	// PasswordFile holds the password, which is not sent to Sentinels; the file's
 	// last newline does not count. Default none: no AUTH.

@@ -326,7 +326,7 @@ func TestSizeIsWrittenInItsLargestUnit(t *testing.T) {
 }
 
 func TestWarningsAreOfWhatIsAllowedAndProbablyAMistake(t *testing.T) {
-	text := `redis: {addresses: ["10.0.0.1:6379"], username: "${USER}"}
+	text := `redis: {addresses: ["10.0.0.1:6379"], username: "${USER}", password_file: pw}
 clusters:
 - name: ${CLUSTER}
   engine: vllm

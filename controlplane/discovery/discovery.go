@@ -123,17 +123,3 @@ func (r *Refresher) Pending() []Endpoint {
 func (r *Refresher) Delivered() {
 	r.waiting, r.sent, r.last = false, true, r.set
 }
-
-func orDiscard(log *slog.Logger) *slog.Logger {
-	if log == nil {
-		return slog.New(slog.DiscardHandler)
-	}
-	return log
-}
-
-func orIgnore(report func(error)) func(error) {
-	if report == nil {
-		return func(error) {}
-	}
-	return report
-}

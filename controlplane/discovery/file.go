@@ -25,15 +25,15 @@ type fileSource struct {
 // NewFile returns the source of a watched file in Prometheus' file_sd form, JSON
 // or YAML by its extension (.json, .yml, .yaml; Run refuses others). report is
 // called with the outcome of every reading: nil, or why the previous set is kept.
-// It is called on the goroutine of Run. report and log may be nil.
+// It is called on the goroutine of Run.
 //
 // Writers should replace the file by a rename: a file read while it is being written may be well-formed and short.
 func NewFile(path string, report func(error), log *slog.Logger) Discoverer {
 	return &fileSource{
 		path:   path,
 		reread: files.PollInterval,
-		report: orIgnore(report),
-		log:    orDiscard(log).With("source", "file", "path", path),
+		report: report,
+		log:    log.With("source", "file", "path", path),
 	}
 }
 

@@ -137,7 +137,7 @@ func (d *Daemon) newPoller(cfg *config.Redis) (*inflight.Poller, error) {
 // redisOptions are how Redis is reached.
 func (d *Daemon) redisOptions(cfg *config.Redis) inflight.Options {
 	o := inflight.Options{
-		Addresses: cfg.Addresses, Mode: cfg.Mode, MasterName: cfg.MasterName,
+		Addresses: cfg.Addresses, Cluster: cfg.Mode == config.RedisCluster, MasterName: cfg.MasterName,
 		Username: cfg.Username, PasswordFile: cfg.PasswordFile, DB: cfg.DB,
 		SentinelUsername: cfg.SentinelUsername, SentinelPasswordFile: cfg.SentinelPasswordFile,
 		Interval: cfg.Interval, Timeout: cfg.Timeout, Replica: d.replica,

@@ -117,7 +117,7 @@ func (o *operator) connect(cfg *config.Redis) error {
 	var store *inflight.Hash
 	if cfg != nil {
 		var err error
-		if store, err = inflight.NewHash(o.d.redisOptions(cfg), overridesKey, o.d.options.Log); err != nil {
+		if store, err = inflight.NewHash(o.d.redisOptions(cfg), overridesKey); err != nil {
 			return fmt.Errorf("keeping overrides: %w", err)
 		}
 	}

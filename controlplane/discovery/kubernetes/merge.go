@@ -209,7 +209,7 @@ func (s *ServiceConfig) ports(slice *discoveryv1.EndpointSlice) (serving, metric
 		return serving, 0, err
 	}
 	if n, err := strconv.Atoi(s.MetricsPort); err == nil {
-		return serving, n, nil // Validate has seen it
+		return serving, n, nil // which the configuration has checked
 	}
 	metrics, err = pick(slice.Ports, s.MetricsPort, "metrics_port")
 	return serving, metrics, err
