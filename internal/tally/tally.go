@@ -1,19 +1,19 @@
-package port
+package tally
 
 import (
+	"context"
 	"log/slog"
 	"sync"
 	"time"
 )
 
-// sumsEvery is the time between two lines of one tally.
-const sumsEvery = 10 * time.Second
-
-// A tally logs events that a peer can cause thousands of times a second: the first at once, and then the number of
-// events every ten seconds while there are more.
-type tally struct {
+// A Tally logs the first event at once, and then the number of events once per interval while there are more. The
+// number is the attribute "count", and the other attributes are those of the latest event.
+type Tally struct {
 	log     *slog.Logger
+	level   slog.Level
 	message string
+	every   time.Duration
 
 	mu     sync.Mutex
 	timer  *time.Timer // of the next sum; nil if the next event is to be logged at once
@@ -22,24 +22,27 @@ type tally struct {
 	ended  bool
 }
 
-func newTally(log *slog.Logger, message string) *tally { return &tally{log: log, message: message} }
+// New makes a tally of one kind of event.
+func New(log *slog.Logger, level slog.Level, message string, every time.Duration) *Tally {
+	return &Tally{log: log, level: level, message: message, every: every}
+}
 
-// add counts one event. It may log, so the caller must not hold a lock.
-func (t *tally) add(attributes ...any) {
+// Add counts one event. It may log, so the caller must not hold a lock.
+func (t *Tally) Add(attributes ...any) {
 	if t.note(attributes) {
-		t.log.Warn(t.message, append(attributes, "count", 1)...)
+		t.write(attributes, 1)
 	}
 }
 
-// note reports whether add has to log the event now.
-func (t *tally) note(attributes []any) (now bool) {
+// note reports whether Add has to log the event now.
+func (t *Tally) note(attributes []any) (now bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ended {
 		return false
 	}
 	if t.timer == nil {
-		t.timer = time.AfterFunc(sumsEvery, t.sum)
+		t.timer = time.AfterFunc(t.every, t.sum)
 		return true
 	}
 	t.count++
@@ -48,7 +51,7 @@ func (t *tally) note(attributes []any) (now bool) {
 }
 
 // sum logs the events since the latest line, and starts the timer again if there were any.
-func (t *tally) sum() {
+func (t *Tally) sum() {
 	t.mu.Lock()
 	count, latest := t.count, t.latest
 	t.count, t.latest = 0, nil
@@ -58,16 +61,20 @@ func (t *tally) sum() {
 	case count == 0:
 		t.timer = nil
 	default:
-		t.timer.Reset(sumsEvery)
+		t.timer.Reset(t.every)
 	}
 	t.mu.Unlock()
 	if count > 0 {
-		t.log.Warn(t.message, append(latest, "count", count)...)
+		t.write(latest, count)
 	}
 }
 
-// end stops the sums.
-func (t *tally) end() {
+func (t *Tally) write(attributes []any, count int) {
+	t.log.Log(context.Background(), t.level, t.message, append(attributes, "count", count)...)
+}
+
+// End stops the sums.
+func (t *Tally) End() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.ended = true
