@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode"
 
+	"steelyard/internal/engines"
 	"steelyard/internal/spelling"
 )
 
@@ -248,9 +249,6 @@ const longestClass = 128 // bytes
 
 const largestToken = 999_999_999 // that is read in a prompt
 
-// slotted are the engines that execute no more requests at once than their slots.
-var slotted = []string{"triton", engineCustom}
-
 // longestWait is the stream idle timeout of the bootstrap: Envoy ends a request that waits for longer.
 const longestWait = 10 * time.Minute
 
@@ -289,15 +287,13 @@ func (d *decoder) checkPlaces(c *Cluster) {
 	}
 	static := c.Endpoints.Static
 	unknown := func(e StaticEndpoint) bool { return e.Capacity == 0 }
-	switch batches := func(engine string) bool {
-		return slices.Contains(Engines(), engine) &&
-			!slices.Contains(slotted, engine)
-	}; {
-	case batches(c.Engine):
+	batches := func(e StaticEndpoint) bool { return engines.Batches(e.Engine) }
+	switch {
+	case engines.Batches(c.Engine):
 		d.fail(field, "missing: engine %s has no slots: write how many requests an endpoint may have in flight, e.g. "+
 			"max_in_flight: 8", c.Engine)
-	case slices.ContainsFunc(static, func(e StaticEndpoint) bool { return batches(e.Engine) }):
-		i := slices.IndexFunc(static, func(e StaticEndpoint) bool { return batches(e.Engine) })
+	case slices.ContainsFunc(static, batches):
+		i := slices.IndexFunc(static, batches)
 		d.fail(field, "missing: engine %s of %s has no slots: write how many requests an endpoint may have in flight, "+
 			"e.g. max_in_flight: 8", static[i].Engine, shown(static[i].Address))
 	case c.Scrape.Disabled && c.Capacity == 0 && len(static) > 0 && slices.ContainsFunc(static, unknown):
@@ -332,27 +328,25 @@ func (d *decoder) checkName(name *string) {
 	}
 }
 
-const engineCustom = "custom"
-
 func (d *decoder) checkEngine(c *Cluster) {
 	if c.Engine == "" && !c.Scrape.Disabled {
-		d.fail(&c.Engine, "missing: write the model server's, one of %s", strings.Join(Engines(), ", "))
+		d.fail(&c.Engine, "missing: write the model server's, one of %s", strings.Join(engines.Names(), ", "))
 	}
 	if c.Custom != nil {
 		d.checkCustom(c)
 	}
-	engines := []*string{&c.Engine}
+	used := []*string{&c.Engine}
 	for i := range c.Endpoints.Static {
-		engines = append(engines, &c.Endpoints.Static[i].Engine)
+		used = append(used, &c.Endpoints.Static[i].Engine)
 	}
-	for _, e := range engines {
-		if *e == engineCustom && c.Custom == nil {
+	for _, e := range used {
+		if *e == engines.Custom && c.Custom == nil {
 			d.conflict(e, &c.Custom, "custom needs the names of its series: add custom: {queue: NAME, running: NAME} "+
 				"to the cluster")
 		}
 	}
-	used := slices.ContainsFunc(engines, func(e *string) bool { return *e == engineCustom })
-	if c.Custom != nil && !used && c.Endpoints.File == "" {
+	named := slices.ContainsFunc(used, func(e *string) bool { return *e == engines.Custom })
+	if c.Custom != nil && !named && c.Endpoints.File == "" {
 		d.conflict(&c.Custom, &c.Engine, "series are named, but the engine is %s: write engine: custom, or remove "+
 			"this section", shown(c.Engine))
 	}

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
@@ -189,20 +190,17 @@ func (d *decoder) checkObjectName(name *string) {
 }
 
 func (d *decoder) checkOneSource(e *Endpoints) {
-	var found []string
-	for _, source := range []struct {
-		name  string
-		field any
-	}{{"static", &e.Static}, {"file", &e.File}, {"dns", &e.DNS}, {"kubernetes", &e.Kubernetes},
-		{"inferencePool", &e.InferencePool}} {
-		if d.written(source.field) {
-			found = append(found, source.name)
+	var found, all []string
+	for _, source := range fieldsOf(reflect.ValueOf(e).Elem()) {
+		all = append(all, source.key+":")
+		if d.written(source.value.Addr().Interface()) {
+			found = append(found, source.key)
 		}
 	}
+	last := len(all) - 1
 	switch {
 	case len(found) == 0:
-		d.fail(e, "there is no source of endpoints: write one of static:, file:, dns:, kubernetes: or "+
-			"inferencePool:")
+		d.fail(e, "there is no source of endpoints: write one of %s or %s", strings.Join(all[:last], ", "), all[last])
 	case len(found) > 1:
 		d.fail(e, "there are %s: keep one of them, or make a cluster of each", strings.Join(found, " and "))
 	}

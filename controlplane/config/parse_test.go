@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -303,13 +302,6 @@ func TestPasswordsAreNotRepeated(t *testing.T) {
 		if err == nil || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %v", text, err)
 		}
-	}
-}
-
-func TestAnEndpointTakesTheEnginesThatAClusterTakes(t *testing.T) {
-	endpoint, _ := reflect.TypeFor[StaticEndpoint]().FieldByName("Engine")
-	if diff := cmp.Diff(Engines(), strings.Fields(endpoint.Tag.Get("oneof"))); diff != "" {
-		t.Errorf("of an endpoint (-of the cluster +got):\n%s", diff)
 	}
 }
 

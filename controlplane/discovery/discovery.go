@@ -17,7 +17,7 @@ type Endpoint struct {
 	Zone string
 	// Capacity is the number of requests the endpoint executes at once (slots).
 	Capacity float64
-	// Engine is the model server's kind, one of Engines.
+	// Engine is the model server's kind, one of package engines.
 	Engine string
 	// MetricsPort is the TCP port of the metrics page, where it is not the
 	// serving port (Triton: 8000 and 8002).

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"steelyard/internal/engines"
 	"steelyard/internal/spelling"
 )
 
@@ -27,13 +28,6 @@ const (
 	// start with, and a thousand bad lines are often one mistake.
 	maxFaults = 10
 )
-
-// Engines lists what Endpoint.Engine may be besides empty. It repeats the list
-// of collectors/modelserver, which this package must not import; a test of the
-// whole keeps the two in step.
-func Engines() []string {
-	return []string{"vllm", "triton", "tensorrt-llm", "sglang", "tgi", "custom"}
-}
 
 // Normalize checks a whole set and returns it as a Discoverer sends it: with
 // addresses in canonical form, sorted by address, never nil. The error names
@@ -120,11 +114,11 @@ func validateCapacity(c float64) error {
 }
 
 func validateEngine(engine string) error {
-	if engine == "" || slices.Contains(Engines(), engine) {
+	if engine == "" || slices.Contains(engines.Names(), engine) {
 		return nil
 	}
-	return fmt.Errorf("engine %q is not known%s; write one of %s", engine, spelling.DidYouMean(engine, Engines()),
-		strings.Join(Engines(), ", "))
+	return fmt.Errorf("engine %q is not known%s; write one of %s", engine, spelling.DidYouMean(engine, engines.Names()),
+		strings.Join(engines.Names(), ", "))
 }
 
 func validatePort(port int) error {
