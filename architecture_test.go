@@ -206,7 +206,8 @@ func (r rule) broken(imported string) string {
 		return ""
 	case slices.ContainsFunc(r.except, func(folder string) bool { return within(path, folder) }):
 		return "it may not import " + path
-	case within(path, r.folder), !r.stdOnly && slices.Contains(libraries, path), slices.ContainsFunc(r.project, func(f string) bool { return within(path, f) }):
+	case within(path, r.folder), !r.stdOnly && slices.Contains(libraries, path),
+		slices.ContainsFunc(r.project, func(f string) bool { return within(path, f) }):
 		return ""
 	}
 	return "it may import of the project only " + strings.Join(append(r.project, "itself"), ", ")

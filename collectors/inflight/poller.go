@@ -34,9 +34,9 @@ type Poller struct {
 	keys []Key // replaced as a whole, never modified
 }
 
-// New reads the files that the options name; it does not connect. sink gets the results of each poll, one per key in the
-// order of SetKeys, on the goroutine of Run: it must not block. New sends the log lines of the Redis library, for the
-// whole process, to log at debug level.
+// New reads the files that the options name; it does not connect. sink gets the results of each poll, one per key in
+// the order of SetKeys, on the goroutine of Run: it must not block. New sends the log lines of the Redis library, for
+// the whole process, to log at debug level.
 func New(o Options, sink func([]Result), log *slog.Logger) (*Poller, error) {
 	if o.Progress == nil {
 		o.Progress = unwatched{}
@@ -205,7 +205,7 @@ func (h *health) note(results []Result) {
 			faulty[k] = true
 			h.noteFault(k, r.Err)
 		case h.faulty[k]:
-			h.log.Info("in-flight key is sound again", "cluster", k.Cluster, "key", k.Key)
+			h.log.Info("in-flight key is valid again", "cluster", k.Cluster, "key", k.Key)
 		}
 	}
 	h.faulty = faulty

@@ -190,7 +190,7 @@ level=INFO msg="in-flight counts are being read" keys=2
 level=WARN msg="in-flight key is faulty" cluster=a key=k error="wrong type"
 level=WARN msg="in-flight counts cannot be read" failed=1 keys=2 error=refused
 level=INFO msg="in-flight counts are being read" keys=2
-level=INFO msg="in-flight key is sound again" cluster=a key=k
+level=INFO msg="in-flight key is valid again" cluster=a key=k
 `
 	if d := cmp.Diff(want, out.String()); d != "" {
 		t.Errorf("log (-want +got):\n%s", d)

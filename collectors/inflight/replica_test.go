@@ -69,7 +69,7 @@ func TestAReplicaThatHearsNothingFromItsPrimaryIsAnError(t *testing.T) {
 	if got.Requests != nil {
 		t.Errorf("without its primary: %s", describe(got))
 	}
-	wantError(t, got.Err, llama.Key, "heard nothing from its primary "+primary.address, "counts are old")
+	wantError(t, got.Err, llama.Key, "received nothing from its primary "+primary.address, "counts are old")
 	if err := primary.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 
 // The tests in this file are with a real server, because the script is what they are about.
 
-// A writer keeps a set in step as one replica does, at times that the test chooses.
+// A writer synchronises a set as one replica does, at times that the test chooses.
 type writer struct {
 	t      *testing.T
 	m      *members
@@ -325,9 +325,9 @@ func TestWithoutTheRightToWriteTheCountsStandWithAnError(t *testing.T) {
 	p.SetMembers(map[Key][]string{llama: {"x", "y"}})
 	r := startPoller(t, p, llama)
 	got := r.until("an error", func(r Result) bool { return r.Err != nil && r.Requests["x"] == 1 })
-	wantError(t, got.Err, llama.Key, "cannot be kept in step", "+evalsha", companion(llama.Key))
+	wantError(t, got.Err, llama.Key, "cannot be synchronised", "+evalsha", companion(llama.Key))
 	do(t, admin, append([]any{"ACL", "SETUSER", "steelyard"}, fields(syncRights)...)...)
-	r.until("in step", func(r Result) bool { return r.Err == nil && len(r.Requests) == 2 })
+	r.until("synchronised", func(r Result) bool { return r.Err == nil && len(r.Requests) == 2 })
 }
 
 func fields(text string) (out []any) {

@@ -267,7 +267,8 @@ func validate(e Engine, c Custom) error {
 		{"queue", c.Queue}, {"running", c.Running}, {"utilization", c.Utilization}, {"completions", c.Completions},
 	} {
 		if s.name != "" && !model.LegacyValidation.IsValidMetricName(s.name) {
-			return fmt.Errorf("%s: %q is no series name: letters, digits, '_' and ':', without labels", s.field, s.name)
+			return fmt.Errorf("%s: %q is not a valid series name: letters, digits, '_' and ':', without labels",
+				s.field, s.name)
 		}
 	}
 	return nil

@@ -103,7 +103,7 @@ func (d *decoder) checkXDS(x *XDS) {
 			d.value(&a.ReportsAbove, plain(a.ReportsAbove)), d.value(&a.BatchAbove, plain(a.BatchAbove)))
 	}
 	d.checkLimits(&x.Limits)
-	d.checkDoors(x)
+	d.checkExposure(x)
 }
 
 // checkLimits also makes three quarters of the connections a limit per address that is not written.
@@ -184,7 +184,8 @@ func (d *decoder) checkTracing(t *Tracing) {
 		d.fail(&t.Endpoint, "the URL has a user or password in it: write them into the environment "+
 			"(OTEL_EXPORTER_OTLP_HEADERS)")
 	case err != nil || u.Host == "" || !slices.Contains([]string{"http", "https"}, u.Scheme):
-		d.fail(&t.Endpoint, "%s is no URL of a collector: write one such as http://127.0.0.1:4318", shown(t.Endpoint))
+		d.fail(&t.Endpoint, "%s is not a valid URL of a collector: for example, http://127.0.0.1:4318",
+			shown(t.Endpoint))
 	}
 }
 
@@ -237,7 +238,7 @@ func (d *decoder) checkCluster(c *Cluster, cfg *Config) {
 	}
 	for i := range c.Prefix.Markers {
 		if m := &c.Prefix.Markers[i]; *m < 0 || *m > largestToken {
-			d.fail(m, "%d is no token id: write 0 to %d", *m, largestToken)
+			d.fail(m, "%d is not a valid token id: write 0 to %d", *m, largestToken)
 		}
 	}
 }
@@ -408,7 +409,7 @@ func (d *decoder) checkSync(i *Inflight) {
 	_, tagged, _ := strings.Cut(i.RedisKey, "{")
 	switch tag, _, _ := strings.Cut(tagged, "}"); {
 	case i.RedisKey == "":
-		d.conflict(&i.SyncMembers, &i.RedisKey, "there is no set to keep in step: add redis_key: KEY, or remove this "+
+		d.conflict(&i.SyncMembers, &i.RedisKey, "there is no set to synchronise: add redis_key: KEY, or remove this "+
 			"line")
 	case strings.ContainsAny(i.RedisKey, "{}") && (tag == "" || !strings.Contains(tagged, "}")):
 		d.conflict(&i.SyncMembers, &i.RedisKey, "the key %s has a brace that is no hash tag, so nothing can be kept "+
@@ -416,7 +417,7 @@ func (d *decoder) checkSync(i *Inflight) {
 	}
 }
 
-// checkSets wants a set that is kept in step with the endpoints of a cluster to be of no other cluster.
+// checkSets wants a set that is synchronised with the endpoints of a cluster to be of no other cluster.
 func (d *decoder) checkSets(clusters []Cluster) {
 	users := make(map[string]*Cluster) // of each key, the first
 	for i := range clusters {
@@ -429,8 +430,8 @@ func (d *decoder) checkSets(clusters []Cluster) {
 			users[key] = c
 		case first.Name != c.Name && (first.Inflight.SyncMembers || c.Inflight.SyncMembers):
 			d.conflict(&c.Inflight.RedisKey, &first.Inflight.RedisKey, "%s is also the key of cluster %s on line %d, "+
-				"and sync_members would delete the members of one that are no endpoints of the other: write a key for "+
-				"each, such as inflight:{cluster}, or remove sync_members", shown(key), shown(first.Name),
+				"and sync_members would delete the members of one that are not endpoints of the other: write a key "+
+				"for each, such as inflight:{cluster}, or remove sync_members", shown(key), shown(first.Name),
 				d.places[&first.Inflight.RedisKey].node.Line)
 		}
 	}

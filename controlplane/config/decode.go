@@ -201,7 +201,7 @@ func (d *decoder) scalar(n *yaml.Node, f field, path string) {
 		err = rangeError(n.Value, f.value.Type(), limits)
 	}
 	if example := f.tag.Get("default"); errors.As(err, &notText{}) && example != "" {
-		err = fmt.Errorf("%s is not a text: write such as %s", shown(n.Value), example)
+		err = fmt.Errorf("%s is not a text: for example, write %s", shown(n.Value), example)
 	}
 	if err != nil {
 		hint := ""

@@ -57,7 +57,7 @@ func TestAGateKnowsTheFirstAndTheLastOfAnEnvoy(t *testing.T) {
 		}
 	}
 	if len(g.each) != 2 || g.Refused() != 1 {
-		t.Errorf("%d speak, want 2; %d refused, want 1", len(g.each), g.Refused())
+		t.Errorf("%d Envoys, want 2; %d refused, want 1", len(g.each), g.Refused())
 	}
 	if g.Dismiss(a) || !g.Dismiss(a) || !g.Dismiss(b) || len(g.each) != 0 {
 		t.Errorf("the last of each: %v", g.each)

@@ -99,7 +99,7 @@ func newListener(inner net.Listener, o Options) *Listener {
 		silentStreams:  sums("streams ended: their first message did not arrive in time"),
 		holders: sums("connections closed: all peers together have sent too much of requests that are not " +
 			"complete, and these the most"),
-		failed: sums("connections cannot be accepted, trying again"),
+		failed: sums("connections cannot be accepted, retrying"),
 		room:   o.Connections, table: newTable(o.DisplaceBusy),
 	}
 	l.close = sync.OnceValue(l.end)

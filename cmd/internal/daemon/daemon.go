@@ -67,7 +67,7 @@ type Daemon struct {
 	scrapes *scrape.Pool
 	metrics *admin.Metrics
 	history *admin.History
-	// recorder looks at everything once a second, for the admin API
+	// recorder samples all state every second, for the admin API
 	recorder *admin.Recorder
 
 	draining atomic.Bool
@@ -143,7 +143,7 @@ func New(cfg *config.Config, o Options) (*Daemon, error) {
 		return nil, err
 	}
 	d.metrics.Reloaded(true)
-	d.warnOfOpenDoors(cfg)
+	d.warnOfExposure(cfg)
 	return d, nil
 }
 
