@@ -1,10 +1,10 @@
 package ledger
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
+	"steelyard/internal/envoyid"
 	"steelyard/weighting"
 	"steelyard/weighting/flight"
 )
@@ -264,10 +264,7 @@ func (l *Ledger) Cluster(name string, now time.Time) ClusterStatus {
 // Envoys returns the status of all Envoys that have a stream, sorted.
 func (l *Ledger) Envoys(now time.Time) []EnvoyStatus {
 	all := l.statuses(now)
-	slices.SortFunc(all, func(a, b EnvoyStatus) int {
-		return cmp.Or(cmp.Compare(a.Envoy.NodeID, b.Envoy.NodeID), cmp.Compare(a.Envoy.Host, b.Envoy.Host),
-			cmp.Compare(a.Envoy.Certificate, b.Envoy.Certificate))
-	})
+	slices.SortFunc(all, func(a, b EnvoyStatus) int { return envoyid.Compare(a.Envoy, b.Envoy) })
 	return all
 }
 

@@ -159,14 +159,8 @@ func (d *decoder) checkRedis(r *Redis) {
 
 func (d *decoder) checkReplicas(cfg *Config) {
 	r := cfg.Replicas
-	unfit := func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }
 	for _, name := range []*string{&r.Prefix, &r.Name} {
-		switch {
-		case strings.ContainsFunc(*name, unfit):
-			d.fail(name, "%s has white space in it: write a name such as steelyard", shown(*name))
-		case len(*name) > longestName:
-			d.fail(name, "%s has %d bytes: write at most %d", shown(*name), len(*name), longestName)
-		}
+		d.checkWord(name, longestName, "a name such as steelyard")
 	}
 	if cfg.Redis == nil {
 		d.conflict(&cfg.Replicas, &cfg.Redis, "replicas are connected through Redis, and there is no redis section: "+
@@ -269,13 +263,7 @@ func (d *decoder) checkQueue(c *Cluster) {
 	for i := range q.Classes {
 		d.checkClass(&q.Classes[i])
 		name := &q.Classes[i].Name
-		unfit := func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }
-		switch {
-		case strings.ContainsFunc(*name, unfit):
-			d.fail(name, "%s has white space in it: write a name such as interactive", shown(*name))
-		case len(*name) > longestClass:
-			d.fail(name, "%s has %d bytes: write at most %d", shown(*name), len(*name), longestClass)
-		}
+		d.checkWord(name, longestClass, "a name such as interactive")
 		d.checkTwice(name, *name, lines, "class")
 	}
 }
@@ -317,15 +305,21 @@ func (d *decoder) checkClass(c *QueueClass) {
 const longestName = 256 // bytes
 
 func (d *decoder) checkName(name *string) {
-	switch unfit := func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }; {
-	case strings.ContainsFunc(*name, unfit):
-		d.fail(name, "%s has white space in it: write the EDS service name of Envoy's cluster, such as llama-70b",
-			shown(*name))
-	case strings.Contains(*name, "/"):
+	d.checkWord(name, longestName, "the EDS service name of Envoy's cluster, such as llama-70b")
+	if strings.Contains(*name, "/") {
 		d.fail(name, "%s has a slash in it, which sets the variants of a cluster apart (llama/failsafe, "+
 			"llama/fallback): write a name without", shown(*name))
-	case len(*name) > longestName:
-		d.fail(name, "%s has %d bytes: write at most %d", shown(*name), len(*name), longestName)
+	}
+}
+
+// checkWord wants a text without white space, of so many bytes at most; write says what to write instead.
+func (d *decoder) checkWord(word *string, longest int, write string) {
+	unfit := func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }
+	switch {
+	case strings.ContainsFunc(*word, unfit):
+		d.fail(word, "%s has white space in it: write %s", shown(*word), write)
+	case len(*word) > longest:
+		d.fail(word, "%s has %d bytes: write at most %d", shown(*word), len(*word), longest)
 	}
 }
 

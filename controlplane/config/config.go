@@ -372,12 +372,8 @@ type StaticEndpoint struct {
 	MetricsPath string `yaml:"metrics_path"`
 }
 
-// The types of DNS records.
-const (
-	DNSTypeA    = "A"
-	DNSTypeAAAA = "AAAA"
-	DNSTypeSRV  = "SRV"
-)
+// DNSTypeSRV is the type of DNS records that carry their ports.
+const DNSTypeSRV = "SRV"
 
 // DNS is a name whose records are the endpoints.
 type DNS struct {

@@ -51,7 +51,7 @@ clusters:
 			Engine:    "vllm",
 			Policy:    PolicyLoad,
 			Latency:   Latency{Alpha: 0.3, Threshold: 3 * time.Second},
-			Endpoints: Endpoints{DNS: &DNS{Name: "llama.svc", Type: DNSTypeA, Port: 8000, Interval: 5 * time.Second}},
+			Endpoints: Endpoints{DNS: &DNS{Name: "llama.svc", Type: "A", Port: 8000, Interval: 5 * time.Second}},
 			Scrape: Scrape{
 				Interval:  250 * time.Millisecond,
 				Timeout:   200 * time.Millisecond,

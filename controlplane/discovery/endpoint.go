@@ -40,12 +40,6 @@ func Normalize(set []Endpoint) ([]Endpoint, error) {
 	return c.result()
 }
 
-// Validate reports all mistakes in the endpoint's fields.
-func (e Endpoint) Validate() error {
-	_, err := ParseAddress(e.Address)
-	return errors.Join(err, e.validateLabels())
-}
-
 func (e Endpoint) validateLabels() error {
 	return errors.Join(
 		validateZone(e.Zone),

@@ -44,8 +44,8 @@ type Options struct {
 	// Pod that this process runs in.
 	Kubeconfig string
 	// Requested is called after every request to the API server, with the resource,
-	// the verb (list, watch) and how it ended: one of a small fixed set. It may be
-	// nil and must not block.
+	// the verb (list, watch) and how it ended: one of a small fixed set. It must not
+	// block.
 	Requested func(resource, verb, result string)
 	Log       *slog.Logger
 }
@@ -78,12 +78,6 @@ func New(o Options) (*Client, error) {
 	c := &Client{
 		requested: o.Requested, log: o.Log,
 		watched: make(map[key]*watched), subs: make(map[loops.Signal]struct{}),
-	}
-	if c.log == nil {
-		c.log = slog.New(slog.DiscardHandler)
-	}
-	if c.requested == nil {
-		c.requested = func(string, string, string) {}
 	}
 	config, namespace, err := load(o.Kubeconfig)
 	if err != nil {

@@ -102,7 +102,8 @@ func TestARefusalOfTheRequestItselfIsReported(t *testing.T) {
 	if err := os.WriteFile(kubeconfig, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c, err := New(Options{Kubeconfig: kubeconfig})
+	c, err := New(Options{Kubeconfig: kubeconfig, Requested: func(string, string, string) {},
+		Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
