@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"steelyard/internal/files"
 	"steelyard/internal/loops"
+	"steelyard/internal/watch"
 )
 
 // settle is how long the file must be quiet before it is read.
@@ -83,7 +83,7 @@ func (w *Watcher) Status() Status {
 // It cannot wait forever for anything but Apply and Report: all that it does with files has a deadline (package
 // files). So no heartbeat watches it; that of a reload is Apply's.
 func (w *Watcher) Run(ctx context.Context) error {
-	watcher := files.Watcher{Path: w.path, Settle: settle, Poll: files.PollInterval, Report: w.followed}
+	watcher := watch.File{Path: w.path, Settle: settle, Poll: watch.PollInterval, Report: w.followed}
 	changed := loops.NewSignal() // also set for what changed since NewWatcher
 	watching := loops.Start(ctx, func(ctx context.Context) { watcher.Run(ctx, changed) })
 	defer watching.Stop()

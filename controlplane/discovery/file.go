@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"steelyard/internal/files"
 	"steelyard/internal/loops"
+	"steelyard/internal/watch"
 )
 
 // settle is how long the directory must be quiet before the file is read.
@@ -31,7 +31,7 @@ type fileSource struct {
 func NewFile(path string, report func(error), log *slog.Logger) Discoverer {
 	return &fileSource{
 		path:   path,
-		reread: files.PollInterval,
+		reread: watch.PollInterval,
 		report: report,
 		log:    log.With("source", "file", "path", path),
 	}
@@ -41,7 +41,7 @@ func (f *fileSource) Run(ctx context.Context, sets chan<- []Endpoint) error {
 	if _, err := parserFor(f.path); err != nil {
 		return err
 	}
-	watcher := files.Watcher{Path: f.path, Settle: settle, Poll: f.reread, Report: f.watched}
+	watcher := watch.File{Path: f.path, Settle: settle, Poll: f.reread, Report: f.watched}
 	changed := loops.NewSignal()
 	watching := loops.Start(ctx, func(ctx context.Context) { watcher.Run(ctx, changed) })
 	defer watching.Stop()

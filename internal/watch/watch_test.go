@@ -1,4 +1,4 @@
-package files
+package watch
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"steelyard/internal/loops"
 )
 
@@ -15,7 +17,7 @@ import (
 func watch(t *testing.T, path string, settle, poll time.Duration) (changed loops.Signal, reports chan error) {
 	t.Helper()
 	reports = make(chan error, 1000)
-	w := Watcher{Path: path, Settle: settle, Poll: poll, Report: func(err error) { reports <- err }}
+	w := File{Path: path, Settle: settle, Poll: poll, Report: func(err error) { reports <- err }}
 	changed = loops.NewSignal()
 	ctx := t.Context()
 	task := loops.Start(ctx, func(ctx context.Context) { w.Run(ctx, changed) })
@@ -24,6 +26,8 @@ func watch(t *testing.T, path string, settle, poll time.Duration) (changed loops
 	return changed, reports
 }
 
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
 func put(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -31,7 +35,7 @@ func put(t *testing.T, path, text string) {
 	}
 }
 
-func TestAWatcherSettlesAfterABurstButDoesNotWaitForever(t *testing.T) {
+func TestChangesAreReportedAfterABurstAndDuringAnEndlessOne(t *testing.T) {
 	const settle = 100 * time.Millisecond
 	path := filepath.Join(t.TempDir(), "list")
 	changed, _ := watch(t, path, settle, time.Hour)
@@ -56,7 +60,7 @@ func TestAWatcherSettlesAfterABurstButDoesNotWaitForever(t *testing.T) {
 	}
 }
 
-func TestAWatcherReportsThatAFolderCannotBeWatchedUntilItCan(t *testing.T) {
+func TestAFolderThatCannotBeWatchedIsReportedUntilItCan(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "later")
 	path := filepath.Join(folder, "list")
 	changed, reports := watch(t, path, 10*time.Millisecond, 20*time.Millisecond)

@@ -1,4 +1,4 @@
-package files
+package watch
 
 import (
 	"context"
@@ -10,20 +10,21 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
+	"steelyard/internal/files"
 	"steelyard/internal/loops"
 )
 
-// PollInterval is what a Watcher usually polls at. It bounds how late a change is seen without an event: on a network
+// PollInterval is the usual time between two polls. It bounds how late a change is seen without an event: on a network
 // file system, behind a chain of links, or when the system has no watches left.
 const PollInterval = 5 * time.Second
 
 // longestSettle bounds the wait in a folder that is never quiet, in times of Settle.
 const longestSettle = 10
 
-// A Watcher notices that a file may have changed: by writes, by replacements with a rename, and by the swapped links of
-// a Kubernetes ConfigMap. It watches the folder of the file and the folder that its links lead to, and not the file
-// itself: a file that is replaced by a rename is another file, and only the folder has an event for it.
-type Watcher struct {
+// A File is a file to watch: for writes, for replacements by a rename, and for the swapped links of a Kubernetes
+// ConfigMap. What is watched is its folder and the folder that its links lead to, and not the file itself: a file that
+// is replaced by a rename is another file, and only the folder has an event for it.
+type File struct {
 	Path string
 	// Settle is how long the folders must be quiet before a change is reported: an editor writes in several steps.
 	Settle time.Duration
@@ -34,7 +35,7 @@ type Watcher struct {
 
 // Run sets changed once the file is watched, and then whenever it may have changed, until ctx is done. It cannot wait
 // forever for a file system that hangs.
-func (w *Watcher) Run(ctx context.Context, changed loops.Signal) {
+func (w *File) Run(ctx context.Context, changed loops.Signal) {
 	var events <-chan fsnotify.Event // never ready without a notifier
 	var lost <-chan error
 	notifier, err := fsnotify.NewWatcher()
@@ -81,8 +82,8 @@ func (w *Watcher) Run(ctx context.Context, changed loops.Signal) {
 }
 
 // follow moves the watches to where the file is now.
-func (w *Watcher) follow(ctx context.Context, notifier *fsnotify.Watcher) error {
-	_, err := Within(ctx, w.Path, fmt.Sprintf("watch %p", w),
+func (w *File) follow(ctx context.Context, notifier *fsnotify.Watcher) error {
+	_, err := files.Within(ctx, w.Path, fmt.Sprintf("watch %p", w),
 		func() (struct{}, error) { return struct{}{}, move(notifier, w.Path) })
 	return err
 }
@@ -116,8 +117,8 @@ func move(notifier *fsnotify.Watcher, path string) error {
 }
 
 // close returns when the goroutine behind the watches has ended, unless a folder hangs.
-func (w *Watcher) close(notifier *fsnotify.Watcher) {
-	_, _ = Within(context.Background(), "", fmt.Sprintf("close %p", w), func() (struct{}, error) {
+func (w *File) close(notifier *fsnotify.Watcher) {
+	_, _ = files.Within(context.Background(), "", fmt.Sprintf("close %p", w), func() (struct{}, error) {
 		return struct{}{}, notifier.Close() // nothing is written, so nothing is lost
 	})
 }
