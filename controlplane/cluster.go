@@ -437,8 +437,14 @@ func (c *Cluster) snapshot(now time.Time) weighting.Snapshot {
 	defer c.mu.Unlock()
 	c.reported(counts)
 	c.seen = slices.Grow(c.seen[:0], len(c.endpoints))[:len(c.endpoints)]
+	return c.known(now, c.seen)
+}
+
+// known returns the cluster by the reports that it has, and changes nothing but the memory for its endpoints. It is
+// called with the lock.
+func (c *Cluster) known(now time.Time, endpoints []weighting.Endpoint) weighting.Snapshot {
 	s := weighting.Snapshot{
-		Endpoints:      c.seen,
+		Endpoints:      endpoints,
 		PushDelay:      c.publisher.AckDelay(c.name),
 		ScrapeInterval: c.options.ScrapeInterval,
 		CountInterval:  c.countInterval(),

@@ -67,9 +67,10 @@ func (c *Cluster) preview(diff *view.ClusterDiff, now time.Time, before, after *
 		diff.Note = "the cluster has not decided yet"
 		return
 	}
-	s := c.snapshot(now)
+	c.mu.Lock() // by the reports of the latest step: a dry run takes in no others
+	s := c.known(now, make([]weighting.Endpoint, len(c.endpoints)))
+	c.mu.Unlock()
 	current := c.current()
-	s.Endpoints = slices.Clone(s.Endpoints)
 	was := c.gate.Preview(now, current.Push.Params, s)
 	s.Endpoints = c.following(s.Endpoints, endpoints, o)
 	s.ScrapeInterval = o.ScrapeInterval

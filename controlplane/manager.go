@@ -13,6 +13,7 @@ import (
 	"steelyard/controlplane/discovery"
 	"steelyard/controlplane/liveness"
 	"steelyard/controlplane/override"
+	"steelyard/internal/loops"
 	"steelyard/weighting/push"
 )
 
@@ -50,29 +51,8 @@ type Manager struct {
 type running struct {
 	*Cluster
 	config    config.Cluster
-	loop      task
-	discovery task
-}
-
-// task is a goroutine that can be stopped and waited for.
-type task struct {
-	cancel context.CancelFunc
-	done   chan struct{}
-}
-
-func start(run func(ctx context.Context)) task {
-	ctx, cancel := context.WithCancel(context.Background())
-	t := task{cancel: cancel, done: make(chan struct{})}
-	go func() {
-		defer close(t.done)
-		run(ctx)
-	}()
-	return t
-}
-
-func (t task) stop() {
-	t.cancel()
-	<-t.done
+	loop      loops.Task
+	discovery loops.Task
 }
 
 // NewManager makes a manager of no clusters. changed is called from any goroutine
@@ -150,7 +130,7 @@ func (m *Manager) remove(cfg *config.Config) {
 // for another, for a source of endpoints or for an Apply that is stuck: its last push must lift the drop fraction.
 func (m *Manager) Close() {
 	for _, r := range m.sorted() {
-		r.loop.cancel()
+		r.loop.Cancel()
 	}
 	m.applying.Lock()
 	defer m.applying.Unlock()
@@ -158,8 +138,8 @@ func (m *Manager) Close() {
 	m.unwatch()
 	all := m.sorted()
 	for _, r := range all {
-		r.loop.cancel()
-		r.discovery.cancel()
+		r.loop.Cancel()
+		r.discovery.Cancel()
 	}
 	for _, r := range all {
 		m.stop(&r)
@@ -178,7 +158,7 @@ func (m *Manager) add(c config.Cluster, o Options) {
 		Cluster: NewCluster(c.Name, o, m.publisher, m.proxies, m.observer, m.log),
 		config:  c,
 	}
-	r.loop = start(func(ctx context.Context) {
+	r.loop = loops.Start(context.Background(), func(ctx context.Context) {
 		defer m.monitor.Watch("cluster "+c.Name, &r.activity)()
 		_ = r.Run(ctx) // ends only with ctx
 	})
@@ -194,7 +174,7 @@ func (m *Manager) change(r *running, c config.Cluster, o Options) {
 		r.SetOptions(o)
 	}
 	if !reflect.DeepEqual(r.config.Endpoints, c.Endpoints) {
-		r.discovery.stop()
+		r.discovery.Stop()
 		discovery := m.discover(r.Cluster, c)
 		m.mu.Lock()
 		r.discovery = discovery
@@ -206,23 +186,23 @@ func (m *Manager) change(r *running, c config.Cluster, o Options) {
 }
 
 func (m *Manager) stop(r *running) {
-	r.discovery.stop()
-	r.loop.stop()
+	r.discovery.Stop()
+	r.loop.Stop()
 }
 
 // discover runs the cluster's source of endpoints.
-func (m *Manager) discover(cluster *Cluster, c config.Cluster) task {
+func (m *Manager) discover(cluster *Cluster, c config.Cluster) loops.Task {
 	report := func(err error) { cluster.Discovered(time.Now(), err) }
 	source := m.discoverer(c.Endpoints, report, m.log.With("cluster", c.Name))
-	return start(func(ctx context.Context) {
+	return loops.Start(context.Background(), func(ctx context.Context) {
 		up := make(chan []discovery.Endpoint)
-		run := start(func(context.Context) {
+		run := loops.Start(ctx, func(ctx context.Context) {
 			if err := source.Run(ctx, up); err != nil {
 				report(err)
 				m.log.Error("discovery cannot work", "cluster", c.Name, "err", err)
 			}
 		})
-		defer run.stop()
+		defer run.Stop()
 		for {
 			select {
 			case <-ctx.Done():

@@ -150,7 +150,7 @@ func (l watchedListener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	w := &watchedConn{Conn: c, tracker: l.tracker}
-	w.heard.Store(time.Now().UnixNano())
+	w.lastSeen.Store(time.Now().UnixNano())
 	return w, nil
 }
 
@@ -159,16 +159,16 @@ func (l watchedListener) Accept() (net.Conn, error) {
 // cancels the streams.
 type watchedConn struct {
 	net.Conn
-	tracker *tracker
-	heard   atomic.Int64 // Unix time in ns of the last bytes
-	ended   sync.Once
+	tracker  *tracker
+	lastSeen atomic.Int64 // Unix time in ns of the last bytes
+	ended    sync.Once
 }
 
 func (c *watchedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	switch {
 	case err == nil:
-		c.heard.Store(time.Now().UnixNano())
+		c.lastSeen.Store(time.Now().UnixNano())
 	case errors.Is(err, syscall.ECONNRESET):
 		c.end(causeReset)
 	case errors.Is(err, syscall.ETIMEDOUT): // the peer did not acknowledge what was sent
@@ -181,7 +181,7 @@ func (c *watchedConn) Read(p []byte) (int, error) {
 
 func (c *watchedConn) Close() error {
 	cause := causeRefused
-	if time.Since(time.Unix(0, c.heard.Load())) >= pingTimeout {
+	if time.Since(time.Unix(0, c.lastSeen.Load())) >= pingTimeout {
 		cause = causeSilent
 	}
 	c.end(cause)

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"steelyard/internal/envoyid"
+	"steelyard/internal/tally"
 )
 
 // Why a TLS handshake failed.
@@ -56,23 +57,25 @@ type RefusedHandshake struct {
 // Handshakes counts the TLS handshakes that fail. It logs the first of each reason at once, and the others once a
 // minute.
 type Handshakes struct {
-	log *slog.Logger
-
 	mu      sync.Mutex
 	refused map[string]*refusedHandshakes
 }
 
 type refusedHandshakes struct {
 	RefusedHandshake
-	unlogged uint64
-	waiting  bool // the next line waits for its timer
+	lines *tally.Tally
 }
 
 // NewHandshakes returns counters that are all zero.
 func NewHandshakes(log *slog.Logger) *Handshakes {
-	h := &Handshakes{log: log, refused: make(map[string]*refusedHandshakes, len(handshakeReasons))}
+	h := &Handshakes{refused: make(map[string]*refusedHandshakes, len(handshakeReasons))}
 	for _, reason := range handshakeReasons {
-		h.refused[reason] = &refusedHandshakes{RefusedHandshake: RefusedHandshake{Reason: reason}}
+		level, message := slog.LevelWarn, "TLS handshakes with clients refused"
+		if reason == failedClosed {
+			level, message = slog.LevelDebug, "TLS handshakes with clients not finished"
+		}
+		h.refused[reason] = &refusedHandshakes{RefusedHandshake{Reason: reason},
+			tally.New(log, level, message, handshakesLogged)}
 	}
 	return h
 }
@@ -116,55 +119,9 @@ func (h *Handshakes) failed(peer string, err error) {
 	r.Count++
 	r.At, r.Peer = time.Now(), peer
 	r.Error = envoyid.Clip(strings.ToValidUTF8(err.Error(), "\uFFFD"), maxHandshakeError)
-	r.unlogged++
-	due := !r.waiting
-	if due {
-		r.waiting = true
-		time.AfterFunc(handshakesLogged, func() { h.summarise(r) })
-	}
-	line := r.line(due)
+	last := r.RefusedHandshake
 	h.mu.Unlock()
-	line.write(h.log)
-}
-
-// summarise logs the failures since the last line, and starts the timer again if there were any.
-func (h *Handshakes) summarise(r *refusedHandshakes) {
-	h.mu.Lock()
-	due := r.unlogged > 0
-	r.waiting = due
-	if due {
-		time.AfterFunc(handshakesLogged, func() { h.summarise(r) })
-	}
-	line := r.line(due)
-	h.mu.Unlock()
-	line.write(h.log)
-}
-
-// A handshakeLine is a log line, which is written without the lock.
-type handshakeLine struct {
-	RefusedHandshake
-	count uint64 // of handshakes; 0: the line is not written
-}
-
-func (r *refusedHandshakes) line(due bool) handshakeLine {
-	if !due {
-		return handshakeLine{}
-	}
-	l := handshakeLine{r.RefusedHandshake, r.unlogged}
-	r.unlogged = 0
-	return l
-}
-
-func (l handshakeLine) write(log *slog.Logger) {
-	switch {
-	case l.count == 0:
-	case l.Reason == failedClosed:
-		log.Debug("TLS handshakes with clients not finished",
-			"reason", l.Reason, "count", l.count, "last_peer", l.Peer, "last_error", l.Error)
-	default:
-		log.Warn("TLS handshakes with clients refused",
-			"reason", l.Reason, "count", l.count, "last_peer", l.Peer, "last_error", l.Error)
-	}
+	r.lines.Add("reason", last.Reason, "last_peer", last.Peer, "last_error", last.Error)
 }
 
 // handshakeReason classifies the error of a handshake. Some errors of crypto/tls have no type of their own.

@@ -27,7 +27,7 @@ func TestHandshakesThatAreRefusedAgainAndAgainAreSummedUpOnceAMinute(t *testing.
 
 		counted := map[string][]int{}
 		lines := regexp.MustCompile(`(?m)^.* level=WARN msg="TLS handshakes with clients refused" ` +
-			`reason=(\S+) count=(\d+) last_peer=.* last_error=.*$`)
+			`reason=(\S+) last_peer=.* last_error=.* count=(\d+)$`)
 		for _, m := range lines.FindAllStringSubmatch(out.String(), -1) {
 			n, _ := strconv.Atoi(m[2])
 			counted[m[1]] = append(counted[m[1]], n)

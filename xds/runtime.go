@@ -21,6 +21,7 @@ import (
 
 	"steelyard/internal/credentials"
 	"steelyard/internal/envoyid"
+	"steelyard/internal/loops"
 )
 
 // RuntimeLayer is the name of the runtime layer that an Envoy subscribes to. Its keys are the percentages of requests,
@@ -84,7 +85,7 @@ type runtimeStream struct {
 	envoy     envoyid.ID
 	peer      string
 	connected time.Time
-	changed   chan struct{} // capacity one: the layer may have changed
+	changed   loops.Signal // the layer may have changed
 
 	names []string // of the layers it subscribes to
 	asks  bool     // has to be answered even if the layer has not changed
@@ -134,7 +135,7 @@ func (r *runtimes) set(w envoyid.ID, values map[string]float64) {
 	}
 	for st := range r.streams {
 		if st.envoy == w {
-			st.wake()
+			st.changed.Set()
 		}
 	}
 }
@@ -155,13 +156,6 @@ func (r *runtimes) layer(w envoyid.ID) layer {
 		return l
 	}
 	return layer{values: r.normal}
-}
-
-func (st *runtimeStream) wake() {
-	select {
-	case st.changed <- struct{}{}:
-	default: // already awake
-	}
 }
 
 // StreamRuntime serves one stream until the stream or the server ends.
@@ -222,7 +216,7 @@ func receive(
 }
 
 func (r *runtimes) opened(peer, certificate string) *runtimeStream {
-	st := &runtimeStream{peer: peer, connected: r.now(), changed: make(chan struct{}, 1)}
+	st := &runtimeStream{peer: peer, connected: r.now(), changed: loops.NewSignal()}
 	st.envoy.Host, st.envoy.Certificate = hostOf(peer), certificate
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -34,7 +34,7 @@
 //
 // The first message of a stream names the node; with the remote IP it identifies the Envoy in the ledger. A stream
 // without a node is refused, with a message for the person who runs that Envoy. A stream whose first message does not
-// come within ten seconds is ended.
+// come within ten seconds is ended by the port (package xds/port).
 //
 // # What ends a stream
 //

@@ -14,6 +14,7 @@ import (
 
 	"steelyard/collectors/ledger"
 	"steelyard/collectors/wire"
+	"steelyard/internal/streams"
 )
 
 // maxStreamsEach is how many streams one Envoy may have: its workers times two loggers.
@@ -28,7 +29,7 @@ type Server struct {
 
 	ledger *ledger.Ledger
 	log    *slog.Logger
-	gate   *wire.Gate
+	gate   *streams.Gate
 
 	messages, entries, skipped, refused, broken atomic.Uint64
 }
@@ -43,12 +44,9 @@ type Stats struct {
 	Broken   uint64 // streams ended because of a message that could not be read
 }
 
-// New makes a server that passes every request on to l. A nil log discards all.
+// New makes a server that passes every request on to l.
 func New(l *ledger.Ledger, log *slog.Logger) *Server {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	return &Server{ledger: l, log: log, gate: wire.NewGate(maxStreamsEach)}
+	return &Server{ledger: l, log: log, gate: streams.New(streams.Limits{Each: maxStreamsEach})}
 }
 
 // Register adds the service to a gRPC server, which must use wire.Codec.
@@ -60,7 +58,7 @@ func (s *Server) Register(g *grpc.Server) {
 			StreamName:    "StreamAccessLogs",
 			ClientStreams: true,
 			Handler: func(_ any, stream grpc.ServerStream) error {
-				return s.gate.Run(func(named func()) error { return s.serve(stream, named) })
+				return s.gate.Run(func() error { return s.serve(stream) })
 			},
 		}},
 		Metadata: "envoy/service/accesslog/v3/als.proto",
@@ -68,7 +66,10 @@ func (s *Server) Register(g *grpc.Server) {
 }
 
 // Close ends all streams, refuses new ones, and returns when all have ended.
-func (s *Server) Close() { s.gate.Close() }
+func (s *Server) Close() {
+	s.gate.Close()
+	s.gate.Wait()
+}
 
 // Stats returns the counters.
 func (s *Server) Stats() Stats {
@@ -83,7 +84,7 @@ func (s *Server) Stats() Stats {
 }
 
 // serve receives one stream: the name of its Envoy, and then its entries, until it ends.
-func (s *Server) serve(stream grpc.ServerStream, named func()) error {
+func (s *Server) serve(stream grpc.ServerStream) error {
 	m := &message{wantNode: true}
 	if err := stream.RecvMsg(m); err != nil {
 		return s.ended(stream, err)
@@ -95,7 +96,6 @@ func (s *Server) serve(stream grpc.ServerStream, named func()) error {
 		return status.Error(codes.InvalidArgument, "access log: "+err.Error())
 	}
 	m.wantNode, m.node = false, nil
-	named()
 	first, err := s.gate.Admit(envoy)
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"steelyard/collectors/ledger"
 	"steelyard/collectors/wire"
 	"steelyard/e2e/rig/grpctest"
+	"steelyard/internal/streams"
 )
 
 // served is a server on a loopback port, and a connection to it.
@@ -37,7 +39,7 @@ func serve(t *testing.T, options ...grpc.ServerOption) *served {
 		default:
 		}
 	})
-	s.Server = New(s.ledger, nil)
+	s.Server = New(s.ledger, slog.New(slog.DiscardHandler))
 	t.Cleanup(s.Close)
 	address, _ := grpctest.Serve(t, s.Register, options...)
 	s.client = accesslogv3.NewAccessLogServiceClient(grpctest.Connect(t, address))
@@ -205,7 +207,7 @@ func TestStreamsThatEndWithAReason(t *testing.T) {
 
 func TestAnEnvoyHasSoManyStreams(t *testing.T) {
 	s := serve(t, withCodec())
-	s.gate = wire.NewGate(1)
+	s.gate = streams.New(streams.Limits{Each: 1})
 	first := s.open(t)
 	send(t, first, logs(t, "02-500-begin", "a"))
 	s.eventually(t, "the first open", func() bool { return s.Stats().Entries == 1 })

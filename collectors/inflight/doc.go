@@ -46,7 +46,7 @@
 // that a replica which has lost its primary would not be noticed. Authentication towards the
 // sentinels themselves is not supported.
 //
-// # Members kept in step
+// # Synchronised members
 //
 // With SetMembers a Poller also keeps sets equal to the endpoints, at each change and once a second, each set by one
 // script: new members get 0, removed members are deleted, and the scores of all others are left alone. Several

@@ -94,7 +94,8 @@ func TestCountsComeBackWithTheNewPrimaryOfARedisCluster(t *testing.T) {
 	eventually(t, "the replica has the counts", func() bool {
 		return strings.Contains(c.do(old+3, "INFO", "keyspace").(string), "keys=1")
 	})
-	o := Options{Addresses: []string{c.nodes[0].address, c.nodes[1].address, c.nodes[2].address}, Mode: ModeCluster}
+	o := Options{Addresses: []string{c.nodes[0].address, c.nodes[1].address, c.nodes[2].address}, Cluster: true,
+		Interval: 50 * time.Millisecond, Timeout: 40 * time.Millisecond}
 	r := start(t, o, llama)
 	r.until("read", read)
 

@@ -3,7 +3,6 @@ package inflight
 import (
 	"context"
 	"fmt"
-	"log/slog"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -14,27 +13,26 @@ import (
 // Beyond the rights of a Poller, the ACL user needs +hlen +hgetall +hset +hdel on the key.
 type Hash struct {
 	key    string
-	dialer *dialer
 	client redis.UniversalClient
+	stop   func()
 }
 
 // maxTexts bounds what is read of a hash: this process never writes more.
 const maxTexts = 10_000
 
-// NewHash checks the options as New does; it does not connect. Close ends it.
-func NewHash(o Options, key string, log *slog.Logger) (*Hash, error) {
-	p, err := New(o, nil, log)
+// NewHash reads the files that the options name; it does not connect. Close ends it.
+func NewHash(o Options, key string) (*Hash, error) {
+	connect, err := Connector(o)
 	if err != nil {
 		return nil, err
 	}
-	return &Hash{key: key, dialer: p.dialer, client: redis.NewUniversalClient(p.o.universal(p.dialer))}, nil
+	h := &Hash{key: key}
+	h.client, h.stop = connect()
+	return h, nil
 }
 
 // Close ends the connections.
-func (h *Hash) Close() {
-	_ = h.client.Close() // before the dialer: what is dialled after that finds the pool closed
-	h.dialer.close()
-}
+func (h *Hash) Close() { h.stop() }
 
 // Load returns all texts by name.
 func (h *Hash) Load(ctx context.Context) (map[string]string, error) {

@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"steelyard/internal/credentials"
 )
 
 // A Key is one sorted set to read and the cluster whose counts it holds.
@@ -36,20 +34,16 @@ type Poller struct {
 	keys []Key // replaced as a whole, never modified
 }
 
-// New checks the options, fills in their defaults and reads the files they name; it does not connect. sink gets the
-// results of each poll, one per key in the order of SetKeys, on the goroutine of Run: it must not block. New sends the
-// log lines of the Redis library, for the whole process, to log at debug level; a nil log discards all.
+// New reads the files that the options name; it does not connect. sink gets the results of each poll, one per key in
+// the order of SetKeys, on the goroutine of Run: it must not block. New sends the log lines of the Redis library, for
+// the whole process, to log at debug level.
 func New(o Options, sink func([]Result), log *slog.Logger) (*Poller, error) {
-	o = o.withDefaults()
-	if err := o.validate(); err != nil {
-		return nil, fmt.Errorf("redis: %w", err)
+	if o.Progress == nil {
+		o.Progress = unwatched{}
 	}
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	config, err := o.transport(log)
+	config, err := o.transport()
 	if err != nil {
-		return nil, fmt.Errorf("redis: tls: %w", err)
+		return nil, err
 	}
 	log = log.With("redis", o.Addresses)
 	redis.SetLogger(libraryLog{log})
@@ -60,33 +54,31 @@ func New(o Options, sink func([]Result), log *slog.Logger) (*Poller, error) {
 }
 
 // transport returns the TLS configuration of connections, with the files that are current for each; nil for plain text.
-func (o Options) transport(log *slog.Logger) (tlsConfig, error) {
+// It reads all files once, so that one that cannot be used is an error at the start.
+func (o Options) transport() (tlsConfig, error) {
+	if err := o.checkFiles(context.Background()); err != nil {
+		return nil, fmt.Errorf("redis: %w", err)
+	}
 	if o.TLS == nil {
 		return nil, nil
-	}
-	store := o.Credentials
-	if store == nil {
-		store = credentials.New(log)
 	}
 	config := func(ctx context.Context, host string) (*tls.Config, error) {
 		own := *o.TLS
 		own.ServerName = cmp.Or(own.ServerName, host)
-		return store.Client(ctx, own)
+		return o.Credentials.Client(ctx, own)
 	}
-	_, err := config(context.Background(), "")
-	return config, err
+	if _, err := config(context.Background(), ""); err != nil {
+		return nil, fmt.Errorf("redis: tls: %w", err)
+	}
+	return config, nil
 }
 
 // Connector returns a function that makes clients of the same Redis for another use, each with a function that closes
-// it and waits for its connections. It checks the options as New does.
+// it and waits for its connections. It reads the files as New does.
 func Connector(o Options) (func() (client redis.UniversalClient, stop func()), error) {
-	o = o.withDefaults()
-	if err := o.validate(); err != nil {
-		return nil, fmt.Errorf("redis: %w", err)
-	}
-	config, err := o.transport(slog.New(slog.DiscardHandler))
+	config, err := o.transport()
 	if err != nil {
-		return nil, fmt.Errorf("redis: tls: %w", err)
+		return nil, err
 	}
 	return func() (redis.UniversalClient, func()) {
 		d := newDialer(config, max(background, o.Timeout))
@@ -213,7 +205,7 @@ func (h *health) note(results []Result) {
 			faulty[k] = true
 			h.noteFault(k, r.Err)
 		case h.faulty[k]:
-			h.log.Info("in-flight key is sound again", "cluster", k.Cluster, "key", k.Key)
+			h.log.Info("in-flight key is valid again", "cluster", k.Cluster, "key", k.Key)
 		}
 	}
 	h.faulty = faulty

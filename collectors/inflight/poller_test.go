@@ -16,7 +16,8 @@ import (
 // loopOf makes a Poller whose polls are counted by read instead of done.
 func loopOf(t *testing.T, sink func([]Result)) *Poller {
 	t.Helper()
-	p, err := New(Options{Addresses: []string{"127.0.0.1:1"}, Interval: 100 * time.Millisecond}, sink, nil)
+	p, err := New(Options{Addresses: []string{"127.0.0.1:1"}, Interval: 100 * time.Millisecond,
+		Timeout: 40 * time.Millisecond}, sink, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +64,7 @@ func TestAPollIsWatchedFromItsTimeoutOn(t *testing.T) {
 		var w work
 		release := make(chan struct{})
 		o := Options{Addresses: []string{"127.0.0.1:1"}, Interval: time.Minute, Timeout: time.Minute, Progress: &w}
-		p, err := New(o, func([]Result) {}, nil)
+		p, err := New(o, func([]Result) {}, quiet)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -189,7 +190,7 @@ level=INFO msg="in-flight counts are being read" keys=2
 level=WARN msg="in-flight key is faulty" cluster=a key=k error="wrong type"
 level=WARN msg="in-flight counts cannot be read" failed=1 keys=2 error=refused
 level=INFO msg="in-flight counts are being read" keys=2
-level=INFO msg="in-flight key is sound again" cluster=a key=k
+level=INFO msg="in-flight key is valid again" cluster=a key=k
 `
 	if d := cmp.Diff(want, out.String()); d != "" {
 		t.Errorf("log (-want +got):\n%s", d)

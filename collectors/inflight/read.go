@@ -117,7 +117,7 @@ func (p *Poller) discardStale(results []Result, err error) {
 func (p *Poller) explain(key string, err error) error {
 	switch {
 	case strings.HasPrefix(err.Error(), "WRONGTYPE"):
-		return fmt.Errorf("in-flight key %q is no sorted set; delete it, or name the one the pickers write: %w", key,
+		return fmt.Errorf("in-flight key %q is not a sorted set; delete it, or name the one the pickers write: %w", key,
 			err)
 	case strings.HasPrefix(err.Error(), "NOPERM"):
 		return fmt.Errorf("in-flight key %q: the ACL user may not read it; grant +zrange, the key's pattern and, "+
@@ -150,7 +150,7 @@ func counts(key string, members []redis.Z) (map[string]float64, error) {
 	if bad > maxNamed {
 		named = append(named, fmt.Sprintf("and %d more", bad-maxNamed))
 	}
-	return requests, fmt.Errorf("in-flight key %q has scores that are no count of requests, left out: %s", key,
+	return requests, fmt.Errorf("in-flight key %q has invalid scores, left out: %s", key,
 		strings.Join(named, ", "))
 }
 

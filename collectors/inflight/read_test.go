@@ -19,7 +19,7 @@ import (
 func pollOnce(t *testing.T, address string, keys ...Key) []Result {
 	t.Helper()
 	p, err := New(Options{Addresses: []string{address}, Interval: 10 * time.Second, Timeout: 10 * time.Second}, nil,
-		nil)
+		quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func TestAllKeysTakeOneRoundTrip(t *testing.T) {
 	}
 	writes := 0
 	p, err := New(Options{Addresses: []string{m.Addr()}, Interval: 10 * time.Second, Timeout: 10 * time.Second}, nil,
-		nil)
+		quiet)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -117,7 +117,7 @@ type run struct {
 // dropped, the oldest first.
 func start(t testing.TB, o Options, keys ...Key) *run {
 	t.Helper()
-	p, err := New(o, nil, nil)
+	p, err := New(o, nil, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,7 +57,7 @@ func (r *replication) check(answer any, err error, now time.Time) error {
 		r.offset, r.moved = offset, now
 	}
 	if silence := now.Sub(r.moved); silence > r.maxSilence {
-		return lostPrimary{fmt.Errorf("it is a replica that has heard nothing from its primary %s for %v, "+
+		return lostPrimary{fmt.Errorf("it is a replica that has received nothing from its primary %s for %v, "+
 			"so its counts are old", primary, silence.Round(time.Second))}
 	}
 	return nil

@@ -54,7 +54,7 @@ func TestAReplicaThatHearsNothingFromItsPrimaryIsAnError(t *testing.T) {
 	primary := startRedis(t, port, plain(port, "--repl-ping-replica-period", "1")...)
 	do(t, &redis.Options{Addr: primary.address}, "ZADD", llama.Key, 3, "10.0.0.1:8000")
 	replica := startReplica(t, primary)
-	p, err := New(patient(replica.address), nil, nil)
+	p, err := New(patient(replica.address), nil, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func TestAReplicaThatHearsNothingFromItsPrimaryIsAnError(t *testing.T) {
 	if got.Requests != nil {
 		t.Errorf("without its primary: %s", describe(got))
 	}
-	wantError(t, got.Err, llama.Key, "heard nothing from its primary "+primary.address, "counts are old")
+	wantError(t, got.Err, llama.Key, "received nothing from its primary "+primary.address, "counts are old")
 	if err := primary.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestAPrimaryThatSentinelsNameAndThatIsAReplicaNowIsAnError(t *testing.T) {
 	sentinel := startRedis(t, watch, writeFile(t, "sentinel.conf", fmt.Sprintf(
 		"port %d\nbind 127.0.0.1\nsentinel monitor main 127.0.0.1 %d 1\n", watch, port)), "--sentinel")
 	o := patient(sentinel.address)
-	o.Mode, o.MasterName = ModeSentinel, "main"
+	o.MasterName = "main"
 	r := start(t, o, llama)
 	r.until("read", read)
 

@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -129,6 +128,7 @@ func TestTLSWithClientCertificate(t *testing.T) {
 
 	o := patient(s.address)
 	o.Interval, o.Timeout = time.Second, time.Second // handshakes cost
+	o.Credentials = credentials.New(quiet)
 	o.TLS = &credentials.Client{CAFile: file("ca.crt"), CertFile: file("client.crt"), KeyFile: file("client.key"),
 		ServerName: "redis.test"}
 	start(t, o, llama).until("answered", func(r Result) bool { return r.Err == nil })
@@ -153,7 +153,7 @@ func TestRedisClusterOfOneNode(t *testing.T) {
 	do(t, admin, "ACL", "SETUSER", "steelyard", "on", ">pw", "~inflight:*", "+zrange", "+cluster|slots")
 
 	o := patient(s.address)
-	o.Mode, o.Username, o.PasswordFile = ModeCluster, "steelyard", writeFile(t, "password", "pw")
+	o.Cluster, o.Username, o.PasswordFile = true, "steelyard", writeFile(t, "password", "pw")
 	r := start(t, o, Key{"a", "inflight:a"}, Key{"b", "inflight:b"})
 	for {
 		r.until("read", read)
@@ -184,7 +184,7 @@ func TestSentinelNamesTheMaster(t *testing.T) {
 	sentinel := startRedis(t, watch, config, "--sentinel")
 
 	o := patient(sentinel.address)
-	o.Mode, o.MasterName = ModeSentinel, "main"
+	o.MasterName = "main"
 	r := start(t, o, llama)
 	if got := r.until("read", read); got.Requests["10.0.0.1:8000"] != 4 {
 		t.Errorf("read %s", describe(got))
@@ -209,7 +209,7 @@ func TestSentinelsWithAPasswordOfTheirOwn(t *testing.T) {
 	sentinel := startRedis(t, watch, config, "--sentinel")
 
 	o := patient(sentinel.address)
-	o.Mode, o.MasterName = ModeSentinel, "main"
+	o.MasterName = "main"
 	start(t, o, llama).until("refused", func(r Result) bool { return strings.Contains(fmt.Sprint(r.Err), "NOAUTH") })
 	o.SentinelPasswordFile = writeFile(t, "sentinels", "old\n")
 	start(t, o, llama).until("read", read)
@@ -238,9 +238,9 @@ func TestARenewedClientCertificateIsThatOfNewConnections(t *testing.T) {
 
 	o := patient(s.address)
 	o.Interval, o.Timeout = time.Second, time.Second // handshakes cost
+	o.Credentials = credentials.New(quiet)
 	o.TLS = &credentials.Client{CAFile: file("ca.crt"), CertFile: file("client.crt"), KeyFile: file("client.key"),
 		ServerName: "redis.test"}
-	o.Credentials = credentials.New(slog.New(slog.DiscardHandler))
 	r := start(t, o, llama)
 	r.until("read", read)
 	admin("CONFIG", "SET", "tls-ca-cert-file", filepath.Join(other, "ca.crt"))
@@ -324,7 +324,7 @@ func BenchmarkPoll(b *testing.B) {
 		keys = append(keys, key)
 	}
 	p, err := New(Options{Addresses: []string{s.address}, Interval: 10 * time.Second, Timeout: 10 * time.Second}, nil,
-		nil)
+		quiet)
 	if err != nil {
 		b.Fatal(err)
 	}

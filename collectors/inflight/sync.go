@@ -12,25 +12,27 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"steelyard/internal/loops"
 )
 
 //go:embed sync.lua
 var syncScript string
 
-// Times of the members that are kept in step.
+// Times of the members that are synchronised.
 const (
-	syncEvery   = time.Second      // without a change of the endpoints
-	syncTimeout = time.Second      // of one set
-	listLasts   = 5 * time.Second  // after a replica last wrote it
-	alienGrace  = 10 * time.Second // for a member that is on no list
-	goneKept    = time.Minute      // that a member was removed
+	syncEvery    = time.Second      // without a change of the endpoints
+	syncTimeout  = time.Second      // of one set
+	listLasts    = 5 * time.Second  // after a replica last wrote it
+	unknownGrace = 10 * time.Second // for a member that is on no list
+	goneKept     = time.Minute      // that a member was removed
 )
 
 // members keeps the sets of some keys equal to the endpoints of their clusters.
 type members struct {
 	replica string
 	script  *redis.Script
-	changed chan struct{} // capacity one
+	changed loops.Signal // wanted has
 
 	mu     sync.Mutex
 	wanted map[Key][]string
@@ -39,7 +41,7 @@ type members struct {
 
 func newMembers(replica string) *members {
 	return &members{
-		replica: replica, script: redis.NewScript(syncScript), changed: make(chan struct{}, 1),
+		replica: replica, script: redis.NewScript(syncScript), changed: loops.NewSignal(),
 		wanted: make(map[Key][]string), errs: make(map[Key]error),
 	}
 }
@@ -61,13 +63,10 @@ func (p *Poller) SetMembers(wanted map[Key][]string) {
 	}
 	m.wanted = wanted
 	maps.DeleteFunc(m.errs, func(k Key, _ error) bool { _, ok := wanted[k]; return !ok })
-	select {
-	case m.changed <- struct{}{}:
-	default: // already announced
-	}
+	m.changed.Set()
 }
 
-// run keeps the sets in step until ctx is done.
+// run synchronises the sets until ctx is done.
 func (m *members) run(ctx context.Context, p *Poller, client redis.UniversalClient) {
 	tick := time.NewTicker(syncEvery)
 	defer tick.Stop()
@@ -84,7 +83,7 @@ func (m *members) run(ctx context.Context, p *Poller, client redis.UniversalClie
 			m.errs[k] = err
 			m.mu.Unlock()
 			if added+removed > 0 {
-				p.log.Info("members of an in-flight key are in step", "cluster", k.Cluster, "key", k.Key,
+				p.log.Info("members of an in-flight key are synchronised", "cluster", k.Cluster, "key", k.Key,
 					"added", added, "removed", removed)
 			}
 		}
@@ -101,23 +100,23 @@ func (m *members) run(ctx context.Context, p *Poller, client redis.UniversalClie
 func (m *members) sync(ctx context.Context, client redis.UniversalClient, key string, list []string) (
 	added, removed int64, err error) {
 	if len(list) > MaxMembers {
-		return 0, 0, fmt.Errorf("in-flight key %q: %d endpoints are more than %d members, so they are not kept in step",
+		return 0, 0, fmt.Errorf("in-flight key %q: %d endpoints are more than %d members, so they are not synchronised",
 			key, len(list), MaxMembers)
 	}
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
 	args := make([]any, 0, 4+len(list))
-	args = append(args, m.replica, listLasts.Milliseconds(), alienGrace.Milliseconds(), goneKept.Milliseconds())
+	args = append(args, m.replica, listLasts.Milliseconds(), unknownGrace.Milliseconds(), goneKept.Milliseconds())
 	for _, member := range list {
 		args = append(args, member)
 	}
 	counts, err := m.script.Run(ctx, client, []string{key, companion(key)}, args...).Int64Slice()
 	switch {
 	case err != nil && strings.HasPrefix(err.Error(), "NOPERM"):
-		return 0, 0, fmt.Errorf("in-flight key %q: its members cannot be kept in step, because the ACL user may not "+
+		return 0, 0, fmt.Errorf("in-flight key %q: its members cannot be synchronised, because the ACL user may not "+
 			"write them; grant %s, and the patterns of the key and of %q: %w", key, syncRights, companion(key), err)
 	case err != nil:
-		return 0, 0, fmt.Errorf("in-flight key %q: its members cannot be kept in step: %w", key, err)
+		return 0, 0, fmt.Errorf("in-flight key %q: its members cannot be synchronised: %w", key, err)
 	case len(counts) != 2:
 		return 0, 0, errors.New("a script answered nothing")
 	}
@@ -137,7 +136,7 @@ func companion(key string) string {
 	return "{" + key + "}" + suffix
 }
 
-// fault adds to the result of a key why its members are not in step.
+// fault adds to the result of a key why its members are not synchronised.
 func (m *members) fault(r *Result) {
 	m.mu.Lock()
 	err := m.errs[Key{r.Cluster, r.Key}]

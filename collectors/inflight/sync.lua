@@ -1,4 +1,4 @@
--- Keeps a sorted set equal to the endpoints that the replicas of Steelyard agree on (doc.go, "Members kept in step").
+-- Keeps a sorted set equal to the endpoints that the replicas of Steelyard agree on (doc.go, "Synchronised members").
 -- KEYS[1] is the set and KEYS[2] the hash next to it. ARGV: this replica, how long its list counts, how long a member
 -- that is on no list stays, and how long one stays removed whatever pickers write, in milliseconds; then its list.
 if redis.replicate_commands then redis.replicate_commands() end -- before Redis 7, TIME before a write needs it
@@ -7,7 +7,7 @@ local me, lasts, grace, kept = 'list ' .. ARGV[1], tonumber(ARGV[2]), tonumber(A
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
--- What the hash has: lists, the members that are on none (alien) and those that were removed (gone).
+-- What the hash has: lists, the members that are on none (under the name "alien") and those that were removed (gone).
 local listed, dropped, alien, gone = {}, {}, {}, {}
 local fields = redis.call('HGETALL', hash)
 for i = 1, #fields, 2 do

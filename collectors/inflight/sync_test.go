@@ -18,7 +18,7 @@ import (
 
 // The tests in this file are with a real server, because the script is what they are about.
 
-// A writer keeps a set in step as one replica does, at times that the test chooses.
+// A writer synchronises a set as one replica does, at times that the test chooses.
 type writer struct {
 	t      *testing.T
 	m      *members
@@ -265,8 +265,8 @@ func TestCompanionIsInTheSlotOfItsSet(t *testing.T) {
 		}
 	}
 	o := patient(s.address)
-	o.Mode, o.Replica = ModeCluster, "a"
-	p, err := New(o, nil, nil)
+	o.Cluster, o.Replica = true, "a"
+	p, err := New(o, nil, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -285,7 +285,7 @@ func TestAPollerKeepsItsMembersInStep(t *testing.T) {
 	s := startRedis(t, port, plain(port)...)
 	o := patient(s.address)
 	o.Replica = "a"
-	p, err := New(o, nil, nil)
+	p, err := New(o, nil, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -318,16 +318,16 @@ func TestWithoutTheRightToWriteTheCountsStandWithAnError(t *testing.T) {
 		"+role")
 	o := patient(s.address)
 	o.Username, o.PasswordFile, o.Replica = "steelyard", writeFile(t, "password", "pw"), "a"
-	p, err := New(o, nil, nil)
+	p, err := New(o, nil, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.SetMembers(map[Key][]string{llama: {"x", "y"}})
 	r := startPoller(t, p, llama)
 	got := r.until("an error", func(r Result) bool { return r.Err != nil && r.Requests["x"] == 1 })
-	wantError(t, got.Err, llama.Key, "cannot be kept in step", "+evalsha", companion(llama.Key))
+	wantError(t, got.Err, llama.Key, "cannot be synchronised", "+evalsha", companion(llama.Key))
 	do(t, admin, append([]any{"ACL", "SETUSER", "steelyard"}, fields(syncRights)...)...)
-	r.until("in step", func(r Result) bool { return r.Err == nil && len(r.Requests) == 2 })
+	r.until("synchronised", func(r Result) bool { return r.Err == nil && len(r.Requests) == 2 })
 }
 
 func fields(text string) (out []any) {

@@ -44,6 +44,7 @@ func newFleet(envoys, endpoints int) *fleet {
 	for _, r := range f.reports {
 		r.Report(f.now, f.full)
 	}
+	f.ledger.Tick(f.now)
 	return f
 }
 

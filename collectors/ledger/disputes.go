@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"steelyard/internal/envoyid"
 )
 
 // A DisputeKind is what a dispute is about.
@@ -52,9 +54,7 @@ func (l *Ledger) Disputes(name string, now time.Time) (all []Dispute) {
 		}
 	}
 	slices.SortFunc(all, func(a, b Dispute) int {
-		return cmp.Or(cmp.Compare(a.Envoy.NodeID, b.Envoy.NodeID), cmp.Compare(a.Envoy.Host, b.Envoy.Host),
-			cmp.Compare(a.Envoy.Certificate, b.Envoy.Certificate),
-			cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Address, b.Address))
+		return cmp.Or(envoyid.Compare(a.Envoy, b.Envoy), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Address, b.Address))
 	})
 	return all
 }

@@ -102,10 +102,10 @@
 // X/E is the time that a request takes there (Little's law), so the right side is twice the requests that an Envoy with
 // its ends has in flight if its requests take as long as the others', and 8. Then its requests do not count at the
 // endpoint until there is a report without a mismatch. So these still count: requests that a gauge does not show
-// because it lags by an iteration of up to two seconds (the row is too short), those at an endpoint that stalls, wholly
-// or in part (E = 0, or x is as large as X predicts), and all requests of the only Envoy that uses the endpoint (E =
-// 0). X leaves out Envoys that have requests in flight and end none; E and e leave out ends that the endpoint did not
-// complete.
+// because it lags by an iteration of up to two seconds (the row is too short), those at an endpoint that stalls,
+// entirely or in part (E = 0, or x is as large as X predicts), and all requests of the only Envoy that uses the
+// endpoint (E = 0). X leaves out Envoys that have requests in flight and end none; E and e leave out ends that the
+// endpoint did not complete.
 //
 // Fewer requests also influence weights, if they are much for the endpoint. So a second row has the reports that lack
 // more than T: a quarter of the slots, at least 1; or, where these are unknown, as many as the endpoint reports, at

@@ -130,7 +130,8 @@ func (l *Ledger) leaveIfGone(e *envoy) {
 func (e *envoy) patience() time.Duration { return max(silentAfter, silentIntervals*e.asked) }
 
 // Tick finds what changes with time and without a message: Envoys and streams that became silent, request rates that
-// fell, clusters without traffic, and endpoints that stopped reporting. Call it about four times a second.
+// fell, clusters without traffic, and endpoints that stopped reporting. It also prepares what the next reads need. Call
+// it about four times a second.
 func (l *Ledger) Tick(now time.Time) {
 	l.mu.Lock()
 	defer l.release()
@@ -154,6 +155,9 @@ func (l *Ledger) Tick(now time.Time) {
 		c.rotateTimes(now)
 	}
 	l.sweepMismatches(now)
+	for _, c := range l.clusters { // after all that changes the epochs
+		c.counted = l.countedBy(c)
+	}
 }
 
 // sweepTraffic finds out whether a cluster is idle. While a watcher reports nothing, it may have requests.

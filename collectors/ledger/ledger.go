@@ -41,12 +41,10 @@ type Ledger struct {
 	addresses    map[string]*address
 	numbers      numbers
 	envoys       map[Envoy]*envoy
-	left         Totals   // of Envoys that have left
-	open         int      // requests of all Envoys
-	free         *request // for the next beginnings, through links[inAccount].next
-	frees        int
-	accounts     int // of all Envoys
-	services     int // of all Envoys
+	left         Totals // of Envoys that have left
+	open         int    // requests of all Envoys
+	accounts     int    // of all Envoys
+	services     int    // of all Envoys
 	mismatches   map[*address]*mismatches
 	watching     map[Envoy]*watching
 	reporters    Reporters
@@ -82,11 +80,11 @@ type cluster struct {
 	watchers map[Envoy]struct{}
 	dropped  uint64
 	dirty    bool
-	counted  atomic.Pointer[countedWatchers] // kept for the next read
-	idle     bool                            // no request for a while, and all watchers would have reported one
-	traffic  bool                            // a request since the last sweep
-	quiet    time.Time                       // the first sweep without one
-	rotated  time.Time                       // when the current half minute of the answers' times began
+	counted  *countedWatchers // as of the last Tick; see countedBy
+	idle     bool             // no request for a while, and all watchers would have reported one
+	traffic  bool             // a request since the last sweep
+	quiet    time.Time        // the first sweep without one
+	rotated  time.Time        // when the current half minute of the answers' times began
 }
 
 // watching counts the clusters that an Envoy is subscribed to.
@@ -176,7 +174,7 @@ func (l *Ledger) changed(c *cluster) {
 func (l *Ledger) cluster(name string) *cluster {
 	c := l.clusters[name]
 	if c == nil {
-		c = &cluster{name: name, alpha: defaultAlpha, watchers: make(map[Envoy]struct{})}
+		c = &cluster{name: name, alpha: defaultAlpha, watchers: make(map[Envoy]struct{}), counted: &countedWatchers{}}
 		l.clusters[name] = c
 	}
 	return c

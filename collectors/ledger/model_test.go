@@ -14,6 +14,16 @@ import (
 	"steelyard/weighting/flight"
 )
 
+// Begin notes that a request got its connection to an endpoint.
+func (s *Stream) Begin(now time.Time, id, address string) {
+	s.Events(now, []Event{{ID: []byte(id), Address: []byte(address)}})
+}
+
+// End notes that a request to an endpoint is over.
+func (s *Stream) End(now time.Time, id, address string, o Outcome) {
+	s.Events(now, []Event{{Ended: true, ID: []byte(id), Address: []byte(address), Outcome: o}})
+}
+
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // world is what really happens, and a ledger of it.

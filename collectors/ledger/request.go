@@ -72,8 +72,7 @@ func (l *Ledger) record(s *Stream, k key, received uint64) bool {
 	if e.open >= maxOpen || l.open >= l.room(e.node, maxOpenTotal) {
 		return false
 	}
-	r := l.take()
-	r.key, r.stream, r.received = k, s, received
+	r := &request{key: k, stream: s, received: received}
 	k.account.open.push(r)
 	s.open.push(r)
 	if first := e.requests[k]; first != nil { // a retry at the same endpoint
@@ -139,7 +138,6 @@ func (l *Ledger) drop(r *request) {
 	}
 	e.open--
 	l.open--
-	l.put(r)
 }
 
 // close moves a request to the closed ones: it counts as ended, though its end was not logged. It is
@@ -152,26 +150,5 @@ func (l *Ledger) close(r *request) {
 	e.closed.push(r)
 	if e.closings++; e.closings > maxClosed {
 		l.drop(e.closed.head)
-	}
-}
-
-// take returns an empty request; take and put reuse memory.
-func (l *Ledger) take() *request {
-	r := l.free
-	if r == nil {
-		return &request{}
-	}
-	l.free = r.links[inAccount].next
-	l.frees--
-	r.links[inAccount] = link{}
-	return r
-}
-
-func (l *Ledger) put(r *request) {
-	*r = request{}
-	if l.frees < maxOpen {
-		r.links[inAccount].next = l.free
-		l.free = r
-		l.frees++
 	}
 }

@@ -1,10 +1,10 @@
 package ledger
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
+	"steelyard/internal/envoyid"
 	"steelyard/weighting"
 	"steelyard/weighting/flight"
 )
@@ -27,22 +27,21 @@ type countedWatchers struct {
 // exact reports whether no count can drift for long: all have load reports.
 func (w *countedWatchers) exact() bool { return len(w.envoys) > 0 && w.reconciled == len(w.envoys) }
 
-// countedBy returns the cluster's watchers that are counted. They are a function of the ledger's state, and cached
-// until it changes.
+// countedBy returns the cluster's watchers that are counted. They are a function of the ledger's state: those of the
+// last Tick, and after a change since then those that a read finds by itself, because a read writes nothing.
 func (l *Ledger) countedBy(c *cluster) *countedWatchers {
-	before := c.counted.Load()
-	if before != nil && before.epoch == l.epoch && before.trafficEpoch == l.trafficEpoch {
+	before := c.counted
+	if before.epoch == l.epoch && before.trafficEpoch == l.trafficEpoch {
 		return before
 	}
-	w := &countedWatchers{epoch: l.epoch, trafficEpoch: l.trafficEpoch}
-	if before != nil && before.epoch == l.epoch {
+	w := &countedWatchers{}
+	if before.epoch == l.epoch {
 		*w = *before
-		w.trafficEpoch = l.trafficEpoch
 	} else {
 		l.countWatchers(c, w)
 	}
+	w.epoch, w.trafficEpoch = l.epoch, l.trafficEpoch
 	l.measure(c, w)
-	c.counted.Store(w)
 	return w
 }
 
@@ -265,10 +264,7 @@ func (l *Ledger) Cluster(name string, now time.Time) ClusterStatus {
 // Envoys returns the status of all Envoys that have a stream, sorted.
 func (l *Ledger) Envoys(now time.Time) []EnvoyStatus {
 	all := l.statuses(now)
-	slices.SortFunc(all, func(a, b EnvoyStatus) int {
-		return cmp.Or(cmp.Compare(a.Envoy.NodeID, b.Envoy.NodeID), cmp.Compare(a.Envoy.Host, b.Envoy.Host),
-			cmp.Compare(a.Envoy.Certificate, b.Envoy.Certificate))
-	})
+	slices.SortFunc(all, func(a, b EnvoyStatus) int { return envoyid.Compare(a.Envoy, b.Envoy) })
 	return all
 }
 

@@ -28,16 +28,6 @@ func (l *Ledger) Open(node Envoy, now time.Time) *Stream {
 	return s
 }
 
-// Begin notes that a request got its connection to an endpoint.
-func (s *Stream) Begin(now time.Time, id, address string) {
-	s.Events(now, []Event{{ID: []byte(id), Address: []byte(address)}})
-}
-
-// End notes that a request to an endpoint is over.
-func (s *Stream) End(now time.Time, id, address string, o Outcome) {
-	s.Events(now, []Event{{Ended: true, ID: []byte(id), Address: []byte(address), Outcome: o}})
-}
-
 // Events takes in one message of the stream, in order.
 func (s *Stream) Events(now time.Time, events []Event) {
 	l := s.ledger

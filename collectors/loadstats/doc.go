@@ -27,9 +27,9 @@
 // # What ends a stream
 //
 // The Envoy; a message that is not protobuf, above 1 MiB, or of more than 16,384 clusters or 65,536 endpoints; Close. A
-// stream whose first message names no node is refused, with a reason for the person who runs that Envoy, and so is one
-// whose first message does not come within ten seconds. One Envoy may have 8 streams. When a stream ends, the counts
-// that came over it are removed.
+// stream whose first message names no node is refused, with a reason for the person who runs that Envoy. The
+// port (package xds/port) ends one whose first message does not come within ten seconds. One Envoy may have 8 streams.
+// When a stream ends, the counts that came over it are removed.
 //
 // # What it is not
 //

@@ -16,6 +16,7 @@ import (
 
 	"steelyard/collectors/ledger"
 	"steelyard/collectors/wire"
+	"steelyard/internal/streams"
 )
 
 const (
@@ -28,7 +29,7 @@ type Options struct {
 	// Reporter is as in package accesslog.
 	Reporter wire.Reporter
 	// Interval returns how often an Envoy is to report. It is called after each of its reports; a change of more than a
-	// tenth is sent to the Envoy. It must not block. Nil means 1 s.
+	// tenth is sent to the Envoy. It must not block.
 	Interval func(ledger.Envoy) time.Duration
 }
 
@@ -37,7 +38,7 @@ type Server struct {
 	ledger  *ledger.Ledger
 	options Options
 	log     *slog.Logger
-	gate    *wire.Gate
+	gate    *streams.Gate
 	size    meanSize // of the reports of Envoys that watch a cluster
 
 	reports, bytes, refused, broken atomic.Uint64
@@ -52,16 +53,10 @@ type Stats struct {
 	Broken  uint64 // streams ended because of a message that could not be read
 }
 
-// New makes a server that passes every report on to l. A nil log discards all.
+// New makes a server that passes every report on to l.
 func New(l *ledger.Ledger, o Options, log *slog.Logger) *Server {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	if o.Interval == nil {
-		o.Interval = func(ledger.Envoy) time.Duration { return withAccessLog }
-	}
 	return &Server{
-		ledger: l, options: o, log: log, gate: wire.NewGate(maxStreamsEach),
+		ledger: l, options: o, log: log, gate: streams.New(streams.Limits{Each: maxStreamsEach}),
 		size: meanSize{bytes: ReportBytes},
 	}
 }
@@ -76,7 +71,7 @@ func (s *Server) Register(g *grpc.Server) {
 			ClientStreams: true,
 			ServerStreams: true,
 			Handler: func(_ any, stream grpc.ServerStream) error {
-				return s.gate.Run(func(named func()) error { return ended(s.serve(stream, named)) })
+				return s.gate.Run(func() error { return ended(s.serve(stream)) })
 			},
 		}},
 		Metadata: "envoy/service/load_stats/v3/lrs.proto",
@@ -84,7 +79,10 @@ func (s *Server) Register(g *grpc.Server) {
 }
 
 // Close ends all streams, refuses new ones, and returns when all have ended.
-func (s *Server) Close() { s.gate.Close() }
+func (s *Server) Close() {
+	s.gate.Close()
+	s.gate.Wait()
+}
 
 // Stats returns the counters.
 func (s *Server) Stats() Stats {
@@ -102,7 +100,7 @@ func (s *Server) Stats() Stats {
 func (s *Server) ReportBytes() float64 { return s.size.now() }
 
 // serve receives one stream: the name of its Envoy, and then its reports.
-func (s *Server) serve(stream grpc.ServerStream, named func()) error {
+func (s *Server) serve(stream grpc.ServerStream) error {
 	m := &report{wantNode: true}
 	if err := s.receive(stream, m); err != nil {
 		return err
@@ -114,7 +112,6 @@ func (s *Server) serve(stream grpc.ServerStream, named func()) error {
 		return status.Error(codes.InvalidArgument, "load reports: "+err.Error())
 	}
 	m.wantNode, m.node = false, nil
-	named()
 	if _, err := s.gate.Admit(envoy); err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -37,7 +38,7 @@ func serve(t *testing.T, options ...grpc.ServerOption) *served {
 	s := &served{ledger: ledger.New(nil)}
 	s.interval.Store(int64(time.Second))
 	interval := func(ledger.Envoy) time.Duration { return time.Duration(s.interval.Load()) }
-	s.Server = New(s.ledger, Options{Interval: interval}, nil)
+	s.Server = New(s.ledger, Options{Interval: interval}, slog.New(slog.DiscardHandler))
 	t.Cleanup(s.Close)
 	address, _ := grpctest.Serve(t, s.Register, options...)
 	s.client = loadstatsv3.NewLoadReportingServiceClient(grpctest.Connect(t, address))
@@ -191,12 +192,6 @@ func TestAChangeOfTheIntervalIsTold(t *testing.T) {
 	p.send(load(1, 0))
 	if got := p.asked(); got != 100*time.Millisecond {
 		t.Errorf("asked for reports every %v", got)
-	}
-}
-
-func TestAServerWithoutAnIntervalAsksForOneASecond(t *testing.T) {
-	if got := New(ledger.New(nil), Options{}, nil).options.Interval(ledger.Envoy{}); got != time.Second {
-		t.Errorf("%v", got)
 	}
 }
 

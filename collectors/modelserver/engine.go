@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/prometheus/common/model"
+
+	"steelyard/internal/engines"
 )
 
 // Engine is the kind of a model server, which decides which series mean what.
@@ -13,17 +15,21 @@ type Engine string
 
 // The engines that can be read.
 const (
-	EngineVLLM        Engine = "vllm"
-	EngineTriton      Engine = "triton"
-	EngineTensorRTLLM Engine = "tensorrt-llm" // in Triton, or in trtllm-serve
-	EngineSGLang      Engine = "sglang"
-	EngineTGI         Engine = "tgi"
-	EngineCustom      Engine = "custom" // the user names the series
+	EngineVLLM        Engine = engines.VLLM
+	EngineTriton      Engine = engines.Triton
+	EngineTensorRTLLM Engine = engines.TensorRTLLM
+	EngineSGLang      Engine = engines.SGLang
+	EngineTGI         Engine = engines.TGI
+	EngineCustom      Engine = engines.Custom
 )
 
 // Engines lists the engines in the order in which they are documented.
 func Engines() []Engine {
-	return []Engine{EngineVLLM, EngineTriton, EngineTensorRTLLM, EngineSGLang, EngineTGI, EngineCustom}
+	var all []Engine
+	for _, name := range engines.Names() {
+		all = append(all, Engine(name))
+	}
+	return all
 }
 
 // Custom names the series of EngineCustom. Any may be empty, which leaves its
@@ -245,7 +251,7 @@ func customSources(c Custom) []fieldSources {
 func validate(e Engine, c Custom) error {
 	if e != EngineCustom {
 		if sourcesOf(e, c) == nil {
-			return fmt.Errorf("unknown engine %q: write one of %s", e, join(Engines()))
+			return fmt.Errorf("unknown engine %q: write one of %s", e, strings.Join(engines.Names(), ", "))
 		}
 		if c != (Custom{}) {
 			return fmt.Errorf("series names are given, but the engine is %q: leave them out or write engine %q", e,
@@ -261,17 +267,9 @@ func validate(e Engine, c Custom) error {
 		{"queue", c.Queue}, {"running", c.Running}, {"utilization", c.Utilization}, {"completions", c.Completions},
 	} {
 		if s.name != "" && !model.LegacyValidation.IsValidMetricName(s.name) {
-			return fmt.Errorf("%s: %q is no series name: letters, digits, '_' and ':', without labels", s.field, s.name)
+			return fmt.Errorf("%s: %q is not a valid series name: letters, digits, '_' and ':', without labels",
+				s.field, s.name)
 		}
 	}
 	return nil
-}
-
-// join lists values for a person to read.
-func join[T ~string](values []T) string {
-	words := make([]string, len(values))
-	for i, v := range values {
-		words[i] = string(v)
-	}
-	return strings.Join(words, ", ")
 }

@@ -224,9 +224,10 @@ func TestRefusesNamesThatMakeNoSense(t *testing.T) {
 		{"no engine", "", Custom{}, "write one of"},
 		{"custom without names", EngineCustom, Custom{}, "at least one series name"},
 		{"names without custom", EngineVLLM, Custom{Queue: "q"}, `write engine "custom"`},
-		{"a selector for a name", EngineCustom, Custom{Queue: `q{a="b"}`}, `queue: "q{a=\"b\"}" is no series name`},
+		{"a selector for a name", EngineCustom, Custom{Queue: `q{a="b"}`},
+			`queue: "q{a=\"b\"}" is not a valid series name`},
 		{"a blank in a name", EngineCustom, Custom{Queue: "q", Utilization: "a b"},
-			`utilization: "a b" is no series name`},
+			`utilization: "a b" is not a valid series name`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := NewReader(c.engine, c.custom)

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"steelyard/collectors/replicas/merge"
+	"steelyard/internal/loops"
 	"steelyard/weighting/flight"
 )
 
@@ -57,7 +58,7 @@ type Link struct {
 	o       Options
 	id      merge.ID
 	log     *slog.Logger
-	changed chan struct{} // capacity one: there is something to send
+	changed loops.Signal // there is something to send
 
 	mu       sync.Mutex
 	peers    *merge.Peers
@@ -88,7 +89,7 @@ type Counters struct {
 // New makes a link. No run of any replica may have had its id before.
 func New(id merge.ID, o Options) *Link {
 	return &Link{
-		o: o, id: id, log: o.Log, changed: make(chan struct{}, 1), peers: merge.New(id, time.Now()),
+		o: o, id: id, log: o.Log, changed: loops.NewSignal(), peers: merge.New(id, time.Now()),
 		dirty: make(map[string]struct{}), scrapes: make(map[[2]string]merge.Scrape),
 		known: make(map[merge.ID]merge.State), wasCut: true,
 	}
@@ -114,7 +115,7 @@ func (l *Link) Note(cluster string) {
 	l.mu.Lock()
 	l.dirty[cluster] = struct{}{}
 	l.mu.Unlock()
-	l.wake()
+	l.changed.Set()
 }
 
 // Share publishes a scrape of this replica.
@@ -124,14 +125,7 @@ func (l *Link) Share(s merge.Scrape) {
 		l.scrapes[key] = s
 	}
 	l.mu.Unlock()
-	l.wake()
-}
-
-func (l *Link) wake() {
-	select {
-	case l.changed <- struct{}{}:
-	default: // already announced
-	}
+	l.changed.Set()
 }
 
 // Merge calls merge.Peers.Merge under the lock.

@@ -160,8 +160,8 @@ func TestCountsAndScrapesReachTheOther(t *testing.T) {
 
 	a.stop()
 	b.until("one that stops is gone", b.other(merge.Gone))
-	if o := b.link.Status().Others[0]; o.Since.Sub(o.Heard) > merge.Silence/2 {
-		t.Errorf("gone %v after its last message, though it took leave", o.Since.Sub(o.Heard))
+	if o := b.link.Status().Others[0]; o.Since.Sub(o.LastSeen) > merge.Silence/2 {
+		t.Errorf("gone %v after its last message, though it took leave", o.Since.Sub(o.LastSeen))
 	}
 	if n, err := redisOf(t, store).HLen(t.Context(), "test:replicas:state").Result(); err != nil || n > 1 {
 		t.Errorf("%d states are left, %v", n, err)

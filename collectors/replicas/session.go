@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"steelyard/collectors/replicas/merge"
+	"steelyard/internal/loops"
 )
 
 var (
@@ -29,17 +30,13 @@ func (l *Link) hash() string    { return l.o.Prefix + ":replicas:state" }
 
 // follow receives messages, and reconnects when a session fails, until ctx is done.
 func (l *Link) follow(ctx context.Context) {
-	for {
+	for ctx.Err() == nil {
 		err := l.session(ctx)
 		if ctx.Err() != nil {
 			return
 		}
 		l.failed(err)
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(again):
-		}
+		loops.Pause(ctx, again)
 	}
 }
 
@@ -77,7 +74,7 @@ func (l *Link) begin(c *Client, abort context.CancelCauseFunc) {
 	l.mu.Lock()
 	l.client, l.abort, l.whole = c, abort, true
 	l.mu.Unlock()
-	l.wake()
+	l.changed.Set()
 }
 
 // loadStates returns what the replicas last stored.

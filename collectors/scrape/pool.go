@@ -8,6 +8,7 @@ import (
 
 	"steelyard/collectors/modelserver"
 	"steelyard/internal/credentials"
+	"steelyard/internal/loops"
 	"steelyard/weighting"
 )
 
@@ -38,7 +39,7 @@ type Pool struct {
 	// once.
 	Credentials *credentials.Store
 
-	changed chan struct{} // capacity one: wanted differs from what runs
+	changed loops.Signal // wanted differs from what runs
 	mu      sync.Mutex
 	wanted  map[Target]struct{}
 	soon    bool // targets that are new since then are scraped soon
@@ -58,7 +59,7 @@ func New(sink func(Result), log *slog.Logger) *Pool {
 		log:     log,
 		shared:  newShared(),
 		epoch:   time.Now(),
-		changed: make(chan struct{}, 1),
+		changed: loops.NewSignal(),
 	}
 }
 
@@ -79,10 +80,7 @@ func (p *Pool) set(targets []Target, soon bool) {
 	p.mu.Lock()
 	p.wanted, p.soon = wanted, soon
 	p.mu.Unlock()
-	select {
-	case p.changed <- struct{}{}:
-	default: // a change is already announced; it will find this set
-	}
+	p.changed.Set()
 }
 
 // Run scrapes the targets until ctx is done and every loop has ended; it

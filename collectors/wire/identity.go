@@ -10,7 +10,6 @@ import (
 
 	"google.golang.org/grpc/peer"
 
-	"steelyard/collectors/ledger"
 	"steelyard/internal/credentials"
 	"steelyard/internal/envoyid"
 )
@@ -20,29 +19,29 @@ const maxIP = 64
 
 // EnvoyOf returns the Envoy at the other end of a stream, identified by the Node in its first message, which may be
 // nil, and the address and certificate of its connection. The error is for the person who runs the Envoy.
-func EnvoyOf(ctx context.Context, node []byte) (ledger.Envoy, error) {
+func EnvoyOf(ctx context.Context, node []byte) (envoyid.ID, error) {
 	if node == nil {
-		return ledger.Envoy{}, errors.New("the first message of the stream names no node, which identifies the " +
+		return envoyid.ID{}, errors.New("the first message of the stream names no node, which identifies the " +
 			"Envoy: every Envoy sends one")
 	}
 	id, err := nodeID(node)
 	if err != nil {
-		return ledger.Envoy{}, err
+		return envoyid.ID{}, err
 	}
 	if !utf8.ValidString(id) {
-		return ledger.Envoy{},
+		return envoyid.ID{},
 			fmt.Errorf("the node's id, %q, is not UTF-8: no Envoy with it can subscribe to anything", id)
 	}
 	if id == "" {
-		return ledger.Envoy{},
+		return envoyid.ID{},
 			errors.New("the node has no id: set node.id in the Envoy's bootstrap, or start it with --service-node")
 	}
 	host := remoteHost(ctx)
 	if host == "" {
-		return ledger.Envoy{},
+		return envoyid.ID{},
 			errors.New("the connection has no remote IP address: an Envoy is identified by node id and IP")
 	}
-	return ledger.Envoy{NodeID: id, Host: host, Certificate: credentials.PeerIdentity(ctx).Name}, nil
+	return envoyid.ID{NodeID: id, Host: host, Certificate: credentials.PeerIdentity(ctx).Name}, nil
 }
 
 // A Reporter returns a function that decides, for the client of a stream, whether it may report on the endpoint with an

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/protobuf/proto"
 
-	"steelyard/collectors/ledger"
+	"steelyard/internal/envoyid"
 )
 
 func from(addr net.Addr) context.Context {
@@ -25,18 +25,18 @@ func TestTheEnvoyOfAStream(t *testing.T) {
 		addr   net.Addr
 		id     string
 		noNode bool
-		want   ledger.Envoy
+		want   envoyid.ID
 		err    string
 	}{
-		{name: "an Envoy", addr: v4, id: "a", want: ledger.Envoy{NodeID: "a", Host: "10.0.0.7"}},
+		{name: "an Envoy", addr: v4, id: "a", want: envoyid.ID{NodeID: "a", Host: "10.0.0.7"}},
 		{name: "over IPv6", addr: &net.TCPAddr{IP: net.ParseIP("2001:db8::1")}, id: "a",
-			want: ledger.Envoy{NodeID: "a", Host: "2001:db8::1"}},
+			want: envoyid.ID{NodeID: "a", Host: "2001:db8::1"}},
 		{name: "over IPv4 in IPv6", addr: &net.TCPAddr{IP: net.ParseIP("::ffff:10.0.0.7")}, id: "a",
-			want: ledger.Envoy{NodeID: "a", Host: "10.0.0.7"}},
+			want: envoyid.ID{NodeID: "a", Host: "10.0.0.7"}},
 		{name: "over another kind of address", addr: text("10.0.0.7:55"), id: "a",
-			want: ledger.Envoy{NodeID: "a", Host: "10.0.0.7"}},
+			want: envoyid.ID{NodeID: "a", Host: "10.0.0.7"}},
 		{name: "an id too long, cut at a rune's edge", addr: v4, id: long + "äöü",
-			want: ledger.Envoy{NodeID: long, Host: "10.0.0.7"}},
+			want: envoyid.ID{NodeID: long, Host: "10.0.0.7"}},
 		{name: "no node", addr: v4, noNode: true, err: "names no node"},
 		{name: "no id", addr: v4, err: "--service-node"},
 		{name: "no IP", addr: text("@"), id: "a", err: "no remote IP"},

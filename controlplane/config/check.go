@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode"
 
+	"steelyard/internal/engines"
 	"steelyard/internal/spelling"
 )
 
@@ -102,7 +103,7 @@ func (d *decoder) checkXDS(x *XDS) {
 			d.value(&a.ReportsAbove, plain(a.ReportsAbove)), d.value(&a.BatchAbove, plain(a.BatchAbove)))
 	}
 	d.checkLimits(&x.Limits)
-	d.checkDoors(x)
+	d.checkExposure(x)
 }
 
 // checkLimits also makes three quarters of the connections a limit per address that is not written.
@@ -139,6 +140,9 @@ func (d *decoder) checkRedis(r *Redis) {
 		d.conflict(&r.SentinelPasswordFile, &r.Mode, "%s is used by mode: sentinel only, and mode is %s: change the "+
 			"mode, or remove this line", shown(r.SentinelPasswordFile), d.value(&r.Mode, r.Mode))
 	}
+	if r.Username != "" && r.PasswordFile == "" {
+		d.conflict(&r.Username, &r.PasswordFile, "the user %s needs a password: add password_file:", shown(r.Username))
+	}
 	if r.SentinelUsername != "" && r.SentinelPasswordFile == "" {
 		d.conflict(&r.SentinelUsername, &r.SentinelPasswordFile, "the user %s needs a password: add "+
 			"sentinel_password_file:", shown(r.SentinelUsername))
@@ -155,14 +159,8 @@ func (d *decoder) checkRedis(r *Redis) {
 
 func (d *decoder) checkReplicas(cfg *Config) {
 	r := cfg.Replicas
-	unfit := func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }
 	for _, name := range []*string{&r.Prefix, &r.Name} {
-		switch {
-		case strings.ContainsFunc(*name, unfit):
-			d.fail(name, "%s has white space in it: write a name such as steelyard", shown(*name))
-		case len(*name) > longestName:
-			d.fail(name, "%s has %d bytes: write at most %d", shown(*name), len(*name), longestName)
-		}
+		d.checkWord(name, longestName, "a name such as steelyard")
 	}
 	if cfg.Redis == nil {
 		d.conflict(&cfg.Replicas, &cfg.Redis, "replicas are connected through Redis, and there is no redis section: "+
@@ -180,7 +178,8 @@ func (d *decoder) checkTracing(t *Tracing) {
 		d.fail(&t.Endpoint, "the URL has a user or password in it: write them into the environment "+
 			"(OTEL_EXPORTER_OTLP_HEADERS)")
 	case err != nil || u.Host == "" || !slices.Contains([]string{"http", "https"}, u.Scheme):
-		d.fail(&t.Endpoint, "%s is no URL of a collector: write one such as http://127.0.0.1:4318", shown(t.Endpoint))
+		d.fail(&t.Endpoint, "%s is not a valid URL of a collector: for example, http://127.0.0.1:4318",
+			shown(t.Endpoint))
 	}
 }
 
@@ -233,7 +232,7 @@ func (d *decoder) checkCluster(c *Cluster, cfg *Config) {
 	}
 	for i := range c.Prefix.Markers {
 		if m := &c.Prefix.Markers[i]; *m < 0 || *m > largestToken {
-			d.fail(m, "%d is no token id: write 0 to %d", *m, largestToken)
+			d.fail(m, "%d is not a valid token id: write 0 to %d", *m, largestToken)
 		}
 	}
 }
@@ -244,9 +243,6 @@ var headerName = regexp.MustCompile(`^[a-z0-9!#$%&'*+.^_|~-]{1,128}$`)
 const longestClass = 128 // bytes
 
 const largestToken = 999_999_999 // that is read in a prompt
-
-// slotted are the engines that execute no more requests at once than their slots.
-var slotted = []string{"triton", engineCustom}
 
 // longestWait is the stream idle timeout of the bootstrap: Envoy ends a request that waits for longer.
 const longestWait = 10 * time.Minute
@@ -267,13 +263,7 @@ func (d *decoder) checkQueue(c *Cluster) {
 	for i := range q.Classes {
 		d.checkClass(&q.Classes[i])
 		name := &q.Classes[i].Name
-		unfit := func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }
-		switch {
-		case strings.ContainsFunc(*name, unfit):
-			d.fail(name, "%s has white space in it: write a name such as interactive", shown(*name))
-		case len(*name) > longestClass:
-			d.fail(name, "%s has %d bytes: write at most %d", shown(*name), len(*name), longestClass)
-		}
+		d.checkWord(name, longestClass, "a name such as interactive")
 		d.checkTwice(name, *name, lines, "class")
 	}
 }
@@ -286,15 +276,13 @@ func (d *decoder) checkPlaces(c *Cluster) {
 	}
 	static := c.Endpoints.Static
 	unknown := func(e StaticEndpoint) bool { return e.Capacity == 0 }
-	switch batches := func(engine string) bool {
-		return slices.Contains(Engines(), engine) &&
-			!slices.Contains(slotted, engine)
-	}; {
-	case batches(c.Engine):
+	batches := func(e StaticEndpoint) bool { return engines.Batches(e.Engine) }
+	switch {
+	case engines.Batches(c.Engine):
 		d.fail(field, "missing: engine %s has no slots: write how many requests an endpoint may have in flight, e.g. "+
 			"max_in_flight: 8", c.Engine)
-	case slices.ContainsFunc(static, func(e StaticEndpoint) bool { return batches(e.Engine) }):
-		i := slices.IndexFunc(static, func(e StaticEndpoint) bool { return batches(e.Engine) })
+	case slices.ContainsFunc(static, batches):
+		i := slices.IndexFunc(static, batches)
 		d.fail(field, "missing: engine %s of %s has no slots: write how many requests an endpoint may have in flight, "+
 			"e.g. max_in_flight: 8", static[i].Engine, shown(static[i].Address))
 	case c.Scrape.Disabled && c.Capacity == 0 && len(static) > 0 && slices.ContainsFunc(static, unknown):
@@ -317,39 +305,43 @@ func (d *decoder) checkClass(c *QueueClass) {
 const longestName = 256 // bytes
 
 func (d *decoder) checkName(name *string) {
-	switch unfit := func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }; {
-	case strings.ContainsFunc(*name, unfit):
-		d.fail(name, "%s has white space in it: write the EDS service name of Envoy's cluster, such as llama-70b",
-			shown(*name))
-	case strings.Contains(*name, "/"):
+	d.checkWord(name, longestName, "the EDS service name of Envoy's cluster, such as llama-70b")
+	if strings.Contains(*name, "/") {
 		d.fail(name, "%s has a slash in it, which sets the variants of a cluster apart (llama/failsafe, "+
 			"llama/fallback): write a name without", shown(*name))
-	case len(*name) > longestName:
-		d.fail(name, "%s has %d bytes: write at most %d", shown(*name), len(*name), longestName)
 	}
 }
 
-const engineCustom = "custom"
+// checkWord wants a text without white space, of so many bytes at most; write says what to write instead.
+func (d *decoder) checkWord(word *string, longest int, write string) {
+	unfit := func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }
+	switch {
+	case strings.ContainsFunc(*word, unfit):
+		d.fail(word, "%s has white space in it: write %s", shown(*word), write)
+	case len(*word) > longest:
+		d.fail(word, "%s has %d bytes: write at most %d", shown(*word), len(*word), longest)
+	}
+}
 
 func (d *decoder) checkEngine(c *Cluster) {
 	if c.Engine == "" && !c.Scrape.Disabled {
-		d.fail(&c.Engine, "missing: write the model server's, one of %s", strings.Join(Engines(), ", "))
+		d.fail(&c.Engine, "missing: write the model server's, one of %s", strings.Join(engines.Names(), ", "))
 	}
 	if c.Custom != nil {
 		d.checkCustom(c)
 	}
-	engines := []*string{&c.Engine}
+	used := []*string{&c.Engine}
 	for i := range c.Endpoints.Static {
-		engines = append(engines, &c.Endpoints.Static[i].Engine)
+		used = append(used, &c.Endpoints.Static[i].Engine)
 	}
-	for _, e := range engines {
-		if *e == engineCustom && c.Custom == nil {
+	for _, e := range used {
+		if *e == engines.Custom && c.Custom == nil {
 			d.conflict(e, &c.Custom, "custom needs the names of its series: add custom: {queue: NAME, running: NAME} "+
 				"to the cluster")
 		}
 	}
-	used := slices.ContainsFunc(engines, func(e *string) bool { return *e == engineCustom })
-	if c.Custom != nil && !used && c.Endpoints.File == "" {
+	named := slices.ContainsFunc(used, func(e *string) bool { return *e == engines.Custom })
+	if c.Custom != nil && !named && c.Endpoints.File == "" {
 		d.conflict(&c.Custom, &c.Engine, "series are named, but the engine is %s: write engine: custom, or remove "+
 			"this section", shown(c.Engine))
 	}
@@ -411,7 +403,7 @@ func (d *decoder) checkSync(i *Inflight) {
 	_, tagged, _ := strings.Cut(i.RedisKey, "{")
 	switch tag, _, _ := strings.Cut(tagged, "}"); {
 	case i.RedisKey == "":
-		d.conflict(&i.SyncMembers, &i.RedisKey, "there is no set to keep in step: add redis_key: KEY, or remove this "+
+		d.conflict(&i.SyncMembers, &i.RedisKey, "there is no set to synchronise: add redis_key: KEY, or remove this "+
 			"line")
 	case strings.ContainsAny(i.RedisKey, "{}") && (tag == "" || !strings.Contains(tagged, "}")):
 		d.conflict(&i.SyncMembers, &i.RedisKey, "the key %s has a brace that is no hash tag, so nothing can be kept "+
@@ -419,7 +411,7 @@ func (d *decoder) checkSync(i *Inflight) {
 	}
 }
 
-// checkSets wants a set that is kept in step with the endpoints of a cluster to be of no other cluster.
+// checkSets wants a set that is synchronised with the endpoints of a cluster to be of no other cluster.
 func (d *decoder) checkSets(clusters []Cluster) {
 	users := make(map[string]*Cluster) // of each key, the first
 	for i := range clusters {
@@ -432,8 +424,8 @@ func (d *decoder) checkSets(clusters []Cluster) {
 			users[key] = c
 		case first.Name != c.Name && (first.Inflight.SyncMembers || c.Inflight.SyncMembers):
 			d.conflict(&c.Inflight.RedisKey, &first.Inflight.RedisKey, "%s is also the key of cluster %s on line %d, "+
-				"and sync_members would delete the members of one that are no endpoints of the other: write a key for "+
-				"each, such as inflight:{cluster}, or remove sync_members", shown(key), shown(first.Name),
+				"and sync_members would delete the members of one that are not endpoints of the other: write a key "+
+				"for each, such as inflight:{cluster}, or remove sync_members", shown(key), shown(first.Name),
 				d.places[&first.Inflight.RedisKey].node.Line)
 		}
 	}

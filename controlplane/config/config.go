@@ -1,7 +1,6 @@
 package config
 
 import (
-	"reflect"
 	"strings"
 	"time"
 )
@@ -12,7 +11,7 @@ import (
 //	yaml      the key
 //	default   the value of a key that is not written, as one would write it
 //	range     the least and the largest value, both allowed
-//	oneof     the allowed words
+//	oneof     the allowed words; @engines stands for those of package engines
 //	required  the key must be written; the tag says what to write
 //	kind      "path": a relative path is taken from the folder of the config file
 //	max       the largest number of items of a list
@@ -179,7 +178,7 @@ type Redis struct {
 	// MasterName is the primary's name in the configuration of the Sentinels.
 	// Needed with mode sentinel, refused without. Default none.
 	MasterName string `yaml:"master_name"`
-	// Username is the ACL user. Default none: the user "default".
+	// Username is the ACL user; it needs a password. Default none: the user "default".
 	Username string `yaml:"username"`
 	// PasswordFile holds the password, which is not sent to Sentinels; the file's
 	// last newline does not count. Default none: no AUTH.
@@ -235,9 +234,9 @@ type Cluster struct {
 	// Name is the EDS service name that Envoys ask for: no white space, at most
 	// 256 bytes, unique. Required.
 	Name string `yaml:"name" required:"write the EDS service name that Envoys ask for, e.g. name: llama"`
-	// Engine names the model server, which determines the series to read: one of
-	// Engines. Needed unless scraping is disabled. Default none.
-	Engine string `yaml:"engine" oneof:"vllm triton tensorrt-llm sglang tgi custom"`
+	// Engine names the model server, which determines the series to read. Needed unless scraping is disabled. Default
+	// none.
+	Engine string `yaml:"engine" oneof:"@engines"`
 	// Custom names the series of an engine that Steelyard does not know.
 	// Needed where the engine is custom. Default none.
 	Custom *Custom `yaml:"custom"`
@@ -307,8 +306,9 @@ type Endpoints struct {
 	InferencePool *InferencePool `yaml:"inferencePool"`
 }
 
-// Remote reports whether the endpoints come from a server, so that they are unknown until it answers.
-func (e *Endpoints) Remote() bool { return e.DNS != nil || e.InKubernetes() }
+// Remote reports whether the endpoints come from a server, so that they are unknown until it answers: from any source
+// but lists.
+func (e *Endpoints) Remote() bool { return len(e.Static) == 0 && e.File == "" }
 
 // InKubernetes reports whether the endpoints are found in the Kubernetes API.
 func (e *Endpoints) InKubernetes() bool { return e.Kubernetes != nil || e.InferencePool != nil }
@@ -363,7 +363,7 @@ type StaticEndpoint struct {
 	// speed, 0 to 1000000; 0 means as the cluster says. Default 0.
 	Capacity float64 `yaml:"capacity" default:"0" range:"0..1000000"`
 	// Engine names its model server. Default none: as the cluster says.
-	Engine string `yaml:"engine" oneof:"vllm triton tensorrt-llm sglang tgi custom"`
+	Engine string `yaml:"engine" oneof:"@engines"`
 	// MetricsPort is the port of its metrics page, 0 to 65535; 0 means as the
 	// cluster says. Default 0.
 	MetricsPort int `yaml:"metrics_port" default:"0" range:"0..65535"`
@@ -372,12 +372,8 @@ type StaticEndpoint struct {
 	MetricsPath string `yaml:"metrics_path"`
 }
 
-// The types of DNS records.
-const (
-	DNSTypeA    = "A"
-	DNSTypeAAAA = "AAAA"
-	DNSTypeSRV  = "SRV"
-)
+// DNSTypeSRV is the type of DNS records that carry their ports.
+const DNSTypeSRV = "SRV"
 
 // DNS is a name whose records are the endpoints.
 type DNS struct {
@@ -602,12 +598,6 @@ type Push struct {
 	// under a third of it. Weights that are not renewed keep sending requests to the
 	// endpoints that were idle when they were made, so shorter is better. Default 3s.
 	EndpointStaleAfter time.Duration `yaml:"endpoint_stale_after" default:"3s" range:"0s..24h"`
-}
-
-// Engines returns the names that an engine key may have.
-func Engines() []string {
-	field, _ := reflect.TypeFor[Cluster]().FieldByName("Engine")
-	return strings.Fields(field.Tag.Get("oneof"))
 }
 
 // Key returns the Redis key of a cluster, or "" where none is used.

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v4"
+
+	"steelyard/internal/engines"
 )
 
 // aliasedValues is how many values aliases may add to those that are written
@@ -58,6 +60,15 @@ func fieldsOf(section reflect.Value) []field {
 		fields = append(fields, field{key: key, tag: f.Tag, value: section.Field(i)})
 	}
 	return fields
+}
+
+// words are those that a value may be; none where any may.
+func (f field) words() []string {
+	words := strings.Fields(f.tag.Get("oneof"))
+	if slices.Equal(words, []string{"@engines"}) {
+		return engines.Names()
+	}
+	return words
 }
 
 func (f field) isSection() bool { return f.value.Kind() == reflect.Struct }
@@ -179,7 +190,7 @@ func (d *decoder) scalar(n *yaml.Node, f field, path string) {
 		d.complain(n, path, "%s where one value is needed: %s", describe(n), whatToWrite(f))
 		return
 	}
-	if words := strings.Fields(f.tag.Get("oneof")); len(words) > 0 && !slices.Contains(words, n.Value) {
+	if words := f.words(); len(words) > 0 && !slices.Contains(words, n.Value) {
 		d.complain(n, path, "%s is not one of %s%s", shown(n.Value), strings.Join(words, ", "),
 			didYouMean(n.Value, words))
 		return
@@ -190,7 +201,7 @@ func (d *decoder) scalar(n *yaml.Node, f field, path string) {
 		err = rangeError(n.Value, f.value.Type(), limits)
 	}
 	if example := f.tag.Get("default"); errors.As(err, &notText{}) && example != "" {
-		err = fmt.Errorf("%s is not a text: write such as %s", shown(n.Value), example)
+		err = fmt.Errorf("%s is not a text: for example, write %s", shown(n.Value), example)
 	}
 	if err != nil {
 		hint := ""

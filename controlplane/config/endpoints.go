@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
@@ -22,11 +23,11 @@ func parsePort(text string) (int, bool) {
 func (d *decoder) checkListen(listen *string) {
 	host, text, err := net.SplitHostPort(*listen)
 	if err != nil {
-		d.fail(listen, "%s is not host:port: write such as 127.0.0.1:18000", shown(*listen))
+		d.fail(listen, "%s is not host:port: for example, 127.0.0.1:18000", shown(*listen))
 		return
 	}
 	if _, ok := parsePort(text); !ok {
-		d.fail(listen, "%s is no port: write 1 to 65535, or 0 for a free one", shown(text))
+		d.fail(listen, "%s is not a valid port: write 1 to 65535, or 0 for a free one", shown(text))
 	}
 	if _, err := netip.ParseAddr(host); err != nil && host != "" && host != "localhost" {
 		d.fail(listen, "%s is a hostname: write an IP of this machine, 127.0.0.1 for local clients only or 0.0.0.0 "+
@@ -63,14 +64,14 @@ func (d *decoder) checkHostPort(address *string) {
 	}
 	host, port, err := net.SplitHostPort(text)
 	if err != nil {
-		d.fail(address, "%s is not host:port: write such as %s", shown(text), withPort(text, "6379"))
+		d.fail(address, "%s is not host:port: for example, %s", shown(text), withPort(text, "6379"))
 		return
 	}
 	if number, ok := parsePort(port); !ok || number == 0 {
-		d.fail(address, "%s is no port: write 1 to 65535", shown(port))
+		d.fail(address, "%s is not a valid port: write 1 to 65535", shown(port))
 	}
 	if _, err := netip.ParseAddr(host); err != nil && !hostname.MatchString(host) {
-		d.fail(address, "%s is no host: write its name or IP", shown(host))
+		d.fail(address, "%s is not a valid host: write its name or IP", shown(host))
 	}
 }
 
@@ -85,13 +86,13 @@ func (d *decoder) checkAllowedHosts(a *Admin) {
 		case url:
 			d.fail(host, "%s is a URL: write the host name in it, such as %s", shown(*host), shown(hostOf(rest)))
 		case strings.Contains(name, "*"):
-			d.fail(host, "%s: a * stands for all names below one: write such as *.example.com", shown(*host))
+			d.fail(host, "%s: a * stands for all names below one: for example, *.example.com", shown(*host))
 		case err == nil:
 			d.fail(host, "%s is an IP address, under which it is always asked: remove it", shown(*host))
 		case hostOf(name) != name:
 			d.fail(host, "%s has a port or a path: write only the host name, %s", shown(*host), shown(hostOf(name)))
 		case !hostname.MatchString(name) || len(name) > longestHostname:
-			d.fail(host, "%s is no host name: write such as steelyard.example.com", shown(*host))
+			d.fail(host, "%s is not a valid host name: for example, steelyard.example.com", shown(*host))
 		}
 		d.checkTwice(host, *host, lines, "name")
 	}
@@ -174,7 +175,8 @@ var (
 
 func (d *decoder) checkNamespace(namespace *string) {
 	if *namespace != "" && !namespaceName.MatchString(*namespace) {
-		d.fail(namespace, "%s is no namespace: write its name, in small letters, digits and -", shown(*namespace))
+		d.fail(namespace, "%s is not a valid namespace: write its name, in lower-case letters, digits and -",
+			shown(*namespace))
 	}
 }
 
@@ -184,25 +186,23 @@ func (d *decoder) checkObjectName(name *string) {
 	case strings.Contains(*name, "/"):
 		d.fail(name, "%s has a / in it: write the name only, and the namespace as namespace:", shown(*name))
 	default:
-		d.fail(name, "%s is no name of a Kubernetes object: write it in small letters, digits, - and .", shown(*name))
+		d.fail(name, "%s is not a valid name of a Kubernetes object: write it in lower-case letters, digits, - and .",
+			shown(*name))
 	}
 }
 
 func (d *decoder) checkOneSource(e *Endpoints) {
-	var found []string
-	for _, source := range []struct {
-		name  string
-		field any
-	}{{"static", &e.Static}, {"file", &e.File}, {"dns", &e.DNS}, {"kubernetes", &e.Kubernetes},
-		{"inferencePool", &e.InferencePool}} {
-		if d.written(source.field) {
-			found = append(found, source.name)
+	var found, all []string
+	for _, source := range fieldsOf(reflect.ValueOf(e).Elem()) {
+		all = append(all, source.key+":")
+		if d.written(source.value.Addr().Interface()) {
+			found = append(found, source.key)
 		}
 	}
+	last := len(all) - 1
 	switch {
 	case len(found) == 0:
-		d.fail(e, "there is no source of endpoints: write one of static:, file:, dns:, kubernetes: or "+
-			"inferencePool:")
+		d.fail(e, "there is no source of endpoints: write one of %s or %s", strings.Join(all[:last], ", "), all[last])
 	case len(found) > 1:
 		d.fail(e, "there are %s: keep one of them, or make a cluster of each", strings.Join(found, " and "))
 	}
@@ -257,12 +257,13 @@ func addressProblem(text string) string {
 	case ipErr == nil && (!portOK || number == 0):
 		return fmt.Sprintf("%s has no port that exists: write 1 to 65535 after the colon", shown(text))
 	case dotted.MatchString(host):
-		return fmt.Sprintf("%s is no IP: its four numbers must be 0 to 255, without leading zeros", shown(host))
+		return fmt.Sprintf("%s is not a valid IP: its four numbers must be 0 to 255, without leading zeros",
+			shown(host))
 	case hostname.MatchString(host) && portOK:
 		return fmt.Sprintf("%s is a hostname, and static endpoints are IPs: write endpoints: {dns: {name: %s, port: "+
 			"%d}} instead of static:", shown(host), host, number)
 	}
-	return fmt.Sprintf("%s is not IP:port: write such as 10.0.0.1:8000", shown(text))
+	return fmt.Sprintf("%s is not IP:port: for example, 10.0.0.1:8000", shown(text))
 }
 
 // dotted is what looks like an IPv4 address, or an attempt at one.
@@ -278,8 +279,8 @@ func quotedIPv6(address string) string {
 
 func (d *decoder) checkDNS(dns *DNS) {
 	if name := dns.Name; name != "" && (!hostname.MatchString(name) || len(name) > longestHostname) {
-		d.fail(&dns.Name, "%s is no DNS name: write only the name, such as llama.models.svc.cluster.local; the port "+
-			"is port:", shown(name))
+		d.fail(&dns.Name, "%s is not a valid DNS name: write only the name, such as llama.models.svc.cluster.local; "+
+			"the port is port:", shown(name))
 	} else if _, err := netip.ParseAddr(name); err == nil {
 		d.fail(&dns.Name, "%s is an IP: write endpoints: {static: [{address: %s}]}", shown(name),
 			withPort(name, strconv.Itoa(cmp.Or(dns.Port, 8000))))
@@ -321,6 +322,7 @@ func (d *decoder) checkMetricsPath(path *string) {
 	case !strings.HasPrefix(*path, "/"):
 		d.fail(path, "%s does not start with /: write /%s", shown(*path), shown(*path))
 	case err != nil || strings.ContainsAny(*path, " #") || u.Host != "":
-		d.fail(path, "%s is no path of a URL: write such as /metrics, with special characters escaped", shown(*path))
+		d.fail(path, "%s is not a valid path of a URL: for example, /metrics, with special characters escaped",
+			shown(*path))
 	}
 }

@@ -120,7 +120,7 @@ func stated(f field) []string {
 	if limits := f.tag.Get("range"); limits != "" {
 		want = append(want, strings.Replace(limits, "..", " to ", 1))
 	}
-	if words := strings.Fields(f.tag.Get("oneof")); len(words) > 0 && len(words) < 5 {
+	if words := f.words(); len(words) > 0 && len(words) < 5 {
 		want = append(want, strings.Join(words, ", "))
 	}
 	text, has := f.tag.Lookup("default")
@@ -190,7 +190,7 @@ func TestTagsAreWellFormed(t *testing.T) {
 			if hasRange && !inRange(v, limits) {
 				t.Errorf("%s: the default is not within %s", path, limits)
 			}
-			if words := strings.Fields(f.tag.Get("oneof")); len(words) > 0 && !slices.Contains(words, v.String()) {
+			if words := f.words(); len(words) > 0 && !slices.Contains(words, v.String()) {
 				t.Errorf("%s: the default is not one of %v", path, words)
 			}
 		}

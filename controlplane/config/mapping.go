@@ -191,7 +191,7 @@ func whatToWrite(f field) string {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	switch words := strings.Fields(f.tag.Get("oneof")); {
+	switch words := f.words(); {
 	case t.Kind() == reflect.Struct:
 		return "write its keys below it, or remove the line"
 	case len(words) > 0:

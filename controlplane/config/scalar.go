@@ -100,11 +100,11 @@ func parsePortRef(text string) (Port, error) {
 		if number, ok := parsePort(text); ok && number > 0 {
 			return Port(strconv.Itoa(number)), nil
 		}
-		return "", fmt.Errorf("%s is no port: write 1 to 65535, or the name of a port", shown(text))
+		return "", fmt.Errorf("%s is not a valid port: write 1 to 65535, or the name of a port", shown(text))
 	}
 	if !portName.MatchString(text) {
-		return "", fmt.Errorf("%s is no port: write its number, or its name in small letters, digits and -",
-			shown(text))
+		return "", fmt.Errorf("%s is not a valid port: write its number, or its name in lower-case letters, digits "+
+			"and -", shown(text))
 	}
 	return Port(text), nil
 }
@@ -199,7 +199,8 @@ func parseDuration(text string) (time.Duration, error) {
 	case strings.HasPrefix(strings.ToLower(m[2]), "d"):
 		return 0, fmt.Errorf("%s is not a duration: write it in hours, 24h for one day", shown(text))
 	}
-	return 0, fmt.Errorf("%s is not a duration: %s is no unit; write %sms or %ss", shown(text), shown(m[2]), m[1], m[1])
+	return 0, fmt.Errorf("%s is not a duration: %s is not a valid unit; write %sms or %ss", shown(text), shown(m[2]),
+		m[1], m[1])
 }
 
 // binaryUnits are units of sizes that people write, and those that are meant.

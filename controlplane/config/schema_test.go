@@ -120,7 +120,7 @@ func nodeOf(t reflect.Type, tag reflect.StructTag, comment string, docs map[stri
 		n.Type = "number"
 	default:
 		n.Type, n.MinLength = "string", 1
-		n.Enum = strings.Fields(tag.Get("oneof"))
+		n.Enum = field{tag: tag}.words()
 	}
 	if hasDefault {
 		n.Default = initial

@@ -7,18 +7,13 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"steelyard/internal/loops"
+	"steelyard/internal/watch"
 )
 
-const (
-	// settle is how long a file must be quiet before it is read: an editor
-	// writes in several steps. longestSettle bounds the wait in a folder that
-	// is never quiet.
-	settle        = 100 * time.Millisecond
-	longestSettle = time.Second
-	// pollInterval bounds how late a change is seen without an event: on a network file system, behind a chain of
-	// links, or when the system has no watches left.
-	pollInterval = 5 * time.Second
-)
+// settle is how long the file must be quiet before it is read.
+const settle = 100 * time.Millisecond
 
 // WatchOptions connect a Watcher with its user. Run calls Apply and Report, one at a time.
 type WatchOptions struct {
@@ -88,43 +83,20 @@ func (w *Watcher) Status() Status {
 // It cannot wait forever for anything but Apply and Report: all that it does with files has a deadline (package
 // files). So no heartbeat watches it; that of a reload is Apply's.
 func (w *Watcher) Run(ctx context.Context) error {
-	folders, err := newFolders()
-	defer folders.close()
-	w.followed(err)
-	w.look(ctx, folders) // for what changed since NewWatcher
-	poll := time.NewTicker(pollInterval)
-	defer poll.Stop()
-	quiet := time.NewTimer(settle)
-	defer quiet.Stop()
-	var first time.Time // event since the file was last read
+	watcher := watch.File{Path: w.path, Settle: settle, Poll: watch.PollInterval, Report: w.followed}
+	changed := loops.NewSignal() // also set for what changed since NewWatcher
+	watching := loops.Start(ctx, func(ctx context.Context) { watcher.Run(ctx, changed) })
+	defer watching.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-folders.events:
-			if first.IsZero() {
-				first = time.Now()
-			}
-			quiet.Reset(min(settle, longestSettle-time.Since(first)))
-		case err := <-folders.errors: // events were lost: the poll finds the changes
-			w.followed(err)
-		case <-quiet.C:
-			first = time.Time{}
-			w.look(ctx, folders)
-		case <-poll.C:
-			w.look(ctx, folders)
+		case <-changed:
+			w.reload(ctx, false)
 		case <-w.options.HUP:
 			w.reload(ctx, true)
 		}
 	}
-}
-
-// look watches before it reads, so that no change falls in between.
-func (w *Watcher) look(ctx context.Context, folders *folders) {
-	if folders.watcher != nil {
-		w.followed(folders.follow(ctx, w.path))
-	}
-	w.reload(ctx, false)
 }
 
 func (w *Watcher) followed(err error) {

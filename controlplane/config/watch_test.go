@@ -30,7 +30,7 @@ type watched struct {
 	refusal error // of apply
 }
 
-func watch(t *testing.T, path string) *watched {
+func follow(t *testing.T, path string) *watched {
 	t.Helper()
 	w := &watched{path: path, hup: make(chan os.Signal)}
 	var first *Config
@@ -162,7 +162,7 @@ func mkdir(t *testing.T, path string) {
 func TestWatcherAppliesWhatIsWrittenAndRenamed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "steelyard.yaml")
 	write(t, path, page("a"))
-	w := watch(t, path)
+	w := follow(t, path)
 	before := w.Status()
 	if before.Generation != 1 || before.Hash == "" || before.LoadedAt.IsZero() || before.Error != "" ||
 		before.Path != path {
@@ -206,7 +206,7 @@ func TestWatcherSeesWhatChangedBeforeItRan(t *testing.T) {
 func TestWatcherKeepsTheRunningConfigurationOverABadFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "steelyard.yaml")
 	write(t, path, page("a"))
-	w := watch(t, path)
+	w := follow(t, path)
 	running := w.Status()
 
 	replace(t, path, "clusters: []\n")
@@ -234,7 +234,7 @@ func TestWatcherKeepsTheRunningConfigurationOverABadFile(t *testing.T) {
 func TestWatcherReportsAMissingFileOnceAndTakesItUpAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "steelyard.yaml")
 	write(t, path, page("a"))
-	w := watch(t, path)
+	w := follow(t, path)
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
@@ -249,7 +249,7 @@ func TestWatcherReportsAMissingFileOnceAndTakesItUpAgain(t *testing.T) {
 func TestWatcherRefusesAFileThatNeverEndsAndTakesUpTheNext(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "steelyard.yaml")
 	write(t, path, page("a"))
-	w := watch(t, path)
+	w := follow(t, path)
 	if err := syscall.Mkfifo(path+".pipe", 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -300,7 +300,7 @@ func TestWatcherDoesNothingWhenTheContentStays(t *testing.T) {
 func TestWatcherTriesAgainWhenAsked(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "steelyard.yaml")
 	write(t, path, page("a"))
-	w := watch(t, path)
+	w := follow(t, path)
 	w.refuse(errors.New("no certificate"))
 	replace(t, path, page("b"))
 	w.await(t, "a, 0 good, 1 bad")
@@ -330,7 +330,7 @@ func TestWatcherFollowsAConfigMap(t *testing.T) {
 	publish("..1", page("a"))
 	path := filepath.Join(mount, "steelyard.yaml")
 	link(t, filepath.Join("..data", "steelyard.yaml"), path)
-	w := watch(t, path)
+	w := follow(t, path)
 	publish("..2", page("b"))
 	w.await(t, "a b, 1 good, 0 bad")
 	if err := os.RemoveAll(filepath.Join(mount, "..1")); err != nil {
@@ -350,7 +350,7 @@ func TestWatcherFollowsALinkIntoAnotherFolder(t *testing.T) {
 	write(t, one, page("a"))
 	write(t, two, page("c"))
 	link(t, one, path)
-	w := watch(t, path)
+	w := follow(t, path)
 	replace(t, one, page("b"))
 	w.await(t, "a b, 1 good, 0 bad")
 	link(t, two, path+".new")
@@ -371,7 +371,7 @@ func TestWatcherPollsForChangesWithoutAnEvent(t *testing.T) {
 	current := filepath.Join(root, "current")
 	link(t, "a", current)
 	path := filepath.Join(current, "steelyard.yaml")
-	w := watch(t, path)
+	w := follow(t, path)
 	link(t, "b", current+".new")
 	rename(t, current+".new", current)
 	w.await(t, "a b, 1 good, 0 bad")

@@ -17,7 +17,7 @@ type Endpoint struct {
 	Zone string
 	// Capacity is the number of requests the endpoint executes at once (slots).
 	Capacity float64
-	// Engine is the model server's kind, one of Engines.
+	// Engine is the model server's kind, one of package engines.
 	Engine string
 	// MetricsPort is the TCP port of the metrics page, where it is not the
 	// serving port (Triton: 8000 and 8002).
@@ -122,18 +122,4 @@ func (r *Refresher) Pending() []Endpoint {
 // Delivered notes that pending was sent.
 func (r *Refresher) Delivered() {
 	r.waiting, r.sent, r.last = false, true, r.set
-}
-
-func orDiscard(log *slog.Logger) *slog.Logger {
-	if log == nil {
-		return slog.New(slog.DiscardHandler)
-	}
-	return log
-}
-
-func orIgnore(report func(error)) func(error) {
-	if report == nil {
-		return func(error) {}
-	}
-	return report
 }

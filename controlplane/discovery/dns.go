@@ -22,9 +22,6 @@ const (
 )
 
 const (
-	// DefaultDNSInterval is the time between two look-ups.
-	DefaultDNSInterval = 5 * time.Second
-
 	// maxLookup bounds one round of look-ups; the interval does too.
 	maxLookup = 5 * time.Second
 	// firstRetry bounds the wait as long as no look-up has ever succeeded: a
@@ -35,7 +32,6 @@ const (
 	jitter = 0.1
 	// maxParallel bounds the look-ups of SRV targets under way at once.
 	maxParallel = 8
-	maxName     = 253 // bytes
 )
 
 // A Resolver looks names up; *net.Resolver is one, and the documentation of its
@@ -48,7 +44,7 @@ type Resolver interface {
 	LookupSRV(ctx context.Context, service, proto, name string) (string, []*net.SRV, error)
 }
 
-// DNSConfig is what to look up.
+// DNSConfig is what to look up, as a configuration has it that is checked.
 type DNSConfig struct {
 	// Name is looked up as the system would, with its search domains unless it
 	// ends in a dot.
@@ -58,53 +54,11 @@ type DNSConfig struct {
 	// Port is the endpoints' port, 1 to 65535; 0 with TypeSRV, whose records
 	// carry one.
 	Port int
-	// Interval is the time between two look-ups, 0 for DefaultDNSInterval; the
-	// records' TTL plays no part. A round of look-ups takes at most that long.
+	// Interval is the time between two look-ups; the records' TTL plays no part. A round of look-ups takes at most
+	// that long.
 	Interval time.Duration
 	// Resolver is nil for Go's own, with the system's configuration.
 	Resolver Resolver
-}
-
-// Validate reports all mistakes in the fields.
-func (c DNSConfig) Validate() error {
-	return errors.Join(c.validateName(), c.validateType(), c.validateInterval())
-}
-
-func (c DNSConfig) validateName() error {
-	if _, err := netip.ParseAddr(c.Name); err == nil {
-		return fmt.Errorf("name %q is an IP; list it under static instead", c.Name)
-	}
-	switch {
-	case c.Name == "":
-		return errors.New("name is missing; write the name to look up")
-	case len(c.Name) > maxName+1: // and a dot
-		return fmt.Errorf("name is %d bytes long; the limit is %d", len(c.Name), maxName)
-	}
-	return nil
-}
-
-func (c DNSConfig) validateType() error {
-	switch c.Type {
-	case TypeA, TypeAAAA:
-		if c.Port < 1 || c.Port > 65535 {
-			return fmt.Errorf("port %d is not from 1 to 65535; %s records carry none, so write the one the servers "+
-				"listen on", c.Port, c.Type)
-		}
-	case TypeSRV:
-		if c.Port != 0 {
-			return fmt.Errorf("port %d is not needed; SRV records carry one, so leave it out", c.Port)
-		}
-	default:
-		return fmt.Errorf("type %q is not known; write %s, %s or %s", c.Type, TypeA, TypeAAAA, TypeSRV)
-	}
-	return nil
-}
-
-func (c DNSConfig) validateInterval() error {
-	if c.Interval != 0 && c.Interval < 100*time.Millisecond {
-		return fmt.Errorf("interval %v is below 100ms; a name server is no metrics page", c.Interval)
-	}
-	return nil
 }
 
 type dnsSource struct {
@@ -116,10 +70,8 @@ type dnsSource struct {
 	targets map[string][]netip.Addr
 }
 
-// NewDNS returns the source of a name's addresses. Run refuses what
-// DNSConfig.Validate refuses. It calls report with the outcome of every look-up: nil,
-// or why the previous set is kept. It is called on the goroutine of Run.
-// report and log may be nil.
+// NewDNS returns the source of a name's addresses. It calls report with the outcome of every look-up: nil, or why the
+// previous set is kept. It is called on the goroutine of Run.
 //
 // Of SRV records those of the lowest priority are used, all alike: weighing is
 // the control plane's own work. Their targets are looked up too. A target that
@@ -127,24 +79,18 @@ type dnsSource struct {
 // others go on; one that has both IPv4 and IPv6 addresses counts with its IPv4
 // addresses, because it is one server and not two.
 func NewDNS(c DNSConfig, report func(error), log *slog.Logger) Discoverer {
-	if c.Interval == 0 {
-		c.Interval = DefaultDNSInterval
-	}
 	if c.Resolver == nil {
 		// The C library's look-up cannot be cancelled; Go's ends with its context.
 		c.Resolver = &net.Resolver{PreferGo: true}
 	}
 	return &dnsSource{
 		DNSConfig: c,
-		report:    orIgnore(report),
-		log:       orDiscard(log).With("source", "dns", "name", c.Name, "type", c.Type),
+		report:    report,
+		log:       log.With("source", "dns", "name", c.Name, "type", c.Type),
 	}
 }
 
 func (d *dnsSource) Run(ctx context.Context, sets chan<- []Endpoint) error {
-	if err := d.Validate(); err != nil {
-		return fmt.Errorf("dns: %w", err)
-	}
 	r := NewRefresher(sets, d.report, d.log)
 	next := time.NewTimer(0)
 	defer next.Stop()

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"steelyard/internal/engines"
 	"steelyard/internal/spelling"
 )
 
@@ -28,13 +29,6 @@ const (
 	maxFaults = 10
 )
 
-// Engines lists what Endpoint.Engine may be besides empty. It repeats the list
-// of collectors/modelserver, which this package must not import; a test of the
-// whole keeps the two in step.
-func Engines() []string {
-	return []string{"vllm", "triton", "tensorrt-llm", "sglang", "tgi", "custom"}
-}
-
 // Normalize checks a whole set and returns it as a Discoverer sends it: with
 // addresses in canonical form, sorted by address, never nil. The error names
 // each endpoint at fault by its index in set, at most the first ten.
@@ -44,12 +38,6 @@ func Normalize(set []Endpoint) ([]Endpoint, error) {
 		c.add(fmt.Sprintf("endpoint %d", i), e)
 	}
 	return c.result()
-}
-
-// Validate reports all mistakes in the endpoint's fields.
-func (e Endpoint) Validate() error {
-	_, err := ParseAddress(e.Address)
-	return errors.Join(err, e.validateLabels())
 }
 
 func (e Endpoint) validateLabels() error {
@@ -120,11 +108,11 @@ func validateCapacity(c float64) error {
 }
 
 func validateEngine(engine string) error {
-	if engine == "" || slices.Contains(Engines(), engine) {
+	if engine == "" || slices.Contains(engines.Names(), engine) {
 		return nil
 	}
-	return fmt.Errorf("engine %q is not known%s; write one of %s", engine, spelling.DidYouMean(engine, Engines()),
-		strings.Join(Engines(), ", "))
+	return fmt.Errorf("engine %q is not known%s; write one of %s", engine, spelling.DidYouMean(engine, engines.Names()),
+		strings.Join(engines.Names(), ", "))
 }
 
 func validatePort(port int) error {

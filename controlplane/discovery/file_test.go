@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"testing/synctest"
 	"time"
 )
 
@@ -32,7 +31,7 @@ func rename(t *testing.T, path, body string) {
 func watchFile(t *testing.T, path string) *run {
 	t.Helper()
 	return start(t, func(report func(error)) Discoverer {
-		f := NewFile(path, report, nil).(*fileSource)
+		f := NewFile(path, report, quiet).(*fileSource)
 		f.reread = time.Hour
 		return f
 	})
@@ -122,7 +121,7 @@ func TestFileIsReadWithoutAnySignOfChange(t *testing.T) {
 	directory := filepath.Join(t.TempDir(), "later") // cannot be watched yet
 	path := filepath.Join(directory, "llama.yaml")
 	r := start(t, func(report func(error)) Discoverer {
-		f := NewFile(path, report, nil).(*fileSource)
+		f := NewFile(path, report, quiet).(*fileSource)
 		f.reread = 10 * time.Millisecond
 		return f
 	})
@@ -135,7 +134,7 @@ func TestFileIsReadWithoutAnySignOfChange(t *testing.T) {
 }
 
 func TestSlowReceiverGetsTheLatestSet(t *testing.T) {
-	r := NewRefresher(make(chan []Endpoint), func(error) {}, orDiscard(nil))
+	r := NewRefresher(make(chan []Endpoint), func(error) {}, quiet)
 	for _, address := range []string{"10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80"} {
 		r.Done([]Endpoint{{Address: address}}, nil)
 	}
@@ -156,41 +155,14 @@ func TestRunEndsWhileTheReceiverIsAway(t *testing.T) {
 	write(t, path, "- targets: [10.0.0.1:80]\n")
 	ctx, cancel := context.WithCancel(context.Background())
 	report := func(error) { cancel() }
-	if err := NewFile(path, report, nil).Run(ctx, make(chan []Endpoint)); err != nil {
+	if err := NewFile(path, report, quiet).Run(ctx, make(chan []Endpoint)); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestBurstOfEventsIsSettledButNotForever(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var s settler
-		begin := time.Now()
-		s.event(time.Now())
-		time.Sleep(30 * time.Millisecond)
-		s.event(time.Now())
-		<-s.fire
-		if got := time.Since(begin); got != 80*time.Millisecond {
-			t.Errorf("two events 30 ms apart settled after %v, want 80ms", got)
-		}
-
-		s, begin = settler{}, time.Now()
-		for fired := false; !fired; {
-			s.event(time.Now())
-			select {
-			case <-s.fire:
-				fired = true
-			case <-time.After(20 * time.Millisecond):
-			}
-		}
-		if got := time.Since(begin); got < settleMost-settleQuiet || got > settleMost {
-			t.Errorf("endless events fired after %v, want about %v", got, settleMost)
-		}
-	})
-}
-
 func TestRefresherSendsOnlyChanges(t *testing.T) {
 	up := make(chan []Endpoint, 1)
-	r := NewRefresher(up, func(error) {}, orDiscard(nil))
+	r := NewRefresher(up, func(error) {}, quiet)
 	one, two := []Endpoint{{Address: "10.0.0.1:80"}}, []Endpoint{{Address: "10.0.0.2:80"}}
 	if r.Out() != nil {
 		t.Error("something to send before anything is known")

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"steelyard/internal/loops"
 )
 
 const (
@@ -70,7 +72,7 @@ func (m *Monitor) Watch(name string, b *Activity) (forget func()) {
 func (m *Monitor) Probe(ctx context.Context, name string, probe func()) {
 	var activity Activity
 	defer m.Watch(name, &activity)()
-	everySecond(ctx, func() {
+	loops.Every(ctx, interval, func(time.Time) {
 		activity.Begin()
 		probe()
 		activity.End()
@@ -78,19 +80,8 @@ func (m *Monitor) Probe(ctx context.Context, name string, probe func()) {
 }
 
 // Run checks all activities once a second until ctx is done.
-func (m *Monitor) Run(ctx context.Context) { everySecond(ctx, m.Check) }
-
-func everySecond(ctx context.Context, f func()) {
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			f()
-		}
-	}
+func (m *Monitor) Run(ctx context.Context) {
+	loops.Every(ctx, interval, func(time.Time) { m.Check() })
 }
 
 // Check checks all activities once.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"steelyard/internal/files"
+	"steelyard/internal/loops"
 )
 
 // Interval is the time between two readings of a file. New content is in use after at most two of them.
@@ -109,17 +110,9 @@ func (s *Store) Follow(used map[File]bool) {
 
 // Run reads the files at once and then periodically until ctx is done.
 func (s *Store) Run(ctx context.Context) error {
-	tick := time.NewTicker(Interval)
-	defer tick.Stop()
 	s.Refresh(ctx)
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-			s.Refresh(ctx)
-		}
-	}
+	loops.Every(ctx, Interval, func(time.Time) { s.Refresh(ctx) })
+	return nil
 }
 
 // Refresh reads all files once.

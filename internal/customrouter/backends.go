@@ -78,7 +78,7 @@ func listens(own string, ip netip.Addr, port string) bool {
 func checkIP(ip netip.Addr) error {
 	broadcast := netip.AddrFrom4([4]byte{255, 255, 255, 255})
 	if ip.Zone() != "" || ip.IsUnspecified() || ip.IsMulticast() || ip == broadcast {
-		return fmt.Errorf("%q is no address of one server: want an IP without zone that can be connected to", ip)
+		return fmt.Errorf("%q is not the address of one server: want an IP without zone that can be connected to", ip)
 	}
 	return nil
 }
@@ -166,7 +166,7 @@ func backendList(d *json.Decoder) (list []json.RawMessage, err error) {
 	if open, err := d.Token(); err != nil {
 		return nil, broken(err)
 	} else if open != json.Delim('{') {
-		return nil, errors.New("the body is no JSON object: " + wanted)
+		return nil, errors.New("the body is not a JSON object: " + wanted)
 	}
 	found := false
 	for d.More() {
@@ -185,7 +185,7 @@ func backendList(d *json.Decoder) (list []json.RawMessage, err error) {
 			return nil, errors.New(`the key "backends" is there twice: ` + wanted)
 		}
 		if found = true; json.Unmarshal(value, &list) != nil || list == nil {
-			return nil, fmt.Errorf("the backends are %s, which is no list: %s", clipped(value), wanted)
+			return nil, fmt.Errorf("the backends are %s, which is not a list: %s", clipped(value), wanted)
 		}
 	}
 	if _, err := d.Token(); err != nil { // the closing brace

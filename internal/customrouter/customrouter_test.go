@@ -179,14 +179,14 @@ func TestARequestThatComesAgainIsSentWhereNoBackendCanBeConnectedTo(t *testing.T
 
 func TestABadListOfBackendsIsRefusedInWordsOfItsAuthor(t *testing.T) {
 	for body, want := range map[string]string{
-		`7`:                                  "the body is no JSON object: want",
+		`7`:                                  "the body is not a JSON object: want",
 		``:                                   "the body ends within its JSON",
 		`{"backends": ["10.0.0.1:80"`:        "the body ends within its JSON",
 		`{"backends": [}`:                    "the body is not read as JSON: invalid character",
 		`{"backends": []} {}`:                "want one JSON object, and nothing after it",
 		`{"Backends": ["10.0.0.1:80"]}`:      `the key "backends" is missing`,
-		`{"backends": null}`:                 "the backends are null, which is no list",
-		`{"backends": "10.0.0.1:80"}`:        `the backends are "10.0.0.1:80", which is no list`,
+		`{"backends": null}`:                 "the backends are null, which is not a list",
+		`{"backends": "10.0.0.1:80"}`:        `the backends are "10.0.0.1:80", which is not a list`,
 		`{"backends": ["10.0.0.1:80", 7]}`:   "item 2 of the backends is 7, want a text",
 		`{"backends": [null]}`:               "item 1 of the backends is null, want a text",
 		`{"backends": [], "backends": []}`:   `the key "backends" is there twice`,

@@ -8,5 +8,5 @@
 // enough that a file that replaces the one that hangs is read, and so rarely that a mount that hangs for days holds
 // some dozens of goroutines for each file.
 //
-// The package caches nothing and watches nothing. Its callers decide when a file is read again.
+// The package caches nothing. Its callers decide when a file is read again; package watch tells them when that is due.
 package files

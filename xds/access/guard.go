@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"steelyard/internal/credentials"
+	"steelyard/internal/tally"
 )
 
 // The kinds of denials.
@@ -41,14 +42,11 @@ type Denial struct {
 // and a change of the rules reaches them with their next message.
 const maxNames = 16_384
 
-// logged is the least time between two log lines of one kind: a client that is denied tries again at once.
-const logged = time.Minute
+// sumsEvery is the time between two log lines of one kind: a client that is denied tries again at once.
+const sumsEvery = time.Minute
 
 // A Guard ends streams that the rules do not allow. Its methods can be called from any goroutine.
 type Guard struct {
-	log *slog.Logger
-	now func() time.Time
-
 	mu      sync.Mutex
 	policy  *policy
 	streams map[*stream]struct{}
@@ -63,15 +61,14 @@ type policy struct {
 
 type denial struct {
 	Denial
-	logged time.Time
+	lines *tally.Tally
 }
 
 // NewGuard returns a Guard without rules.
 func NewGuard(log *slog.Logger) *Guard {
-	g := &Guard{log: log, now: time.Now, policy: &policy{}, streams: make(map[*stream]struct{}),
-		denied: make(map[string]*denial)}
+	g := &Guard{policy: &policy{}, streams: make(map[*stream]struct{}), denied: make(map[string]*denial)}
 	for _, kind := range kinds {
-		g.denied[kind] = &denial{Denial: Denial{Kind: kind}}
+		g.denied[kind] = &denial{Denial{Kind: kind}, tally.New(log, slog.LevelWarn, "client denied", sumsEvery)}
 	}
 	return g
 }
@@ -127,18 +124,9 @@ func (g *Guard) deny(s *stream, u use) error {
 	cluster = strings.Clone(strings.ToValidUTF8(cluster[:min(len(cluster), longest)], ""))
 	g.mu.Lock()
 	d := g.denied[kind]
-	now := g.now()
-	d.Denial = Denial{kind, d.Count + 1, now, s.client.Name, s.peer, cluster}
-	speak := d.logged.IsZero() || now.Sub(d.logged) >= logged
-	if speak {
-		d.logged = now
-	}
-	count := d.Count
+	d.Denial = Denial{kind, d.Count + 1, time.Now(), s.client.Name, s.peer, cluster}
 	g.mu.Unlock()
-	if speak {
-		g.log.Warn("client denied", "kind", kind, "client", s.client.Name, "peer", s.peer, "cluster", cluster,
-			"denied", count)
-	}
+	d.lines.Add("kind", kind, "client", s.client.Name, "peer", s.peer, "cluster", cluster)
 	switch kind {
 	case KindWatch:
 		return status.Errorf(codes.PermissionDenied, "no rule of xds.clients lets %s watch cluster %s", s.client.Name,

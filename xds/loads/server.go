@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"steelyard/internal/streams"
 	"steelyard/picking"
 	"steelyard/weighting"
 	"steelyard/xds/loads/loadsv1"
@@ -36,10 +37,9 @@ const (
 type Server struct {
 	loadsv1.UnimplementedLoadsServer
 	log  *slog.Logger
-	done chan struct{} // closed by Close
+	gate *streams.Gate // of Follow
 
 	mu        sync.Mutex
-	closed    bool
 	clusters  map[string]decided
 	settings  map[string]Settings
 	changes   uint64        // counts changes of clusters
@@ -74,9 +74,10 @@ type Follower struct {
 
 // New makes a server without clusters.
 func New(log *slog.Logger) *Server {
-	return &Server{log: log, done: make(chan struct{}), clusters: make(map[string]decided),
-		changed:   make(chan struct{}),
-		followers: make(map[*Follower]struct{}), sharing: sharing{members: make(map[*member]struct{})}}
+	gate := func(what string) *streams.Gate { return streams.New(streams.Limits{Streams: MaxFollowers, What: what}) }
+	return &Server{log: log, gate: gate("pickers follow the loads"), clusters: make(map[string]decided),
+		changed: make(chan struct{}), followers: make(map[*Follower]struct{}),
+		sharing: sharing{gate: gate("pickers share what they learn"), members: make(map[*member]struct{})}}
 }
 
 // Register adds the service to a gRPC server.
@@ -85,12 +86,8 @@ func (s *Server) Register(g *grpc.Server) { loadsv1.RegisterLoadsServer(g, s) }
 // Close ends all streams, and refuses new ones. The gRPC server waits for them: one whose picker does not read ends
 // with its connection.
 func (s *Server) Close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.closed {
-		s.closed = true
-		close(s.done)
-	}
+	s.gate.Close()
+	s.sharing.gate.Close()
 }
 
 // Publish sets the latest decision of a cluster. It does not wait for any follower.
@@ -147,28 +144,24 @@ func (s *Server) Follow(r *loadsv1.FollowRequest, stream grpc.ServerStreamingSer
 	if p, ok := peer.FromContext(stream.Context()); ok {
 		f.Address = p.Addr.String()
 	}
-	if err := s.enter(f); err != nil {
+	exit, err := s.gate.Enter()
+	if err != nil {
 		return err
 	}
+	defer exit()
+	s.enter(f)
 	defer s.leave(f)
 	log := s.log.With("picker", f.Picker, "peer", f.Address)
 	log.Info("picker follows the loads")
-	err := s.serve(f, stream)
+	err = s.serve(f, stream)
 	log.Info("picker left", "error", err)
 	return err
 }
 
-func (s *Server) enter(f *Follower) error {
+func (s *Server) enter(f *Follower) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case s.closed:
-		return status.Error(codes.Unavailable, "Steelyard is stopping")
-	case len(s.followers) >= MaxFollowers:
-		return status.Errorf(codes.ResourceExhausted, "%d pickers follow the loads, which is the limit", MaxFollowers)
-	}
 	s.followers[f] = struct{}{}
-	return nil
 }
 
 func (s *Server) leave(f *Follower) {
@@ -190,7 +183,7 @@ func (s *Server) serve(f *Follower, stream grpc.ServerStreamingServer[loadsv1.Up
 		select {
 		case <-stream.Context().Done():
 			return false
-		case <-s.done:
+		case <-s.gate.Closed():
 			return false
 		case <-event:
 		case <-timer.C:

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"steelyard/internal/streams"
 	"steelyard/xds/loads/loadsv1"
 )
 
@@ -33,6 +34,8 @@ const (
 
 // sharing is the pickers that share what they learn. It has its own lock, so that they delay no loads.
 type sharing struct {
+	gate *streams.Gate
+
 	mu      sync.RWMutex
 	members map[*member]struct{}
 }
@@ -50,9 +53,15 @@ func (s *Server) Share(stream grpc.BidiStreamingServer[loadsv1.Learned, loadsv1.
 		return err
 	}
 	m := &member{clusters: first.GetClusters(), queue: make(chan *loadsv1.Learned, waitingPrompts)}
-	if err := s.join(m); err != nil {
+	if n := len(m.clusters); n == 0 || n > MaxClusters {
+		return status.Errorf(codes.InvalidArgument, "%d clusters are named, want 1 to %d", n, MaxClusters)
+	}
+	exit, err := s.sharing.gate.Enter()
+	if err != nil {
 		return err
 	}
+	defer exit()
+	s.join(m)
 	defer s.part(m)
 	// It ends with the stream's context, which is done when this function has returned.
 	ended := make(chan error, 1)
@@ -79,24 +88,16 @@ func (s *Server) Share(stream grpc.BidiStreamingServer[loadsv1.Learned, loadsv1.
 			queue = m.queue
 		case err := <-ended:
 			return err
-		case <-s.done:
-			return status.Error(codes.Unavailable, "Steelyard is stopping")
+		case <-s.sharing.gate.Closed():
+			return streams.ErrClosed
 		}
 	}
 }
 
-func (s *Server) join(m *member) error {
+func (s *Server) join(m *member) {
 	s.sharing.mu.Lock()
 	defer s.sharing.mu.Unlock()
-	switch {
-	case len(m.clusters) == 0 || len(m.clusters) > MaxClusters:
-		return status.Errorf(codes.InvalidArgument, "%d clusters are named, want 1 to %d", len(m.clusters), MaxClusters)
-	case len(s.sharing.members) >= MaxFollowers:
-		return status.Errorf(codes.ResourceExhausted, "%d pickers share what they learn, which is the limit",
-			MaxFollowers)
-	}
 	s.sharing.members[m] = struct{}{}
-	return nil
 }
 
 func (s *Server) part(m *member) {

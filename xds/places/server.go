@@ -14,6 +14,8 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
+	"steelyard/internal/loops"
+	"steelyard/internal/streams"
 	"steelyard/picking/queue"
 	"steelyard/weighting"
 	"steelyard/xds/loads/loadsv1"
@@ -34,8 +36,6 @@ const (
 
 	// tick is how late a request that has waited too long may be refused.
 	tick = 50 * time.Millisecond
-	// patience is how long a stream may take to name its cluster.
-	patience = 10 * time.Second
 )
 
 // The results of waiting, besides the refusals.
@@ -57,20 +57,18 @@ type Server struct {
 	loadsv1.UnimplementedQueueServer
 	log      *slog.Logger
 	observer Observer
-	opens    time.Time     // before that, no queue grants a place
-	done     chan struct{} // closed by Close
-	serving  sync.WaitGroup
+	opens    time.Time // before that, no queue grants a place
+	gate     *streams.Gate
 
-	mu     sync.Mutex
-	closed bool
-	open   int // streams
-	halls  map[string]*hall
+	mu    sync.Mutex
+	halls map[string]*hall
 }
 
 // New makes a server without queues. Its queues grant nothing before opens, so that after a start the Envoys can first
 // name the requests that they have in flight.
 func New(o Observer, log *slog.Logger, opens time.Time) *Server {
-	return &Server{log: log, observer: o, opens: opens, done: make(chan struct{}), halls: make(map[string]*hall)}
+	return &Server{log: log, observer: o, opens: opens, halls: make(map[string]*hall),
+		gate: streams.New(streams.Limits{Streams: MaxStreams, What: "streams wait for places"})}
 }
 
 // Register adds the service to a gRPC server.
@@ -146,82 +144,30 @@ func (s *Server) State(cluster string) (state State, ok bool) {
 
 // Run refuses requests that have waited too long, until ctx is done.
 func (s *Server) Run(ctx context.Context) error {
-	ticker := time.NewTicker(tick)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case now := <-ticker.C:
-			for _, h := range s.all() {
-				h.tick(now)
-			}
+	loops.Every(ctx, tick, func(now time.Time) {
+		for _, h := range s.all() {
+			h.tick(now)
 		}
-	}
+	})
+	return nil
 }
 
 // Close ends all streams, refuses new ones, and returns when all have ended.
 func (s *Server) Close() {
-	s.mu.Lock()
-	if !s.closed {
-		s.closed = true
-		close(s.done)
-	}
-	s.mu.Unlock()
-	s.serving.Wait()
+	s.gate.Close()
+	s.gate.Wait()
 }
 
-// Wait serves one stream. gRPC ends a stream only when its handler returns, and then a pending Recv fails; so the
-// handler sends, and Close waits for the goroutine that receives.
-func (s *Server) Wait(g grpc.BidiStreamingServer[loadsv1.WaitRequest, loadsv1.WaitResponse]) error {
-	if err := s.enter(); err != nil {
-		return err
-	}
-	named, failed := make(chan *stream, 1), make(chan error, 1)
-	go func() {
-		defer s.exit()
-		failed <- s.receive(g, named)
-	}()
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	select {
-	case err := <-failed:
-		return err
-	case <-s.done:
-		return errStopping
-	case <-timer.C:
-		return status.Errorf(codes.DeadlineExceeded, "the stream has named no cluster within %v", patience)
-	case waiter := <-named:
-		return s.answer(g, waiter, failed)
-	}
+// A connection is the stream of one Envoy for one cluster.
+type connection = grpc.BidiStreamingServer[loadsv1.WaitRequest, loadsv1.WaitResponse]
+
+// Wait serves one stream.
+func (s *Server) Wait(g connection) error {
+	return s.gate.Run(func() error { return s.receive(g) })
 }
 
-var errStopping = status.Error(codes.Unavailable, "Steelyard is stopping")
-
-func (s *Server) enter() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case s.closed:
-		return errStopping
-	case s.open >= MaxStreams:
-		return status.Errorf(codes.ResourceExhausted, "%d streams wait for places, which is the limit", MaxStreams)
-	}
-	s.open++
-	s.serving.Add(1)
-	return nil
-}
-
-func (s *Server) exit() {
-	s.mu.Lock()
-	s.open--
-	s.mu.Unlock()
-	s.serving.Done()
-}
-
-// receive handles the messages of a stream until it ends. It passes the stream on when the first message has named it.
-func (s *Server) receive(g grpc.BidiStreamingServer[loadsv1.WaitRequest, loadsv1.WaitResponse],
-	named chan<- *stream) error {
+// receive handles the messages of a stream until it ends.
+func (s *Server) receive(g connection) error {
 	m, err := g.Recv()
 	if err != nil {
 		return ended(err)
@@ -230,14 +176,18 @@ func (s *Server) receive(g grpc.BidiStreamingServer[loadsv1.WaitRequest, loadsv1
 	if h == nil || !h.on() {
 		return status.Errorf(codes.FailedPrecondition, "cluster %q has no queue", cut(m.GetCluster()))
 	}
-	waiter := &stream{wake: make(chan struct{}, 1), open: make(map[uint64]struct{})}
+	waiter := &stream{wake: loops.NewSignal(), open: make(map[uint64]struct{})}
 	log := s.log.With("cluster", h.cluster, "picker", cut(m.GetPicker()))
 	if p, ok := peer.FromContext(g.Context()); ok {
 		log = log.With("peer", p.Addr.String())
 	}
 	h.enter(waiter)
 	defer func() { h.leave(waiter, time.Now()) }()
-	named <- waiter
+	ctx, cancel := context.WithCancel(g.Context())
+	var answering sync.WaitGroup
+	answering.Go(func() { waiter.answer(ctx, g) })
+	defer answering.Wait()
+	defer cancel()
 	log.Info("an Envoy's requests wait in the queue")
 	for err == nil {
 		if err = h.take(waiter, m, time.Now()); err == nil {
@@ -256,36 +206,33 @@ func ended(err error) error {
 	return err
 }
 
-// answer sends verdicts until the stream ends.
-func (s *Server) answer(g grpc.BidiStreamingServer[loadsv1.WaitRequest, loadsv1.WaitResponse], waiter *stream,
-	failed <-chan error) error {
-	beat := time.NewTimer(0)
-	defer beat.Stop()
-	for {
-		select {
-		case err := <-failed:
-			return err
-		case <-s.done:
-			return errStopping
-		case <-waiter.wake:
-		case <-beat.C:
-		}
-		beat.Reset(Heartbeat)
-		if err := g.Send(&loadsv1.WaitResponse{Verdicts: waiter.taken()}); err != nil {
-			return err
-		}
-	}
-}
-
 // A stream belongs to one Envoy and one cluster.
 type stream struct {
 	number  uint64
-	wake    chan struct{}       // capacity one: there are verdicts
+	wake    loops.Signal        // there are verdicts
 	open    map[uint64]struct{} // requests waiting and in flight; used by the hall, as is fastest
 	fastest fastest
 
 	mu       sync.Mutex
 	verdicts []*loadsv1.Verdict
+}
+
+// answer sends verdicts until ctx is done or the stream breaks, which receiving reports.
+func (s *stream) answer(ctx context.Context, g connection) {
+	beat := time.NewTimer(0)
+	defer beat.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.wake:
+		case <-beat.C:
+		}
+		beat.Reset(Heartbeat)
+		if g.Send(&loadsv1.WaitResponse{Verdicts: s.taken()}) != nil {
+			return
+		}
+	}
 }
 
 // check refuses a message that is too large.
@@ -313,10 +260,7 @@ func (s *stream) give(v *loadsv1.Verdict) {
 	s.mu.Lock()
 	s.verdicts = append(s.verdicts, v)
 	s.mu.Unlock()
-	select {
-	case s.wake <- struct{}{}:
-	default: // it is already awake
-	}
+	s.wake.Set()
 }
 
 // taken returns the verdicts to send, at most MaxBatch; it wakes the stream again if there are more.
@@ -326,10 +270,7 @@ func (s *stream) taken() []*loadsv1.Verdict {
 	n := min(len(s.verdicts), MaxBatch)
 	out := s.verdicts[:n:n]
 	if s.verdicts = s.verdicts[n:]; len(s.verdicts) > 0 {
-		select {
-		case s.wake <- struct{}{}:
-		default: // it is already awake
-		}
+		s.wake.Set()
 	}
 	return out
 }

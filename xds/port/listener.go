@@ -7,10 +7,15 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"steelyard/internal/tally"
 )
 
 // defaultFirstMessage is ample: an Envoy sends the first message of a stream as soon as it has opened the stream.
 const defaultFirstMessage = 10 * time.Second
+
+// sumsEvery is the time between two lines of the log about one kind of refusal.
+const sumsEvery = 10 * time.Second
 
 // Options of a Listener.
 type Options struct {
@@ -38,7 +43,7 @@ type Listener struct {
 	closing chan struct{}
 	close   func() error // once
 
-	refused, displaced, refusedStreams, silentStreams, holders, failed *tally
+	refused, displaced, refusedStreams, silentStreams, holders, failed *tally.Tally
 
 	mu    sync.Mutex // guards the fields below
 	room  int        // connections for which there are enough file descriptors
@@ -84,16 +89,17 @@ func newListener(inner net.Listener, o Options) *Listener {
 	if o.DisplaceBusy {
 		displaced = "connections closed to make room for new ones"
 	}
+	sums := func(message string) *tally.Tally { return tally.New(o.Log, slog.LevelWarn, message, sumsEvery) }
 	l := &Listener{
 		Listener: inner, options: o, streams: NewQuota(o.Streams), unread: newUnread(o.Unread),
 		closing:        make(chan struct{}),
-		refused:        newTally(o.Log, "connections refused: the limit is reached, and none is idle"),
-		displaced:      newTally(o.Log, displaced),
-		refusedStreams: newTally(o.Log, "streams refused: the limit is reached"),
-		silentStreams:  newTally(o.Log, "streams ended: their first message did not arrive in time"),
-		holders: newTally(o.Log, "connections closed: all peers together have sent too much of requests that are not "+
+		refused:        sums("connections refused: the limit is reached, and none is idle"),
+		displaced:      sums(displaced),
+		refusedStreams: sums("streams refused: the limit is reached"),
+		silentStreams:  sums("streams ended: their first message did not arrive in time"),
+		holders: sums("connections closed: all peers together have sent too much of requests that are not " +
 			"complete, and these the most"),
-		failed: newTally(o.Log, "connections cannot be accepted, trying again"),
+		failed: sums("connections cannot be accepted, retrying"),
 		room:   o.Connections, table: newTable(o.DisplaceBusy),
 	}
 	l.close = sync.OnceValue(l.end)
@@ -157,7 +163,7 @@ func (l *Listener) acceptFailed(err error) {
 		l.table.remove(victim)
 	}
 	l.mu.Unlock()
-	l.failed.add("error", err)
+	l.failed.Add("error", err)
 	if victim != nil {
 		victim.Conn.Close()
 	}
@@ -172,11 +178,11 @@ func (l *Listener) admit(raw net.Conn) net.Conn {
 	switch {
 	case full == 0:
 	case victim == nil:
-		l.refused.add("address", address, "limit", full)
+		l.refused.Add("address", address, "limit", full)
 		raw.Close()
 		return nil
 	default:
-		l.displaced.add("address", victim.pair.remote.Addr(), "for", address, "limit", full)
+		l.displaced.Add("address", victim.pair.remote.Addr(), "for", address, "limit", full)
 		victim.Conn.Close()
 	}
 	return c
@@ -244,8 +250,8 @@ func (l *Listener) Close() error { return l.close() }
 
 func (l *Listener) end() error {
 	close(l.closing)
-	for _, t := range []*tally{l.refused, l.displaced, l.refusedStreams, l.silentStreams, l.holders, l.failed} {
-		t.end()
+	for _, t := range []*tally.Tally{l.refused, l.displaced, l.refusedStreams, l.silentStreams, l.holders, l.failed} {
+		t.End()
 	}
 	err := l.Listener.Close()
 	l.closeMatching(func(c *conn) bool { return !c.used })

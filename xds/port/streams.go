@@ -21,7 +21,7 @@ func (l *Listener) Intercept(
 	}
 	connection := p.Addr.String()
 	if !l.streams.Acquire(connection) {
-		l.refusedStreams.add("peer", connection, "limit", l.options.Streams)
+		l.refusedStreams.Add("peer", connection, "limit", l.options.Streams)
 		return status.Errorf(codes.ResourceExhausted,
 			"the limit of %d open streams leaves no more of them for this connection", l.options.Streams)
 	}
@@ -58,7 +58,7 @@ func (l *Listener) silent(connection string) {
 	l.stats.SilentStreams++
 	l.stats.SilentStreamTime = time.Now()
 	l.mu.Unlock()
-	l.silentStreams.add("peer", connection, "limit", l.options.FirstMessage)
+	l.silentStreams.Add("peer", connection, "limit", l.options.FirstMessage)
 }
 
 // An interceptedStream keeps its connection from being idle from its first message on. It fails the first RecvMsg if

@@ -144,7 +144,7 @@ func (u *unread) Usage() ConnectionUsage {
 // closeHolder closes the connection that holds the most unread bytes, if there is one to close.
 func (l *Listener) closeHolder(victim *conn) {
 	if victim != nil {
-		l.holders.add("peer", victim.pair.remote, "limit", l.options.Unread)
+		l.holders.Add("peer", victim.pair.remote, "limit", l.options.Unread)
 		victim.Close()
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"io"
 	"log/slog"
 	"time"
+
+	"steelyard/internal/loops"
 )
 
 // A Log queues lines and writes them from a goroutine of its own. Close ends it.
@@ -28,7 +30,7 @@ type Log struct {
 func New(sink io.Writer, format func(io.Writer) slog.Handler) *Log {
 	l := &Log{
 		sink:    sink,
-		queue:   &queue{wake: make(chan struct{}, 1)},
+		queue:   &queue{wake: loops.NewSignal()},
 		repeats: newRepeats(),
 		stop:    make(chan struct{}),
 		done:    make(chan struct{}),

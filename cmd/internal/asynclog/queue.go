@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"sync"
 	"time"
+
+	"steelyard/internal/loops"
 )
 
 // limit bounds the lines that wait, in bytes: some five thousand lines. The writer may hold as many again.
@@ -12,7 +14,7 @@ const limit = 1 << 20
 // A queue holds the lines between the callers of the log and its writer. It is an io.Writer that never blocks; each
 // Write is one whole line.
 type queue struct {
-	wake chan struct{} // capacity one: there is something to write
+	wake loops.Signal // there is something to write
 
 	mu         sync.Mutex // never held during a write
 	waiting    []byte     // whole lines
@@ -42,10 +44,7 @@ func (q *queue) Write(line []byte) (int, error) {
 		q.waiting = append(q.waiting, line...)
 	}
 	q.mu.Unlock()
-	select {
-	case q.wake <- struct{}{}:
-	default: // awake already
-	}
+	q.wake.Set()
 	return len(line), nil
 }
 

@@ -43,8 +43,8 @@ func (d *Daemon) adminScheme() string {
 	return "https"
 }
 
-// warnOfOpenDoors logs what a configuration leaves open to other machines, each time that it is applied.
-func (d *Daemon) warnOfOpenDoors(cfg *config.Config) {
+// warnOfExposure logs what a configuration leaves open to other machines, each time that it is applied.
+func (d *Daemon) warnOfExposure(cfg *config.Config) {
 	if cfg.XDS.Open() {
 		d.options.Log.Warn("the xDS port is open to other machines without client certificates, as xds.insecure "+
 			"allows: every client can read the servers' addresses and steer the traffic", "listen", cfg.XDS.Listen)

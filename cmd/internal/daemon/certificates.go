@@ -20,6 +20,7 @@ import (
 	"steelyard/controlplane/view"
 	"steelyard/internal/credentials"
 	"steelyard/internal/files"
+	"steelyard/internal/loops"
 	"steelyard/xds"
 )
 
@@ -254,18 +255,14 @@ func readTokens(ctx context.Context, path string) ([]admin.Token, error) {
 
 // followTokens reads the file of admin tokens again and again until ctx is done.
 func (d *Daemon) followTokens(ctx context.Context) error {
-	tick := time.NewTicker(credentials.Interval)
-	defer tick.Stop()
-	for d.access.TokensFile != "" {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
+	if d.access.TokensFile == "" {
+		return nil
+	}
+	loops.Every(ctx, credentials.Interval, func(time.Time) {
 		tokens, err := readTokens(ctx, d.access.TokensFile)
 		if ctx.Err() == nil {
 			d.access.SetTokens(tokens, err)
 		}
-	}
+	})
 	return nil
 }

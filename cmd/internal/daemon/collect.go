@@ -14,17 +14,11 @@ import (
 	"steelyard/controlplane/discovery"
 	"steelyard/controlplane/liveness"
 	"steelyard/internal/credentials"
+	"steelyard/internal/loops"
 )
 
 // outdated is called when the endpoints or the configuration have changed.
-func (d *Daemon) outdated() { poke(d.stale) }
-
-func poke(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default: // a signal is already pending
-	}
-}
+func (d *Daemon) outdated() { d.stale.Set() }
 
 // followEndpoints gives the collectors their targets whenever those change, until ctx is done.
 func (d *Daemon) followEndpoints(ctx context.Context) error {
@@ -143,7 +137,7 @@ func (d *Daemon) newPoller(cfg *config.Redis) (*inflight.Poller, error) {
 // redisOptions are how Redis is reached.
 func (d *Daemon) redisOptions(cfg *config.Redis) inflight.Options {
 	o := inflight.Options{
-		Addresses: cfg.Addresses, Mode: cfg.Mode, MasterName: cfg.MasterName,
+		Addresses: cfg.Addresses, Cluster: cfg.Mode == config.RedisCluster, MasterName: cfg.MasterName,
 		Username: cfg.Username, PasswordFile: cfg.PasswordFile, DB: cfg.DB,
 		SentinelUsername: cfg.SentinelUsername, SentinelPasswordFile: cfg.SentinelPasswordFile,
 		Interval: cfg.Interval, Timeout: cfg.Timeout, Replica: d.replica,
@@ -184,22 +178,8 @@ func runLatest[T runner](ctx context.Context, latest <-chan T) error {
 		case next := <-latest:
 			stop()
 			if stop = func() {}; next != none {
-				stop = run(ctx, next)
+				stop = loops.Start(ctx, func(ctx context.Context) { _ = next.Run(ctx) }).Stop // it only ends with ctx
 			}
 		}
-	}
-}
-
-// run starts a runner, and returns what stops it and waits for it.
-func run[T runner](ctx context.Context, p T) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = p.Run(ctx) // it only ends with ctx
-	}()
-	return func() {
-		cancel()
-		<-done
 	}
 }

@@ -26,6 +26,7 @@ import (
 	"steelyard/controlplane/config"
 	"steelyard/controlplane/liveness"
 	"steelyard/internal/credentials"
+	"steelyard/internal/loops"
 	"steelyard/picking/queue"
 	"steelyard/xds"
 	"steelyard/xds/access"
@@ -66,11 +67,11 @@ type Daemon struct {
 	scrapes *scrape.Pool
 	metrics *admin.Metrics
 	history *admin.History
-	// recorder looks at everything once a second, for the admin API
+	// recorder samples all state every second, for the admin API
 	recorder *admin.Recorder
 
 	draining atomic.Bool
-	stale    chan struct{}          // the targets of the collectors are out of date; capacity one
+	stale    loops.Signal           // the targets of the collectors are out of date
 	pollers  chan *inflight.Poller  // the poller to run from now on, nil for none; capacity one
 	links    chan *replicas.Link    // the same of the link to other replicas
 	tracers  chan *tracing.Recorder // the same of what records traces
@@ -99,7 +100,7 @@ type Daemon struct {
 // New binds the listeners and applies the configuration: discovery and the loops begin. A caller that does not call Run
 // calls Close.
 func New(cfg *config.Config, o Options) (*Daemon, error) {
-	d := &Daemon{options: o, started: time.Now(), replica: rand.Text(), stale: make(chan struct{}, 1),
+	d := &Daemon{options: o, started: time.Now(), replica: rand.Text(), stale: loops.NewSignal(),
 		pollers: make(chan *inflight.Poller, 1), links: make(chan *replicas.Link, 1),
 		tracers: make(chan *tracing.Recorder, 1),
 		history: admin.NewHistory(), credentials: credentials.New(o.Log),
@@ -142,7 +143,7 @@ func New(cfg *config.Config, o Options) (*Daemon, error) {
 		return nil, err
 	}
 	d.metrics.Reloaded(true)
-	d.warnOfOpenDoors(cfg)
+	d.warnOfExposure(cfg)
 	return d, nil
 }
 

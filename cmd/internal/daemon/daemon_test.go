@@ -16,7 +16,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -46,20 +45,6 @@ func TestMain(m *testing.M) {
 		// Kept connections of the tests' own HTTP client.
 		goleak.IgnoreTopFunction("internal/poll.runtime_pollWait"),
 		goleak.IgnoreTopFunction("net/http.(*persistConn).writeLoop"))
-}
-
-func TestAllListsOfEnginesAreTheSame(t *testing.T) {
-	var want []string
-	for _, e := range modelserver.Engines() {
-		want = append(want, string(e))
-	}
-	slices.Sort(want)
-	for name, got := range map[string][]string{"config": config.Engines(), "discovery": discovery.Engines()} {
-		got = slices.Sorted(slices.Values(got))
-		if !slices.Equal(got, want) {
-			t.Errorf("%s knows the engines %v, want %v", name, got, want)
-		}
-	}
 }
 
 func TestATargetIsSetByTheEndpointThenTheClusterThenTheServingPort(t *testing.T) {

@@ -69,7 +69,7 @@ func checkKubernetes(cfg *config.Config, c *config.Checker) {
 	}
 	for i := range cfg.Clusters {
 		if s := cfg.Clusters[i].Endpoints.Kubernetes; s != nil && s.Selector != "" {
-			if err := serviceOf(s).Validate(); err != nil {
+			if err := kubernetes.CheckSelector(s.Selector); err != nil {
 				c.Fail(&s.Selector, "%v: write a label selector, such as app=llama", err)
 			}
 		}

@@ -16,6 +16,7 @@ import (
 	"steelyard/controlplane/admin"
 	"steelyard/controlplane/config"
 	"steelyard/controlplane/liveness"
+	"steelyard/internal/loops"
 	"steelyard/picking"
 	"steelyard/weighting"
 	"steelyard/xds/envoyspec"
@@ -231,7 +232,7 @@ func silentListener(t *testing.T) (address string, accepted <-chan struct{}) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reports := make(chan struct{}, 1)
+	reports := loops.NewSignal()
 	var all sync.WaitGroup
 	all.Go(func() {
 		for {
@@ -240,7 +241,7 @@ func silentListener(t *testing.T) (address string, accepted <-chan struct{}) {
 				return
 			}
 			t.Cleanup(func() { conn.Close() })
-			poke(reports)
+			reports.Set()
 		}
 	})
 	t.Cleanup(func() { l.Close(); all.Wait() })

@@ -14,6 +14,7 @@ import (
 	"steelyard/controlplane/admin"
 	"steelyard/controlplane/config"
 	"steelyard/controlplane/view"
+	"steelyard/internal/loops"
 	"steelyard/internal/spelling"
 )
 
@@ -116,7 +117,7 @@ func (o *operator) connect(cfg *config.Redis) error {
 	var store *inflight.Hash
 	if cfg != nil {
 		var err error
-		if store, err = inflight.NewHash(o.d.redisOptions(cfg), overridesKey, o.d.options.Log); err != nil {
+		if store, err = inflight.NewHash(o.d.redisOptions(cfg), overridesKey); err != nil {
 			return fmt.Errorf("keeping overrides: %w", err)
 		}
 	}
@@ -135,17 +136,13 @@ func (o *operator) close() { _ = o.connect(nil) }
 // run ends overrides at their time, and keeps them in line with Redis, until ctx is done.
 func (o *operator) run(ctx context.Context) error {
 	defer o.close()
-	tick := time.NewTicker(overridesSync)
-	defer tick.Stop()
-	for {
+	step := func(time.Time) {
 		o.expire()
 		o.sync(ctx)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
 	}
+	step(time.Now())
+	loops.Every(ctx, overridesSync, step)
+	return nil
 }
 
 func (o *operator) expire() {

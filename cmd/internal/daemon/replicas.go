@@ -237,7 +237,7 @@ func (d *Daemon) replicasStatus() admin.Replicas {
 	}
 	for _, o := range s.Others {
 		out.Others = append(out.Others, admin.Replica{ID: string(o.ID), Name: o.Name, State: string(o.State),
-			Since: view.At(o.Since), LastMessage: view.At(o.Heard), Envoys: o.Envoys})
+			Since: view.At(o.Since), LastMessage: view.At(o.LastSeen), Envoys: o.Envoys})
 	}
 	return out
 }

@@ -20,6 +20,7 @@ import (
 	"steelyard/controlplane/discovery"
 	"steelyard/controlplane/liveness"
 	"steelyard/controlplane/view"
+	"steelyard/internal/loops"
 	"steelyard/weighting"
 	"steelyard/weighting/flight"
 	"steelyard/weighting/push"
@@ -147,18 +148,12 @@ const tickInterval = 250 * time.Millisecond
 
 // run ticks until ctx is done.
 func (s *signals) run(ctx context.Context, activity *liveness.Activity) error {
-	ticker := time.NewTicker(tickInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case now := <-ticker.C:
-			activity.Begin()
-			s.tick(now)
-			activity.End()
-		}
-	}
+	loops.Every(ctx, tickInterval, func(now time.Time) {
+		activity.Begin()
+		s.tick(now)
+		activity.End()
+	})
+	return nil
 }
 
 // tick keeps the ledger's watchers of all clusters and the Envoys' modes up to date. The loops of the clusters only

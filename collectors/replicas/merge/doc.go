@@ -31,8 +31,8 @@
 //
 // # While Redis is unreachable
 //
-// A replica receives its own messages, too. If none arrives for [Silence], the link through Redis is cut, and nothing
-// is known of the others: they are unreachable, not gone. All counts are partial until the link is back.
+// A replica receives its own messages, too. If none arrives for [Silence], there is no connectivity through Redis,
+// and nothing is known of the others: they are unreachable, not gone. All counts are partial until the link is back.
 //
 // Messages have the time of their receipt here, so the clocks of the replicas do not matter. A replica that was stopped
 // itself (SIGSTOP, a pause of the machine) regards no other as gone because of that time.

@@ -166,7 +166,7 @@ func (h *Head) add(o *Head) {
 // to report while it sends nothing.
 func (s *share) age(now time.Time, o *peer) time.Duration {
 	const missed = Silence / 2
-	switch silent := now.Sub(o.heard); {
+	switch silent := now.Sub(o.lastSeen); {
 	case s.head.Age > 0:
 		return s.head.Age + now.Sub(s.at)
 	case silent > missed:

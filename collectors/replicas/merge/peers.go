@@ -31,7 +31,7 @@ type State string
 const (
 	Live        State = "live"
 	Gone        State = "gone"        // silent for Silence, or it has stopped
-	Unreachable State = "unreachable" // nothing is known of it, because the link through Redis is cut
+	Unreachable State = "unreachable" // nothing is known of it, because there is no connectivity through Redis
 )
 
 // Peers has the state of the other replicas. It is not safe for concurrent use.
@@ -60,7 +60,7 @@ type peer struct {
 	id       ID
 	name     string
 	seq      uint64
-	heard    time.Time
+	lastSeen time.Time
 	state    State
 	since    time.Time
 	clusters map[string]*share
@@ -161,7 +161,7 @@ func (p *Peers) Take(now time.Time, m *Message) (changed []string, scrapes []Scr
 		return nil, nil
 	}
 	p.counters.Received++
-	o.heard = now
+	o.lastSeen = now
 	switch {
 	case m.Leaving:
 		p.leave(now, o, Gone)
@@ -267,12 +267,12 @@ func since(before, now *flight.Sums) flight.Sums {
 }
 
 // Tick finds replicas that have become silent. Call it several times within Silence. It reports whether another replica
-// went, or the link through Redis was cut or came back.
+// went, or connectivity through Redis was lost or came back.
 func (p *Peers) Tick(now time.Time) (changed bool) {
 	if gap := now.Sub(p.ticked); !p.ticked.IsZero() && gap > pause { // this process was stopped, and could not receive
 		p.echo = p.echo.Add(gap)
 		for _, o := range p.peers {
-			o.heard = o.heard.Add(gap)
+			o.lastSeen = o.lastSeen.Add(gap)
 		}
 	}
 	p.ticked = now
@@ -285,10 +285,10 @@ func (p *Peers) Tick(now time.Time) (changed bool) {
 		case o.state == Live && p.cut:
 			p.leave(now, o, Unreachable)
 			changed = true
-		case o.state == Live && now.Sub(o.heard) > Silence && silent <= Silence/2:
+		case o.state == Live && now.Sub(o.lastSeen) > Silence && silent <= Silence/2:
 			p.leave(now, o, Gone)
 			changed = true
-		case o.state == Unreachable && !p.cut && now.Sub(p.since) > Silence && now.Sub(o.heard) > Silence:
+		case o.state == Unreachable && !p.cut && now.Sub(p.since) > Silence && now.Sub(o.lastSeen) > Silence:
 			o.state = Gone // it sent nothing since the link is back
 			changed = true
 		case o.state != Live && now.Sub(o.since) > shown:
@@ -350,7 +350,7 @@ func (p *Peers) names() (all []string) {
 	return all
 }
 
-// Cut reports whether the link through Redis is cut, and since when.
+// Cut reports whether there is no connectivity through Redis, and since when.
 func (p *Peers) Cut() (cut bool, since time.Time) { return p.cut, p.since }
 
 // Counters returns the counters of messages.
@@ -358,19 +358,19 @@ func (p *Peers) Counters() Counters { return p.counters }
 
 // A Status is the status of another replica.
 type Status struct {
-	ID     ID
-	Name   string
-	State  State
-	Since  time.Time // of the state
-	Heard  time.Time // of its last message
-	Envoys int       // that subscribe to the cluster with the most of them
+	ID       ID
+	Name     string
+	State    State
+	Since    time.Time // of the state
+	LastSeen time.Time // when its last message came
+	Envoys   int       // that subscribe to the cluster with the most of them
 }
 
 // Status returns the other replicas, sorted.
 func (p *Peers) Status() []Status {
 	all := make([]Status, 0, len(p.peers))
 	for _, o := range p.peers {
-		s := Status{ID: o.id, Name: o.name, State: o.state, Since: o.since, Heard: o.heard}
+		s := Status{ID: o.id, Name: o.name, State: o.state, Since: o.since, LastSeen: o.lastSeen}
 		for _, shared := range o.clusters {
 			s.Envoys = max(s.Envoys, shared.head.Watching)
 		}

@@ -21,6 +21,8 @@ import (
 	"k8s.io/client-go/transport"
 	"k8s.io/client-go/util/connrotation"
 	"k8s.io/klog/v2"
+
+	"steelyard/internal/loops"
 )
 
 const (
@@ -42,8 +44,8 @@ type Options struct {
 	// Pod that this process runs in.
 	Kubeconfig string
 	// Requested is called after every request to the API server, with the resource,
-	// the verb (list, watch) and how it ended: one of a small fixed set. It may be
-	// nil and must not block.
+	// the verb (list, watch) and how it ended: one of a small fixed set. It must not
+	// block.
 	Requested func(resource, verb, result string)
 	Log       *slog.Logger
 }
@@ -64,7 +66,7 @@ type Client struct {
 	mu      sync.Mutex
 	watched map[key]*watched
 	away    error // why the API server does not answer; nil while it does
-	subs    map[chan struct{}]struct{}
+	subs    map[loops.Signal]struct{}
 }
 
 // ErrNoConfiguration is the error of a process outside Kubernetes without a kubeconfig.
@@ -75,13 +77,7 @@ var ErrNoConfiguration = errors.New("this process runs in no Pod with a service 
 func New(o Options) (*Client, error) {
 	c := &Client{
 		requested: o.Requested, log: o.Log,
-		watched: make(map[key]*watched), subs: make(map[chan struct{}]struct{}),
-	}
-	if c.log == nil {
-		c.log = slog.New(slog.DiscardHandler)
-	}
-	if c.requested == nil {
-		c.requested = func(string, string, string) {}
+		watched: make(map[key]*watched), subs: make(map[loops.Signal]struct{}),
 	}
 	config, namespace, err := load(o.Kubeconfig)
 	if err != nil {
@@ -257,12 +253,12 @@ func (c *Client) setAway(err error) {
 	defer c.mu.Unlock()
 	c.away = err
 	for sub := range c.subs {
-		poke(sub)
+		sub.Set()
 	}
 }
 
-// subscribe makes sub be poked when the API server was asked.
-func (c *Client) subscribe(sub chan struct{}) (unsubscribe func()) {
+// subscribe makes sub be set when the API server was asked.
+func (c *Client) subscribe(sub loops.Signal) (unsubscribe func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.subs[sub] = struct{}{}
@@ -285,11 +281,4 @@ func (c *Client) orOwn(namespace string) string {
 		return c.namespace
 	}
 	return namespace
-}
-
-func poke(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default: // it is known already
-	}
 }

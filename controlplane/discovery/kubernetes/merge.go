@@ -15,6 +15,7 @@ import (
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"steelyard/controlplane/discovery"
+	"steelyard/internal/engines"
 )
 
 // The annotations, or else labels, of a Pod that describe its endpoint.
@@ -87,11 +88,11 @@ func (m *merger) hint(c *candidate, pod meta.ObjectMeta) {
 		}
 	}
 	if v := hintOf(engineHint); v != "" {
-		if slices.Contains(discovery.Engines(), v) {
+		if slices.Contains(engines.Names(), v) {
 			c.Engine = v
 		} else {
 			m.left("Pod %s: %s is %.40q: write one of %s", pod.Name, engineHint, v,
-				strings.Join(discovery.Engines(), ", "))
+				strings.Join(engines.Names(), ", "))
 		}
 	}
 }
@@ -209,7 +210,7 @@ func (s *ServiceConfig) ports(slice *discoveryv1.EndpointSlice) (serving, metric
 		return serving, 0, err
 	}
 	if n, err := strconv.Atoi(s.MetricsPort); err == nil {
-		return serving, n, nil // Validate has seen it
+		return serving, n, nil // which the configuration has checked
 	}
 	metrics, err = pick(slice.Ports, s.MetricsPort, "metrics_port")
 	return serving, metrics, err

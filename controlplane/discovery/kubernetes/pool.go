@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"steelyard/controlplane/discovery"
+	"steelyard/internal/loops"
 )
 
 // A PoolConfig says which InferencePool selects the endpoints.
@@ -50,7 +51,7 @@ type spec struct {
 }
 
 func (p *poolSource) Run(ctx context.Context, sets chan<- []discovery.Endpoint) error {
-	sub := make(chan struct{}, 1)
+	sub := loops.NewSignal()
 	name := fields.OneTermEqualSelector("metadata.name", p.Name).String()
 	pool, release := p.client.watch(key{kind: kindPools, namespace: p.Namespace, field: name}, sub)
 	defer release()
@@ -141,7 +142,7 @@ func (p *poolSource) addPod(m *merger, s spec, pod *core.Pod) {
 type selection struct {
 	client    *Client
 	namespace string
-	sub       chan struct{}
+	sub       loops.Signal
 
 	selector string
 	current  *watched

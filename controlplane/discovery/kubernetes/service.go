@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math"
 	"slices"
-	"strconv"
 	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -15,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"steelyard/controlplane/discovery"
+	"steelyard/internal/loops"
 )
 
 const (
@@ -22,8 +21,6 @@ const (
 	settle = 10 * time.Millisecond
 	// metadataPatience is how long the first endpoints wait for the Pods' labels, which say their capacity.
 	metadataPatience = 2 * time.Second
-
-	maxPort = math.MaxUint16
 )
 
 // Address families of ServiceConfig and PoolConfig.
@@ -49,17 +46,9 @@ type ServiceConfig struct {
 	Family string
 }
 
-// Validate reports what can never work.
-func (s ServiceConfig) Validate() error {
-	if (s.Service == "") == (s.Selector == "") {
-		return fmt.Errorf("there must be either the name of a Service or a label selector")
-	}
-	for key, port := range map[string]string{"port": s.Port, "metrics_port": s.MetricsPort} {
-		if n, err := strconv.Atoi(port); err == nil && (n < 1 || n > maxPort) {
-			return fmt.Errorf("%s is %s: write a number from 1 to %d, or a name", key, port, maxPort)
-		}
-	}
-	_, err := labels.Parse(s.Selector)
+// CheckSelector reports what is wrong with the syntax of a label selector.
+func CheckSelector(selector string) error {
+	_, err := labels.Parse(selector)
 	return err
 }
 
@@ -91,10 +80,10 @@ func (c *Client) Service(s ServiceConfig, report func(error), log *slog.Logger) 
 }
 
 func (s *serviceSource) Run(ctx context.Context, sets chan<- []discovery.Endpoint) error {
-	if err := s.Validate(); err != nil {
+	if err := CheckSelector(s.Selector); err != nil {
 		return err
 	}
-	sub := make(chan struct{}, 1)
+	sub := loops.NewSignal()
 	found, release := s.client.watch(
 		key{kind: kindSlices, namespace: s.Namespace, labels: s.selector()}, sub)
 	defer release()

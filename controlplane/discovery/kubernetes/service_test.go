@@ -80,22 +80,6 @@ func TestEndpointsOfWhichNoneCanBeUsedReplaceNothing(t *testing.T) {
 	}
 }
 
-func TestPortsThatDoNotExistAreRefused(t *testing.T) {
-	for _, port := range []string{"0", "-1", "65536", "99999"} {
-		for key, c := range map[string]ServiceConfig{
-			"port is " + port: {Port: port}, "metrics_port is " + port: {MetricsPort: port},
-		} {
-			c.Service = "llama"
-			if err := c.Validate(); err == nil || !strings.Contains(err.Error(), key) {
-				t.Errorf("%s: it says %v", key, err)
-			}
-		}
-	}
-	if err := (ServiceConfig{Service: "llama", Port: "http", MetricsPort: "65535"}).Validate(); err != nil {
-		t.Error(err)
-	}
-}
-
 // TestARefusalOfTheRequestItselfIsReported: as a proxy in between sends it, or an API server that speaks TLS.
 func TestARefusalOfTheRequestItselfIsReported(t *testing.T) {
 	var refusing atomic.Bool
@@ -118,7 +102,8 @@ func TestARefusalOfTheRequestItselfIsReported(t *testing.T) {
 	if err := os.WriteFile(kubeconfig, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c, err := New(Options{Kubeconfig: kubeconfig})
+	c, err := New(Options{Kubeconfig: kubeconfig, Requested: func(string, string, string) {},
+		Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

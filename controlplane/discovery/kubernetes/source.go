@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"steelyard/controlplane/discovery"
+	"steelyard/internal/loops"
 )
 
 // errWaiting is the state of a source before its first answer.
@@ -19,12 +20,12 @@ type source struct {
 	log    *slog.Logger
 }
 
-// follow passes on what look finds, whenever sub was poked, until ctx is done. A nil set of look is none to pass on.
-func (s *source) follow(ctx context.Context, sets chan<- []discovery.Endpoint, sub chan struct{},
+// follow passes on what look finds, whenever sub is set, until ctx is done. A nil set of look is none to pass on.
+func (s *source) follow(ctx context.Context, sets chan<- []discovery.Endpoint, sub loops.Signal,
 	look func() ([]discovery.Endpoint, error)) {
 	defer s.client.subscribe(sub)()
 	r := discovery.NewRefresher(sets, s.report, s.log)
-	poke(sub)
+	sub.Set()
 	settled := time.NewTimer(0)
 	defer settled.Stop()
 	<-settled.C
@@ -38,7 +39,7 @@ func (s *source) follow(ctx context.Context, sets chan<- []discovery.Endpoint, s
 			r.Delivered()
 			waiting.Stop() // the first answer is there
 		case <-waiting.C:
-			poke(sub)
+			sub.Set()
 		case <-sub:
 			settled.Reset(settle)
 		case <-settled.C:

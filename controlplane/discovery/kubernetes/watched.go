@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+
+	"steelyard/internal/loops"
 )
 
 // The waits between two tries of a request that failed. An API server that is back should be used at once, and one
@@ -55,18 +57,17 @@ type watched struct {
 	key
 	client   *Client
 	informer cache.SharedIndexInformer
-	stop     context.CancelFunc
-	done     chan struct{}
+	running  loops.Task
 	users    int // guarded by client.mu
 
 	mu   sync.Mutex
 	err  error // of the latest request; nil when it succeeded
-	subs map[chan struct{}]struct{}
+	subs map[loops.Signal]struct{}
 }
 
-// watch returns the informer of k, which runs until its last user has released it. sub is poked when something has
+// watch returns the informer of k, which runs until its last user has released it. sub is set when something has
 // changed.
-func (c *Client) watch(k key, sub chan struct{}) (w *watched, release func()) {
+func (c *Client) watch(k key, sub loops.Signal) (w *watched, release func()) {
 	c.mu.Lock()
 	w = c.watched[k]
 	if w == nil {
@@ -81,7 +82,7 @@ func (c *Client) watch(k key, sub chan struct{}) (w *watched, release func()) {
 	return w, func() { c.release(w, sub) }
 }
 
-func (c *Client) release(w *watched, sub chan struct{}) {
+func (c *Client) release(w *watched, sub loops.Signal) {
 	w.mu.Lock()
 	delete(w.subs, sub)
 	w.mu.Unlock()
@@ -93,14 +94,12 @@ func (c *Client) release(w *watched, sub chan struct{}) {
 	}
 	c.mu.Unlock()
 	if last {
-		w.stop()
-		<-w.done
+		w.running.Stop()
 	}
 }
 
 func (c *Client) start(k key) *watched {
-	ctx, cancel := context.WithCancel(context.Background())
-	w := &watched{key: k, client: c, stop: cancel, done: make(chan struct{}), subs: make(map[chan struct{}]struct{})}
+	w := &watched{key: k, client: c, subs: make(map[loops.Signal]struct{})}
 	example, list, follow := c.requests(k)
 	w.informer = cache.NewSharedIndexInformer(w.lister(list, follow), example, 0, cache.Indexers{})
 	// These fail only once the informer runs.
@@ -109,14 +108,11 @@ func (c *Client) start(k key) *watched {
 		AddFunc: func(any) { w.changed() }, UpdateFunc: func(any, any) { w.changed() },
 		DeleteFunc: func(any) { w.changed() },
 	})
-	go func() {
-		defer close(w.done)
-		w.run(ctx)
-	}()
+	w.running = loops.Start(context.Background(), w.run)
 	return w
 }
 
-// run runs the informer, and pokes when it has its first answer, which may be empty.
+// run runs the informer, and reports a change when it has its first answer, which may be empty.
 func (w *watched) run(ctx context.Context) {
 	synced := make(chan struct{})
 	go func() {
@@ -133,7 +129,7 @@ func (w *watched) changed() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for sub := range w.subs {
-		poke(sub)
+		sub.Set()
 	}
 }
 
@@ -226,10 +222,8 @@ func (w *watched) persist(ctx context.Context, verb string, o meta.ListOptions, 
 		w.note(w.explain(verb, err))
 		wait := min(firstRetry<<min(try, 10), lastRetry)
 		wait += time.Duration(rand.Float64() * 0.2 * float64(wait))
-		select {
-		case <-ctx.Done():
+		if loops.Pause(ctx, wait); ctx.Err() != nil {
 			return ctx.Err()
-		case <-time.After(wait):
 		}
 	}
 }

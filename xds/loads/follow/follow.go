@@ -182,12 +182,12 @@ func (p *Pool) Learn(prompt *prefix.Prompt, address string, now time.Time) {
 	}
 	select {
 	case p.learned <- l:
-	default: // others hear of the next one
+	default: // others get the next one
 	}
 }
 
-// hear notes what another picker has learned.
-func (p *Pool) hear(l *loadsv1.Learned, now time.Time) {
+// received notes what another picker has learned.
+func (p *Pool) received(l *loadsv1.Learned, now time.Time) {
 	var prompt prefix.Prompt
 	for i, hash := range l.GetHashes() {
 		prompt.Steps = append(prompt.Steps, prefix.Step{Blocks: i + 1, Hash: hash})
@@ -303,12 +303,8 @@ func (f *Follower) Run(ctx context.Context) error {
 				picking.Stale.String(), "error", err)
 			retry = firstRetry
 		}
-		wait := retry/2 + rand.N(retry/2)
+		pause(ctx, retry/2+rand.N(retry/2))
 		retry = min(2*retry, longestRetry)
-		select {
-		case <-ctx.Done():
-		case <-time.After(wait):
-		}
 	}
 	return nil
 }

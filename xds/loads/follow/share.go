@@ -14,10 +14,7 @@ func (f *Follower) runShare(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := f.share(ctx)
 		f.log.Debug("learned routes are not shared", "error", err)
-		select {
-		case <-ctx.Done():
-		case <-time.After(longestRetry):
-		}
+		pause(ctx, longestRetry)
 	}
 }
 
@@ -32,10 +29,10 @@ func (f *Follower) share(ctx context.Context) error {
 		cancel()
 		return fmt.Errorf("sharing learned routes: %w", err)
 	}
-	heard := make(chan error, 1)
+	ended := make(chan error, 1)
 	go func() {
 		err := errors.New("panic")
-		defer func() { heard <- err }()
+		defer func() { ended <- err }()
 		defer f.Guard()
 		for {
 			l, failed := stream.Recv()
@@ -44,19 +41,19 @@ func (f *Follower) share(ctx context.Context) error {
 				return
 			}
 			if p := f.poolOf(l); p != nil {
-				p.hear(l, time.Now())
+				p.received(l, time.Now())
 			}
 		}
 	}()
 	for {
 		select {
-		case err := <-heard:
+		case err := <-ended:
 			cancel()
 			return fmt.Errorf("sharing learned routes: %w", err)
 		case l := <-f.learned:
 			if err := stream.Send(l); err != nil {
 				cancel()
-				return fmt.Errorf("sharing learned routes: %w", <-heard)
+				return fmt.Errorf("sharing learned routes: %w", <-ended)
 			}
 		}
 	}

@@ -22,8 +22,8 @@ func (x *XDS) verifies() bool { return x.TLS != nil && x.TLS.ClientCAFile != "" 
 // Open reports whether clients of other machines can connect without a certificate.
 func (x *XDS) Open() bool { return !x.verifies() && !Loopback(x.Listen) }
 
-// checkDoors wants client certificates where other machines can connect.
-func (d *decoder) checkDoors(x *XDS) {
+// checkExposure wants client certificates where other machines can connect.
+func (d *decoder) checkExposure(x *XDS) {
 	if x.Open() && !x.Insecure {
 		d.fail(&x.Listen, "other machines can connect to %s, and could steer the traffic without a client "+
 			"certificate: add tls: with client_ca_file:, or write insecure: true to do without", x.Listen)
@@ -42,12 +42,12 @@ func (d *decoder) checkClient(r *ClientRule) {
 	host, _, _ := strings.Cut(rest, "/")
 	switch {
 	case uri && (scheme == "" || host == ""):
-		d.fail(&r.SAN, "%s is no URI: write such as spiffe://prod/ns/*/sa/envoy", shown(r.SAN))
+		d.fail(&r.SAN, "%s is not a valid URI: for example, spiffe://prod/ns/*/sa/envoy", shown(r.SAN))
 	case uri && strings.Contains(scheme+host, "*"):
 		d.fail(&r.SAN, "%s has a * in its scheme or trust domain, which would accept the names of any authority: "+
 			"write them out", shown(r.SAN))
 	case !uri && strings.Contains(r.SAN, "/"):
-		d.fail(&r.SAN, "%s is neither a DNS name nor a URI: write such as *.envoys.example.com or "+
+		d.fail(&r.SAN, "%s is neither a DNS name nor a URI: for example, *.envoys.example.com or "+
 			"spiffe://prod/ns/*/sa/envoy", shown(r.SAN))
 	case !uri && strings.Trim(r.SAN, "*.") == "":
 		d.fail(&r.SAN, "%s would accept every name: write at least the domain, such as *.envoys.example.com",

@@ -1,0 +1,47 @@
+package tally
+
+import (
+	"log/slog"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestEventsAreLoggedAtOnceAndThenSummedUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out strings.Builder
+		tally := New(slog.New(slog.NewTextHandler(&out, nil)), slog.LevelWarn, "refused", time.Minute)
+		lines := func() []string {
+			synctest.Wait()
+			return regexp.MustCompile(`level=WARN msg=refused .*`).FindAllString(out.String(), -1)
+		}
+		want := []string{"level=WARN msg=refused peer=a count=1"}
+		for _, peer := range []string{"a", "b", "c"} {
+			tally.Add("peer", peer)
+		}
+		if got := lines(); !slices.Equal(got, want) {
+			t.Errorf("at once: %q, want %q", got, want)
+		}
+		time.Sleep(time.Minute)
+		want = append(want, "level=WARN msg=refused peer=c count=2")
+		if got := lines(); !slices.Equal(got, want) {
+			t.Errorf("after an interval: %q, want %q", got, want)
+		}
+		time.Sleep(time.Minute) // without an event
+		tally.Add("peer", "d")
+		want = append(want, "level=WARN msg=refused peer=d count=1")
+		if got := lines(); !slices.Equal(got, want) {
+			t.Errorf("after a rest: %q, want %q", got, want)
+		}
+		tally.Add("peer", "e")
+		tally.End()
+		tally.Add("peer", "f")
+		time.Sleep(time.Hour)
+		if got := lines(); !slices.Equal(got, want) {
+			t.Errorf("after the end: %q, want %q", got, want)
+		}
+	})
+}
