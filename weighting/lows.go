@@ -17,7 +17,7 @@ type lows struct {
 // lowParts is the number of parts of the span, and lowMost of those that are kept.
 const lowParts, lowMost = 16, 24
 
-// spanOf is the span for looking back so far: one of few, so that it changes seldom.
+// spanOf is the span for looking back so far: one of few, so that it rarely changes.
 func spanOf(least, back time.Duration) time.Duration {
 	const farthest = time.Hour
 	for least > 0 && least < farthest && least*lowMost/lowParts < back+least/lowParts {
