@@ -85,8 +85,9 @@
 // from the counters of [TokenCounts] and the sizes (content-length) of [ProxyReport], fades with a time constant of a
 // minute:
 //
-//	prompt of a request     bytes · tokens per byte, at most the longest prompt seen; P without a size, or while
-//	                        guesses by size are worse than P by more than a quarter (prompts.go)
+//	prompt of a request     bytes · tokens per byte, at most what one engine counted between two readings in the
+//	                        last minutes; P without a size, or while guesses by size are worse than P by more
+//	                        than a quarter (prompts.go)
 //	tokens per byte         ratio of the sums, of the readings within a factor of 4 of the median ratio (prompts.go)
 //	prefill rate, 1/b       least squares of seconds = a·iterations + b·(prompt tokens + 1.5·output tokens), over
 //	                        periods in which the engine was busy (efficiency.go)

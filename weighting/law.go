@@ -229,6 +229,8 @@ type pool struct {
 
 	byLatency bool // the fill is that of least latency
 
+	pause float64 // the longest of a typical member, see pause of outlier; seconds
+
 	unpinned float64 // part of the requests that no operator gave to an endpoint
 
 	unseen time.Duration // from a request's beginning until a decision answers it

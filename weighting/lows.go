@@ -9,20 +9,32 @@ import (
 type lows struct {
 	from  time.Time // the first part begins
 	width time.Duration
-	part  int         // the newest
-	value float64     // now
-	least [24]float64 // by part; a ring
+	part  int              // the newest
+	value float64          // now
+	least [lowMost]float64 // by part; a ring
 }
 
-// lowParts is the number of parts of the span.
-const lowParts = 16
+// lowParts is the number of parts of the span, and lowMost of those that are kept.
+const lowParts, lowMost = 16, 24
 
-// note takes in the present value of the count. With another span it starts again, as if the count had long been at its
-// lowest of the last two values.
+// spanOf is the span for looking back so far: one of few, so that it rarely changes.
+func spanOf(least, back time.Duration) time.Duration {
+	const farthest = time.Hour
+	for least > 0 && least < farthest && least*lowMost/lowParts < back+least/lowParts {
+		least *= 2
+	}
+	return least
+}
+
+// note takes in the present value of the count. With another span it starts again from 0, and after a gap as if the
+// count had long been at the lower one of the last two values.
 func (l *lows) note(value float64, now time.Time, span time.Duration) {
 	width := max(span/lowParts, time.Millisecond)
 	if width != l.width || l.at(now) >= l.part+len(l.least) {
 		low := min(l.value, value)
+		if width != l.width {
+			low = 0
+		}
 		*l = lows{from: now, width: width, part: len(l.least), value: low}
 		for i := range l.least {
 			l.least[i] = low

@@ -57,10 +57,12 @@ type outlier struct {
 	sentBefore begun         // what had been sent when nothing was unanswered, or twenty requests ago and more
 	uploads    time.Duration // what was sent since may be under way to the endpoint for so long
 
-	moved bool      // it did some work since that report
-	still time.Time // when the last report was made that followed work
-	busy  still     // how often reports show requests and no progress
-	pause highest   // seconds without progress that ended with some, while requests were shown
+	moved  bool          // it did some work since that report
+	still  time.Time     // when the last report was made that followed work
+	busy   still         // how often reports show requests and no progress
+	pause  highest       // seconds without progress that ended with some, while requests were shown
+	lag    time.Duration // the time without progress in which reports contradict nothing
+	stands time.Duration // the time without progress that is no standstill
 
 	pending float64     // request-seconds in flight since the last answer
 	usual   serviceRate // answers, and the request-seconds in flight until the last one
@@ -118,12 +120,13 @@ type trouble struct {
 // in the reports or in the requests; the same holds if an endpoint fails no more than the others. If no healthy member
 // is left, outliers are as good as any other.
 func (l *Law) detectOutliers(p *pool) {
-	longest, pause, outliers, healthyMembers := 0.0, 0.0, 0, 0
+	longest, outliers, healthyMembers := 0.0, 0, 0
+	p.pause = p.typicalPause()
 	var all ends
 	for i := range p.members {
 		m := &p.members[i]
 		m.outlier.observe(m, p)
-		longest, pause = max(longest, m.outlier.longest), max(pause, m.outlier.pause.most())
+		longest = max(longest, m.outlier.longest)
 		all.add(m.outlier.latest)
 	}
 	found := make([]trouble, len(p.members))
@@ -131,7 +134,7 @@ func (l *Law) detectOutliers(p *pool) {
 	for i := range p.members {
 		o := &p.members[i].outlier
 		o.streak.extend(o.latest, all, p.members[i].share, o.inFlight)
-		stall, since := o.stall(p, longest, pause)
+		stall, since := o.stall(p, longest)
 		failure, errors := o.failureReason(), o.errorReason()
 		reason := cmp.Or(stall, failure, errors)
 		switch {
@@ -216,7 +219,8 @@ func (o *outlier) observe(m *member, p *pool) {
 		}
 	}
 	o.reportsOnly = m.proxies.Errors.Known() && !m.proxies.Answered.Known()
-	o.lows.note(o.inFlight, p.now, p.params.Overload.StalledAfter)
+	o.lag, o.stands = m.patience(p)
+	o.lows.note(o.inFlight, p.now, spanOf(p.params.Overload.StalledAfter, o.lag))
 	o.compare(m, p)
 	o.hidden = min(o.hidden, o.inFlight)
 	switch silence := max(0, p.now.Sub(o.lastAnswer)); {

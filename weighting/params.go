@@ -45,7 +45,8 @@ type Overload struct {
 	QueueTimeEnter, QueueTimeLeave time.Duration
 	// StalledAfter is how long requests are in flight at an endpoint that does not report them until it is stalled; 0
 	// is never. A report may be as old as that without counting as evidence. Default 2 s, which is noticed within 2.5 s
-	// with a scrape each 250 ms, and within 3 s with one each second.
+	// with a scrape each 250 ms, and within 3 s with one each second; later where engines compute for longer than that
+	// before they show anything (stall.go).
 	StalledAfter time.Duration
 	// MinDwell is how long a flag stays at least, and stays away at least. Default 2 s.
 	MinDwell time.Duration

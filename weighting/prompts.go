@@ -12,7 +12,7 @@ const (
 	outputCost = 1.5
 	// workTau is the time in which what is learned of prompts and engines fades.
 	workTau = 60 * time.Second
-	// longestSpan is for how long the longest prompt is remembered, at least.
+	// longestSpan is for how long the most that was counted between two readings is remembered, at least.
 	longestSpan = 5 * time.Minute
 	// fewestPrompts is how many requests a mean stands on.
 	fewestPrompts = 10.0
@@ -28,7 +28,7 @@ type prompts struct {
 	generated float64   // tokens
 	perByte   ratios    // prompt tokens computed for each byte of requests
 	sizedAt   time.Time // the newest reading in it
-	longest   highest   // prompt tokens that one engine counted from one reading to the next
+	longest   highest   // prompt tokens that one engine counted from one reading to the next: of one prompt or more
 
 	// What guesses were off, in tokens: by the size of the requests, and by the mean of all.
 	offBySize, offByMean float64
@@ -93,8 +93,8 @@ func (b *begun) since(before *begun) batch {
 	}
 }
 
-// guess is the prompt tokens of requests that begin. One request is guessed to be no longer than the
-// longest prompt that was seen: a large body may be an image, or never be sent.
+// guess is the prompt tokens of requests that begin. One request is guessed to be no longer than what one engine
+// counted between two readings: a large body may be an image, or never be sent.
 func (k *prompts) guess(b batch) float64 {
 	if b.sized == 0 || !k.bySize() {
 		return b.requests * k.mean()

@@ -4,10 +4,10 @@ package weighting
 //
 //	progress        an answer; or completions, tokens generated, or seconds waited or executed, that rose; or a
 //	                KV cache that changed while the numbers waiting and running did not
-//	contradiction   two requests or more have been in flight for StalledAfter that a report made after that
-//	                time does not show (without a gauge of running requests: more than waiting and slots),
-//	                besides those that the endpoint did not show before its last progress, and it made no
-//	                progress in that time; a gauge that showed only 0 while requests completed is no evidence
+//	contradiction   two requests or more have been in flight for a time T that a report made after that time
+//	                does not show (without a gauge of running requests: more than waiting and slots), besides
+//	                those that the endpoint did not show before its last progress, and it made no progress in
+//	                that time; a gauge that showed only 0 while requests completed is no evidence
 //	silence         F ≥ 9.2 · f and F ≥ 2 · F_max, and no answer and no progress in StalledAfter,
 //	                and two requests are in flight or a gauge shows one
 //	                F      request-seconds in flight since the last answer, without requests that
@@ -15,10 +15,12 @@ package weighting
 //	                f      request-seconds in flight for each answer, over about a minute
 //	                F_max  the largest F that ended with an answer, in the pool, fading
 //	                       within ten minutes
-//	standstill      a report shows two requests or more, and nothing that counts as progress follows for
-//	                StalledAfter plus half of the longest pause of any endpoint in the last minutes; and at least
-//	                forty reports are known, by which as many in a row without progress have a probability below
-//	                1e-4
+//	standstill      a report shows two requests or more, and nothing that counts as progress follows for a time
+//	                T; and at least forty reports are known, by which as many in a row without progress have a
+//	                probability below 1e-4
+//	T               the larger of StalledAfter and P, plus half of P. P is the longest pause in the last minutes
+//	                that ended with progress, of the endpoint or of a typical one, 10 s at most. Where no tokens
+//	                are counted, T is StalledAfter, for a standstill plus half of P
 //
 // If ends were a Poisson process, silence of F would have the probability exp(−F/f): 9.2 is 1e-4. Requests that began
 // together end together, and long ones come in runs, so F must also be twice as long as any silence that ended well.
@@ -129,13 +131,40 @@ func (o *outlier) compare(m *member, p *pool) {
 	if o.shownNone = gauge && shows < 1 && !constant; constant {
 		return
 	}
-	if since := at.Add(-p.params.Overload.StalledAfter); !o.lastProgress.After(since) {
+	if since := at.Add(-o.lag); !o.lastProgress.After(since) {
 		o.contradicted = o.lows.since(since) - shows - o.hidden
 	}
 }
 
+// typicalPause is the median of the members' longest pauses, in seconds: one that stood still and went on is no reason
+// to wait longer for the others.
+func (p *pool) typicalPause() float64 {
+	pauses := make([]float64, 0, len(p.members))
+	for i := range p.members {
+		if pause := p.members[i].outlier.pause.most(); pause > 0 {
+			pauses = append(pauses, pause)
+		}
+	}
+	return orZero(median(pauses))
+}
+
+// patience is how long an endpoint may show nothing new: without contradiction, and while it stands still. Progress of
+// an engine that counts tokens is one of its iterations, and until it ends the gauges are those of the one before. With
+// the prompts of many requests it takes seconds. Where progress is that a request ends, it says nothing about the age of
+// the gauges.
+func (m *member) patience(p *pool) (contradiction, standstill time.Duration) {
+	const longest = 10.0 // seconds: no engine computes for longer before it shows something
+	after := p.params.Overload.StalledAfter
+	pause := time.Duration(min(max(m.outlier.pause.most(), p.pause), longest) * float64(time.Second))
+	if m.server.Tokens.At.IsZero() {
+		return after, after + pause/2
+	}
+	patience := max(after, pause) + pause/2
+	return patience, patience
+}
+
 // stall describes the stall, and since when it lasts; empty where there is none.
-func (o *outlier) stall(p *pool, longest, pause float64) (reason string, since time.Time) {
+func (o *outlier) stall(p *pool, longest float64) (reason string, since time.Time) {
 	const half = 0.5 // of a request: counts may not be whole numbers
 	after := p.params.Overload.StalledAfter
 	silent := p.now.Sub(o.lastAnswer)
@@ -143,7 +172,7 @@ func (o *outlier) stall(p *pool, longest, pause float64) (reason string, since t
 	switch {
 	case after <= 0:
 	case o.unanswered() < 1:
-	case o.busy.improbable() && o.comparedAt.Sub(o.still).Seconds() >= after.Seconds()+pause/2:
+	case o.busy.improbable() && o.comparedAt.Sub(o.still) >= o.stands:
 		return fmt.Sprintf("stalled since %s: its own report shows %.0f requests, and nothing is done",
 			o.clocks(o.still), o.shown), o.still
 	case min(silent, p.now.Sub(o.lastProgress)) < after+o.uploads:

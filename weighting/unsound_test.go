@@ -1,0 +1,53 @@
+package weighting
+
+import (
+	"testing"
+	"time"
+)
+
+// Behind an address where several servers answer in turn, counters go back at every other reading. An engine that
+// restarts, even some times in an hour, goes on to count.
+func TestCountersThatGoBackOftenAreNotUsed(t *testing.T) {
+	type reading struct {
+		after    time.Duration // since the reading before
+		restarts int
+		used     bool
+	}
+	for _, c := range []struct {
+		name     string
+		readings []reading
+	}{
+		{"servers in turn", []reading{
+			{time.Second, 1, true}, {time.Second, 1, true}, {time.Second, 2, true}, {time.Second, 2, true},
+			{time.Second, 3, false}, {time.Second, 3, false}, {time.Second, 4, false}, {20 * time.Second, 4, false},
+		}},
+		{"one server again", []reading{
+			{time.Second, 1, true}, {time.Second, 2, true}, {time.Second, 3, false}, {time.Minute, 3, true},
+			{time.Second, 3, true},
+		}},
+		{"an engine that restarts every five minutes", []reading{
+			{5 * time.Minute, 1, true}, {5 * time.Minute, 2, true}, {5 * time.Minute, 3, true}, {5 * time.Minute, 4, true},
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			at, known := epoch, prompts{}
+			e := engineState{speed: 3, tokens: TokenCounts{At: at}}
+			e.efficiency.add(100, 1e5, 20)
+			for i, r := range c.readings {
+				at = at.Add(r.after)
+				m := &member{Endpoint: &Endpoint{}, memory: &memory{}}
+				m.server.Tokens = TokenCounts{At: at, Prompt: float64(i), First: float64(i)}
+				m.server.Restarts = r.restarts
+				if used := e.read(&known, cost{}, m); used != r.used {
+					t.Fatalf("reading %d, after %v: used %v, want %v", i, r.after, used, r.used)
+				}
+				if again := e.read(&known, cost{}, m); again != r.used {
+					t.Errorf("reading %d, once more: used %v, want %v", i, again, r.used)
+				}
+				if !r.used && (e.speed != 1 || e.efficiency != efficiency{}) {
+					t.Errorf("reading %d: relative speed %v, by %v s, want none", i, e.speed, e.efficiency.seconds)
+				}
+			}
+		})
+	}
+}
