@@ -13,12 +13,14 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"steelyard/e2e/rig/modelsim"
 	"steelyard/e2e/rig/proc"
+	"steelyard/e2e/rig/proc/proctest"
 )
 
 // answersNothing is the address of a backend that answers nothing.
@@ -88,6 +90,66 @@ func TestABackendThatHangsGetsOneOfTheClientsThatGiveUp(t *testing.T) {
 	if lost != 1 {
 		t.Errorf("%d of 6 requests were lost, want one", lost)
 	}
+}
+
+// TestAWarmBackendThatHangsGetsLittleWhileOthersAreIdle: it was the fastest, and its clients do not give up.
+func TestAWarmBackendThatHangsGetsLittleWhileOthersAreIdle(t *testing.T) {
+	r := startRouter(t, "CUSTOM_ROUTER_LATENCY_THRESHOLD=65")
+	free, err := proc.FreeAddresses(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fast := proctest.Start(t, proc.Spec{Name: "backend", Path: os.Args[0], Env: []string{asBackend + "=" + free[0]},
+		Dir: proctest.Dir(t)})
+	r.eventually("the backend listens", func() error {
+		conn, err := net.Dial("tcp", free[0])
+		if err == nil {
+			conn.Close()
+		}
+		return err
+	})
+	pool := servers(t, same(2, modelsim.Options{Slots: 8})...)
+	const service = 100 * time.Millisecond
+	answered := func(n int) { // one after the other
+		for range n {
+			if code, _, err := r.ask(t.Context(), service); err != nil || code != http.StatusOK {
+				t.Fatalf("the answer is %d, %v", code, err)
+			}
+		}
+	}
+	r.backends(free[0])
+	answered(30) // five times as many may be in flight
+	r.backends(free[0], pool[0].Address(), pool[1].Address())
+	answered(3)
+	r.idle()
+	if err := fast.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	const requests = 60
+	before := pool[0].Served() + pool[1].Served()
+	var clients sync.WaitGroup
+	for range requests {
+		clients.Go(func() {
+			if code, _, err := r.ask(t.Context(), service); err != nil || code != http.StatusOK {
+				t.Errorf("the answer is %d, %v", code, err)
+			}
+		})
+		time.Sleep(service / 2) // the load: one of the others would do
+	}
+	r.eventually("the others are done", func() error {
+		if h, err := r.health(); err != nil || h.Backends[1].InFlight+h.Backends[2].InFlight > 0 {
+			return fmt.Errorf("health is %+v, %w", h, err)
+		}
+		return nil
+	})
+	if n := pool[0].Served() + pool[1].Served() - before; n < requests*3/4 {
+		t.Errorf("%d of %d requests were answered by the others, want all but a few", n, requests)
+	}
+	if err := fast.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	clients.Wait()
+	r.idle()
 }
 
 func TestNoRequestIsLostToAnAddressWhereNobodyListens(t *testing.T) {

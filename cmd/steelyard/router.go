@@ -28,7 +28,7 @@ people at /_custom_router/.
 
 Environment:
   CUSTOM_ROUTER_PORT                3000
-  CUSTOM_ROUTER_LATENCY_THRESHOLD   3.0 s: a backend above it takes nothing until it is idle
+  CUSTOM_ROUTER_LATENCY_THRESHOLD   3.0 s: a backend at or above it takes nothing until it is idle
   CUSTOM_ROUTER_EWMA_ALPHA          0.3
   CUSTOM_ROUTER_QUEUE_MAX_SIZE      1000 requests; beyond it the oldest is answered 503
   CUSTOM_ROUTER_QUEUE_TIMEOUT       1200 s, then 503
