@@ -236,6 +236,89 @@ func TestABackendWithoutTheModelIsNotFast(t *testing.T) {
 	}
 }
 
+// TestARequestArrivesAsItCame, of old clients, too, at once and where it comes again; and each path that is not one of
+// the API is a user's.
+func TestARequestArrivesAsItCame(t *testing.T) {
+	r := startRouter(t)
+	type arrival struct {
+		path   string
+		header http.Header
+	}
+	arrived := make(chan arrival, 1)
+	backend := func(slow time.Duration) *httptest.Server {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			arrived <- arrival{req.URL.Path, req.Header}
+			time.Sleep(slow)
+			fmt.Fprint(w, "an ", "answer")
+		}))
+		t.Cleanup(s.Close)
+		return s
+	}
+	send := func(protocol, path, headers string) (status int, body string) {
+		t.Helper()
+		conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		go fmt.Fprintf(conn, "GET %s HTTP/%s\r\n%s\r\n", path, protocol, headers)
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(text)
+	}
+	const host, steals = "Host: h\r\n", "X-Steelyard-Request: 1\r\n"
+	large := "X-Large: " + strings.Repeat("x", 900<<10) + "\r\n" + strings.Repeat("X-Many: 1\r\n", 900)
+	arrives := func(protocol, path, headers string) {
+		t.Helper()
+		if code, body := send(protocol, path, headers+steals); code != http.StatusOK || body != "an answer" {
+			t.Fatalf("HTTP/%s %s with %d bytes of headers: %d, %.99s", protocol, path, len(headers), code, body)
+		}
+		got := <-arrived
+		if got.path != path || strings.Contains(headers, large) && (len(got.header["X-Many"]) != 900 ||
+			len(got.header.Get("X-Large")) != 900<<10) {
+			t.Errorf("%s arrives at %s with %d and %d of its headers", path, got.path, len(got.header["X-Many"]),
+				len(got.header.Get("X-Large")))
+		}
+		for name := range got.header {
+			if strings.HasPrefix(name, "X-Steelyard") {
+				t.Errorf("the backend has the header %s", name)
+			}
+		}
+		r.idle()
+	}
+	fast, slow := backend(0), backend(200*time.Millisecond)
+	r.backends(fast.URL, slow.URL)
+	arrives("1.0", "/", "")
+	arrives("1.0", "/", large)
+	arrives("1.1", "/", host+large)
+	for _, path := range []string{"/_custom_router", "/_custom_router/other", "/_custom_router/health/x",
+		"/_custom_router/metrics/", "/a/_custom_router/health"} {
+		arrives("1.1", path, host)
+	}
+	for path, want := range map[string]string{"/_custom_router/health": `"ok"`, "/_custom_router/health?v=1": `"ok"`,
+		"/_custom_router/": "<title>"} {
+		if code, body := send("1.0", path, ""); code != http.StatusOK || !strings.Contains(body, want) {
+			t.Errorf("%s of the API is %d, %s", path, code, body)
+		}
+	}
+	if code, _ := send("1.1", "/", host+"X-Larger: "+strings.Repeat("x", 2<<20)+"\r\n"); code !=
+		http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("2 MiB of headers are answered %d", code)
+	}
+	fast.Close()
+	arrives("1.0", "/", large)
+	if n := r.metric("custom_router_requests_dispatched_total"); n != 10 {
+		t.Errorf("%v were dispatched, want 10: the last of the nine came twice", n)
+	}
+}
+
 func TestASecondRouterOnThePortFails(t *testing.T) {
 	r := startRouter(t)
 	binary, err := proc.BuildSteelyard()

@@ -63,8 +63,8 @@ func (b *Backend) untried() bool { return math.IsNaN(b.Latency) }
 // hangs has no answers by which to get slower.
 //
 // It is not the age of the oldest request: a long stream would keep short requests from a backend that answers them at
-// the same time. A backend that has nothing but streams is silent, too, so it gets one more request whenever the silence
-// has doubled since the last: that is answered, or lost where the backend hangs.
+// the same time. A backend that has nothing but streams is silent, too, so it gets one more request whenever the
+// silence has doubled since the last: that is answered, or lost where the backend hangs.
 func (b *Backend) silence(now time.Time) float64 {
 	silent := now.Sub(b.unanswered)
 	if b.unanswered.IsZero() || now.Sub(b.latest) >= silent/2 {

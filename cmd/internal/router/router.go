@@ -140,6 +140,6 @@ func (o Options) envoyConfig(socket string) ([]byte, error) {
 	var out bytes.Buffer
 	err = t.Execute(&out, map[string]any{"Host": o.Host, "Port": o.Port, "Socket": socket,
 		"Filter": customrouter.FilterName, "Settings": string(settings), "Again": socket + "-again",
-		"AgainSettings": string(again)})
+		"AgainSettings": string(again), "API": customrouter.Paths})
 	return out.Bytes(), err
 }
