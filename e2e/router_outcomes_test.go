@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -317,6 +319,91 @@ func TestARequestArrivesAsItCame(t *testing.T) {
 	if n := r.metric("custom_router_requests_dispatched_total"); n != 10 {
 		t.Errorf("%v were dispatched, want 10: the last of the nine came twice", n)
 	}
+}
+
+// TestEnvoyEndsWithARouterThatIsKilled, so that the port is free for the next one.
+func TestEnvoyEndsWithARouterThatIsKilled(t *testing.T) {
+	withModule(t)
+	free, err := proc.FreeAddresses(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary, err := proc.BuildSteelyard()
+	if err != nil {
+		t.Fatal(err)
+	}
+	envoy, err := proc.Find(proc.ProgramEnvoy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(free[0])
+	c := exec.Command(binary, "router", "--envoy", envoy)
+	c.Env = append(os.Environ(), "CUSTOM_ROUTER_PORT="+port, "TMPDIR="+t.TempDir())
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }) // whatever is left of it
+	r := &routerProcess{t: t, url: "http://" + free[0]}
+	r.eventually("the router answers", func() error {
+		_, err := r.health()
+		return err
+	})
+	if err := c.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Wait() // its error is that it was killed
+	r.eventually("the port is free", func() error {
+		l, err := net.Listen("tcp", free[0])
+		if err == nil {
+			l.Close()
+		}
+		return err
+	})
+}
+
+// TestAllLinesOfTheRoutersLogAreJSON where that is asked for: its own, the module's and Envoy's.
+func TestAllLinesOfTheRoutersLogAreJSON(t *testing.T) {
+	withModule(t)
+	r := runRouterWith(t, []string{"--log-format", "json"}, "CUSTOM_ROUTER_STATE_LOG_INTERVAL=0.1")
+	pool := servers(t, modelsim.Options{Slots: 1})
+	r.backends(pool[0].Address())
+	type line struct {
+		Time, Level, Msg, Module, Logger, Addr string
+		Latency                                *float64 `json:"ewma_latency_seconds"`
+	}
+	read := func() (lines []line) {
+		text, err := os.ReadFile(r.LogFile())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for each := range strings.Lines(string(text[:bytes.LastIndexByte(text, '\n')+1])) {
+			var l line
+			if err := json.Unmarshal([]byte(each), &l); err != nil || l.Time == "" || l.Level == "" || l.Msg == "" {
+				t.Fatalf("a line is %s, %v", each, err)
+			}
+			lines = append(lines, l)
+		}
+		return lines
+	}
+	logged := func(what string, is func(line) bool) {
+		t.Helper()
+		r.eventually(what, func() error {
+			if lines := read(); !slices.ContainsFunc(lines, is) {
+				return fmt.Errorf("not among %d lines", len(lines))
+			}
+			return nil
+		})
+	}
+	logged("its own", func(l line) bool { return l.Msg == "serving" })
+	logged("Envoy's", func(l line) bool { return l.Logger != "" })
+	logged("a new backend, without a latency", func(l line) bool {
+		return l.Module != "" && l.Addr != "" && l.Latency == nil
+	})
+	if _, _, err := r.ask(t.Context(), time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	logged("a backend with a latency", func(l line) bool { return l.Addr != "" && l.Latency != nil && *l.Latency > 0 })
 }
 
 func TestASecondRouterOnThePortFails(t *testing.T) {
