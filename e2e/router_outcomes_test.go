@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,13 +13,16 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"steelyard/e2e/rig/modelsim"
 	"steelyard/e2e/rig/proc"
+	"steelyard/e2e/rig/proc/proctest"
 )
 
 // answersNothing is the address of a backend that answers nothing.
@@ -88,6 +92,66 @@ func TestABackendThatHangsGetsOneOfTheClientsThatGiveUp(t *testing.T) {
 	if lost != 1 {
 		t.Errorf("%d of 6 requests were lost, want one", lost)
 	}
+}
+
+// TestAWarmBackendThatHangsGetsLittleWhileOthersAreIdle: it was the fastest, and its clients do not give up.
+func TestAWarmBackendThatHangsGetsLittleWhileOthersAreIdle(t *testing.T) {
+	r := startRouter(t, "CUSTOM_ROUTER_LATENCY_THRESHOLD=65")
+	free, err := proc.FreeAddresses(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fast := proctest.Start(t, proc.Spec{Name: "backend", Path: os.Args[0], Env: []string{asBackend + "=" + free[0]},
+		Dir: proctest.Dir(t)})
+	r.eventually("the backend listens", func() error {
+		conn, err := net.Dial("tcp", free[0])
+		if err == nil {
+			conn.Close()
+		}
+		return err
+	})
+	pool := servers(t, same(2, modelsim.Options{Slots: 8})...)
+	const service = 100 * time.Millisecond
+	answered := func(n int) { // one after the other
+		for range n {
+			if code, _, err := r.ask(t.Context(), service); err != nil || code != http.StatusOK {
+				t.Fatalf("the answer is %d, %v", code, err)
+			}
+		}
+	}
+	r.backends(free[0])
+	answered(30) // five times as many may be in flight
+	r.backends(free[0], pool[0].Address(), pool[1].Address())
+	answered(3)
+	r.idle()
+	if err := fast.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	const requests = 60
+	before := pool[0].Served() + pool[1].Served()
+	var clients sync.WaitGroup
+	for range requests {
+		clients.Go(func() {
+			if code, _, err := r.ask(t.Context(), service); err != nil || code != http.StatusOK {
+				t.Errorf("the answer is %d, %v", code, err)
+			}
+		})
+		time.Sleep(service / 2) // the load: one of the others would do
+	}
+	r.eventually("the others are done", func() error {
+		if h, err := r.health(); err != nil || h.Backends[1].InFlight+h.Backends[2].InFlight > 0 {
+			return fmt.Errorf("health is %+v, %w", h, err)
+		}
+		return nil
+	})
+	if n := pool[0].Served() + pool[1].Served() - before; n < requests*3/4 {
+		t.Errorf("%d of %d requests were answered by the others, want all but a few", n, requests)
+	}
+	if err := fast.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	clients.Wait()
+	r.idle()
 }
 
 func TestNoRequestIsLostToAnAddressWhereNobodyListens(t *testing.T) {
@@ -172,6 +236,174 @@ func TestABackendWithoutTheModelIsNotFast(t *testing.T) {
 	if h, err := r.health(); err != nil || h.Backends[0].EWMALatency == nil || h.Backends[1].EWMALatency != nil {
 		t.Errorf("health is %+v, %v: want a latency of the first only", h, err)
 	}
+}
+
+// TestARequestArrivesAsItCame, of old clients, too, at once and where it comes again; and each path that is not one of
+// the API is a user's.
+func TestARequestArrivesAsItCame(t *testing.T) {
+	r := startRouter(t)
+	type arrival struct {
+		path   string
+		header http.Header
+	}
+	arrived := make(chan arrival, 1)
+	backend := func(slow time.Duration) *httptest.Server {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			arrived <- arrival{req.URL.Path, req.Header}
+			time.Sleep(slow)
+			fmt.Fprint(w, "an ", "answer")
+		}))
+		t.Cleanup(s.Close)
+		return s
+	}
+	send := func(protocol, path, headers string) (status int, body string) {
+		t.Helper()
+		conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		go fmt.Fprintf(conn, "GET %s HTTP/%s\r\n%s\r\n", path, protocol, headers)
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(text)
+	}
+	const host, steals = "Host: h\r\n", "X-Steelyard-Request: 1\r\n"
+	large := "X-Large: " + strings.Repeat("x", 900<<10) + "\r\n" + strings.Repeat("X-Many: 1\r\n", 900)
+	arrives := func(protocol, path, headers string) {
+		t.Helper()
+		if code, body := send(protocol, path, headers+steals); code != http.StatusOK || body != "an answer" {
+			t.Fatalf("HTTP/%s %s with %d bytes of headers: %d, %.99s", protocol, path, len(headers), code, body)
+		}
+		got := <-arrived
+		if got.path != path || strings.Contains(headers, large) && (len(got.header["X-Many"]) != 900 ||
+			len(got.header.Get("X-Large")) != 900<<10) {
+			t.Errorf("%s arrives at %s with %d and %d of its headers", path, got.path, len(got.header["X-Many"]),
+				len(got.header.Get("X-Large")))
+		}
+		for name := range got.header {
+			if strings.HasPrefix(name, "X-Steelyard") {
+				t.Errorf("the backend has the header %s", name)
+			}
+		}
+		r.idle()
+	}
+	fast, slow := backend(0), backend(200*time.Millisecond)
+	r.backends(fast.URL, slow.URL)
+	arrives("1.0", "/", "")
+	arrives("1.0", "/", large)
+	arrives("1.1", "/", host+large)
+	for _, path := range []string{"/_custom_router", "/_custom_router/other", "/_custom_router/health/x",
+		"/_custom_router/metrics/", "/a/_custom_router/health"} {
+		arrives("1.1", path, host)
+	}
+	for path, want := range map[string]string{"/_custom_router/health": `"ok"`, "/_custom_router/health?v=1": `"ok"`,
+		"/_custom_router/": "<title>"} {
+		if code, body := send("1.0", path, ""); code != http.StatusOK || !strings.Contains(body, want) {
+			t.Errorf("%s of the API is %d, %s", path, code, body)
+		}
+	}
+	if code, _ := send("1.1", "/", host+"X-Larger: "+strings.Repeat("x", 2<<20)+"\r\n"); code !=
+		http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("2 MiB of headers are answered %d", code)
+	}
+	fast.Close()
+	arrives("1.0", "/", large)
+	if n := r.metric("custom_router_requests_dispatched_total"); n != 10 {
+		t.Errorf("%v were dispatched, want 10: the last of the nine came twice", n)
+	}
+}
+
+// TestEnvoyEndsWithARouterThatIsKilled, so that the port is free for the next one.
+func TestEnvoyEndsWithARouterThatIsKilled(t *testing.T) {
+	withModule(t)
+	free, err := proc.FreeAddresses(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary, err := proc.BuildSteelyard()
+	if err != nil {
+		t.Fatal(err)
+	}
+	envoy, err := proc.Find(proc.ProgramEnvoy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(free[0])
+	c := exec.Command(binary, "router", "--envoy", envoy)
+	c.Env = append(os.Environ(), "CUSTOM_ROUTER_PORT="+port, "TMPDIR="+t.TempDir())
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }) // whatever is left of it
+	r := &routerProcess{t: t, url: "http://" + free[0]}
+	r.eventually("the router answers", func() error {
+		_, err := r.health()
+		return err
+	})
+	if err := c.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Wait() // its error is that it was killed
+	r.eventually("the port is free", func() error {
+		l, err := net.Listen("tcp", free[0])
+		if err == nil {
+			l.Close()
+		}
+		return err
+	})
+}
+
+// TestAllLinesOfTheRoutersLogAreJSON where that is asked for: its own, the module's and Envoy's.
+func TestAllLinesOfTheRoutersLogAreJSON(t *testing.T) {
+	withModule(t)
+	r := runRouterWith(t, []string{"--log-format", "json"}, "CUSTOM_ROUTER_STATE_LOG_INTERVAL=0.1")
+	pool := servers(t, modelsim.Options{Slots: 1})
+	r.backends(pool[0].Address())
+	type line struct {
+		Time, Level, Msg, Module, Logger, Addr string
+		Latency                                *float64 `json:"ewma_latency_seconds"`
+	}
+	read := func() (lines []line) {
+		text, err := os.ReadFile(r.LogFile())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for each := range strings.Lines(string(text[:bytes.LastIndexByte(text, '\n')+1])) {
+			var l line
+			if err := json.Unmarshal([]byte(each), &l); err != nil || l.Time == "" || l.Level == "" || l.Msg == "" {
+				t.Fatalf("a line is %s, %v", each, err)
+			}
+			lines = append(lines, l)
+		}
+		return lines
+	}
+	logged := func(what string, is func(line) bool) {
+		t.Helper()
+		r.eventually(what, func() error {
+			if lines := read(); !slices.ContainsFunc(lines, is) {
+				return fmt.Errorf("not among %d lines", len(lines))
+			}
+			return nil
+		})
+	}
+	logged("its own", func(l line) bool { return l.Msg == "serving" })
+	logged("Envoy's", func(l line) bool { return l.Logger != "" })
+	logged("a new backend, without a latency", func(l line) bool {
+		return l.Module != "" && l.Addr != "" && l.Latency == nil
+	})
+	if _, _, err := r.ask(t.Context(), time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	logged("a backend with a latency", func(l line) bool { return l.Addr != "" && l.Latency != nil && *l.Latency > 0 })
 }
 
 func TestASecondRouterOnThePortFails(t *testing.T) {

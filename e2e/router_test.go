@@ -42,6 +42,12 @@ func startRouter(t *testing.T, env ...string) *routerProcess {
 // runRouter is startRouter with the module that the environment names.
 func runRouter(t *testing.T, env ...string) *routerProcess {
 	t.Helper()
+	return runRouterWith(t, nil, env...)
+}
+
+// runRouterWith is runRouter with more arguments.
+func runRouterWith(t *testing.T, args []string, env ...string) *routerProcess {
+	t.Helper()
 	free, err := proc.FreeAddresses(1)
 	if err != nil {
 		t.Fatal(err)
@@ -59,8 +65,9 @@ func runRouter(t *testing.T, env ...string) *routerProcess {
 		t.Fatal(err)
 	}
 	r := &routerProcess{t: t, url: "http://" + free[0]}
-	r.Process = proctest.Start(t, proc.Spec{Name: "router", Path: binary, Args: []string{"router", "--envoy", envoy},
-		Env: append([]string{"CUSTOM_ROUTER_PORT=" + port}, env...), Dir: proctest.Dir(t), Grace: 10 * time.Second})
+	r.Process = proctest.Start(t, proc.Spec{Name: "router", Path: binary, Args: append([]string{"router",
+		"--envoy", envoy}, args...), Env: append([]string{"CUSTOM_ROUTER_PORT=" + port}, env...), Dir: proctest.Dir(t),
+		Grace: 10 * time.Second})
 	r.eventually("the router answers", func() error {
 		_, err := r.health()
 		return err

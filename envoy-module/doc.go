@@ -27,7 +27,7 @@
 // # The router
 //
 // The filter named router is that of `steelyard router` (package customrouter): it holds each request until its queue
-// has a backend, and sets the header by which Envoy connects. How the request ended, Envoy's details of the response
+// has a backend, and sets the metadata by which Envoy connects. How the request ended, Envoy's details of the response
 // code say. The API is served on a Unix socket, from within the module. Where no connection can be made, Envoy retries
 // through a second listener, whose filter of the same name has the request wait once more: a header of the first time
 // has its number.

@@ -168,7 +168,7 @@ func guard() {
 	if r := recover(); r != nil {
 		n := panics.Add(1)
 		uncounted.Add(1)
-		slog.New(logHandler).Error("panic recovered, which is a defect; after the third, a filter steps aside, and "+
+		logger().Error("panic recovered, which is a defect; after the third, a filter steps aside, and "+
 			"requests go by the weights; a router goes on", "panic", r, "count", n)
 	}
 }

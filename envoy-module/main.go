@@ -12,6 +12,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/cgo"
+	"sync/atomic"
 	"unsafe"
 
 	"steelyard/internal/customrouter"
@@ -31,7 +32,9 @@ const (
 )
 
 var (
-	logHandler  = slog.NewTextHandler(os.Stderr, nil).WithAttrs([]slog.Attr{slog.String("module", "steelyard")})
+	textLog     = slog.New(slog.NewTextHandler(os.Stderr, nil)).With("module", "steelyard")
+	jsonLog     = slog.New(slog.NewJSONHandler(os.Stderr, nil)).With("module", "steelyard")
+	logsJSON    atomic.Bool // as a router asks for it
 	contentSize = constant("content-length")
 	contentType = constant("content-type")
 	expect      = constant("expect")
@@ -53,11 +56,19 @@ func textOf(s string) C.text {
 
 func main() {}
 
+// logger is the log of the module.
+func logger() *slog.Logger {
+	if logsJSON.Load() {
+		return jsonLog
+	}
+	return textLog
+}
+
 //export envoy_dynamic_module_on_program_init
 func envoy_dynamic_module_on_program_init() *C.char {
 	defer guard()
 	if name := C.missing(); name != nil {
-		slog.New(logHandler).Error("this Envoy does not have a function that the module needs: it is made for Envoy "+
+		logger().Error("this Envoy does not have a function that the module needs: it is made for Envoy "+
 			"1.40; load the module that belongs to this Envoy, or use steelyard picker", "function", C.GoString(name))
 		return nil
 	}
@@ -68,7 +79,7 @@ func envoy_dynamic_module_on_program_init() *C.char {
 func envoy_dynamic_module_on_http_filter_config_new(envoy unsafe.Pointer, filterName, config C.text) (
 	handle unsafe.Pointer) {
 	defer guard()
-	log := slog.New(logHandler)
+	log := logger()
 	f, err := configured(C.GoStringN(filterName.data, C.int(filterName.length)),
 		C.GoStringN(config.data, C.int(config.length)), log)
 	if err != nil {

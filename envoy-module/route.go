@@ -21,20 +21,19 @@ const (
 	responseCodeDetails = 16
 )
 
-// backend is the header by which Envoy connects, and number names the request where it comes again.
+// In the dynamic metadata of a request, under own: where Envoy connects, and its number, which is in the header of the
+// request where that comes again. A client cannot set them, and they do not reach the backends.
 var (
-	backend = constant("x-steelyard-backend")
-	number  = constant("x-steelyard-request")
+	backend = constant("backend")
+	number  = constant("request")
+	again   = constant("x-steelyard-request")
 )
 
 // headers has a request wait for its verdict, which may be there at once.
 func (q *routing) headers(envoy unsafe.Pointer, r *C.request) C.int {
-	first := header(envoy, number)
-	// A client must not choose. After a panic Envoy answers 503 to what has no backend. Without a value the header is
-	// removed.
-	for _, key := range []C.text{backend, number} {
-		C.envoy_dynamic_module_callback_http_set_header(envoy, requestHeaders, key, C.text{})
-	}
+	first := header(envoy, again)
+	// It is none of the backends' concern. Without a value the header is removed.
+	C.envoy_dynamic_module_callback_http_set_header(envoy, requestHeaders, again, C.text{})
 	scheduler := C.envoy_dynamic_module_callback_http_filter_scheduler_new(envoy)
 	v := &visit{router: q.router, wake: func() {
 		C.envoy_dynamic_module_callback_http_filter_scheduler_commit(scheduler, 0)
@@ -57,10 +56,10 @@ func (q *routing) headers(envoy unsafe.Pointer, r *C.request) C.int {
 
 // direct has the request go to an address. Envoy copies what it is given.
 func (v *visit) direct(envoy unsafe.Pointer, address string) {
-	C.envoy_dynamic_module_callback_http_set_header(envoy, requestHeaders, backend, textOf(address))
+	C.envoy_dynamic_module_callback_http_set_dynamic_metadata_string(envoy, own, backend, textOf(address))
 	runtime.KeepAlive(address)
 	text := strconv.FormatUint(v.number, 10)
-	C.envoy_dynamic_module_callback_http_set_header(envoy, requestHeaders, number, textOf(text))
+	C.envoy_dynamic_module_callback_http_set_dynamic_metadata_string(envoy, own, number, textOf(text))
 	runtime.KeepAlive(text)
 }
 

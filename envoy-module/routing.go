@@ -54,6 +54,10 @@ func newRouting(config string, log *slog.Logger) (*routing, error) {
 	if err := d.Decode(&s); err != nil {
 		return nil, fmt.Errorf("filter_config: want that of steelyard router, of the same version: %w", err)
 	}
+	if s.JSON {
+		logsJSON.Store(true)
+		log = logger()
+	}
 	if s.Again {
 		return secondRouting(s.Socket)
 	}

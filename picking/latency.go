@@ -9,7 +9,7 @@ import (
 
 // QueuedOptions are the settings of a Queued.
 type QueuedOptions struct {
-	Threshold    time.Duration // a backend with a higher mean latency takes nothing more until it is idle
+	Threshold    time.Duration // a backend with this mean latency takes nothing more until it is idle
 	Alpha        float64       // 0..1, weight of the newest answer in that mean
 	QueueMax     int           // waiting requests; with more, the one that has waited longest is refused
 	QueueTimeout time.Duration // after which a waiting request is refused
@@ -35,10 +35,12 @@ type Backend struct {
 	Failures int // in a row
 	State    BackendState
 
-	rejections int       // in a row
-	givenUp    float64   // seconds for which a client waited for the first answer, and gave up
-	paused     time.Time // left out until then, unless all are
-	removed    bool      // gets nothing more, and is forgotten when nothing is in flight
+	rejections int     // in a row
+	givenUp    float64 // seconds for which a client waited for the first answer, and gave up
+	// unanswered and latest are when the first and the latest request since its last answer were sent; zero: none.
+	unanswered, latest time.Time
+	paused             time.Time // left out until then, unless all are
+	removed            bool      // gets nothing more, and is forgotten when nothing is in flight
 }
 
 // A BackendState describes whether a backend may take one more request, and why not.
@@ -49,7 +51,7 @@ const (
 	BackendIdle    BackendState = "idle"    // takes one
 	BackendOpen    BackendState = "open"    // busy, and takes one
 	BackendProbed  BackendState = "probed"  // has no answer yet, and takes nothing until its first
-	BackendSlow    BackendState = "slow"    // above the threshold: takes nothing until it is idle
+	BackendSlow    BackendState = "slow"    // over the threshold: takes nothing until it is idle or answers
 	BackendRamping BackendState = "ramping" // has as many in flight as its answers allow
 	BackendPaused  BackendState = "paused"  // failed: takes nothing for a while, unless all are paused
 )
@@ -57,13 +59,42 @@ const (
 // untried reports whether nothing is known of the backend.
 func (b *Backend) untried() bool { return math.IsNaN(b.Latency) }
 
-// rank returns the latency by which backends are ordered: an untried one comes first, so that new capacity is used at
-// once, unless a client gave up on it.
-func (b *Backend) rank() float64 {
+// silence returns for how many seconds a backend has not answered what was sent to it since its last answer. One that
+// hangs has no answers by which to get slower.
+//
+// It is not the age of the oldest request: a long stream would keep short requests from a backend that answers them at
+// the same time. A backend that has nothing but streams is silent, too, so it gets one more request whenever the
+// silence has doubled since the last: that is answered, or lost where the backend hangs.
+func (b *Backend) silence(now time.Time) float64 {
+	silent := now.Sub(b.unanswered)
+	if b.unanswered.IsZero() || now.Sub(b.latest) >= silent/2 {
+		return 0
+	}
+	return silent.Seconds()
+}
+
+// rank returns the latency by which backends are ordered, of which a silence is a lower bound. An untried one comes
+// first, so that new capacity is used at once, unless a client gave up on it.
+func (b *Backend) rank(now time.Time) float64 {
 	if b.untried() {
 		return b.givenUp
 	}
-	return b.Latency
+	return max(b.Latency, b.silence(now))
+}
+
+// sent notes that a request is on its way to the backend.
+func (b *Backend) sent(now time.Time) {
+	b.InFlight++
+	if b.latest = now; b.unanswered.IsZero() {
+		b.unanswered = now
+	}
+}
+
+// ended notes that a request is over.
+func (b *Backend) ended(answered bool) {
+	if b.InFlight--; answered || b.InFlight == 0 {
+		b.unanswered = time.Time{}
+	}
 }
 
 // fail leaves the backend out for a while.
@@ -100,8 +131,9 @@ type waiting struct {
 // Queued implements queued least latency: requests wait in one queue, first in, first out, and go to the backend with
 // the lowest mean latency under a threshold.
 //
-// A backend may take a request if it is idle; or if it was tried, its latency is at most the threshold, and it has
-// fewer in flight than five times the answers that it gave. A backend that was never tried counts as the fastest, and
+// A backend may take a request if it is idle; or if it was tried, its latency is under the threshold, and it has fewer
+// in flight than five times the answers that it gave. A silence that is longer than its latency counts instead of that,
+// so a backend that hangs gets slower while its clients wait. A backend that was never tried counts as the fastest, and
 // gets one request until it has answered. A backend that fails is left out for a time that doubles from one second to
 // thirty; its latency stays as it was, so that failing fast does not attract requests. If all are left out, all may be
 // used. Answers 4xx are not fast either, and a backend that gives nothing else has failed. A client that gave up has
@@ -163,7 +195,7 @@ func (q *Queued) evict(verdicts []Verdict) []Verdict {
 // in its old place: requests are numbered in the order in which they arrived.
 func (q *Queued) Unreachable(now time.Time, backend string, request uint64, since time.Time) []Verdict {
 	if b := q.backend(backend); b != nil {
-		b.InFlight--
+		b.ended(false)
 		b.fail(now)
 		q.forget()
 	}
@@ -192,7 +224,7 @@ const (
 // Done ends a request at a backend, and notes how long the backend took.
 func (q *Queued) Done(now time.Time, backend string, took time.Duration, o Outcome) []Verdict {
 	if b := q.backend(backend); b != nil {
-		b.InFlight--
+		b.ended(o == Answered || o == Rejected)
 		seconds := took.Seconds()
 		switch o {
 		case Answered:
@@ -239,7 +271,7 @@ func (q *Queued) dispatch(now time.Time) (verdicts []Verdict) {
 		if b == nil {
 			break
 		}
-		b.InFlight++
+		b.sent(now)
 		unproven := (b.untried() || b.Failures > 0) && !now.Before(b.paused)
 		verdicts = append(verdicts, Verdict{Request: q.queue[0].request, Backend: b.Address, Unproven: unproven})
 		q.queue = q.queue[1:]
@@ -251,10 +283,11 @@ func (q *Queued) dispatch(now time.Time) (verdicts []Verdict) {
 func (q *Queued) best(now time.Time) (best *Backend) {
 	for _, pausing := range []bool{false, true} {
 		for _, b := range q.backends {
-			if b.removed || now.Before(b.paused) != pausing || !q.mayTake(b) {
+			if b.removed || now.Before(b.paused) != pausing || !q.mayTake(now, b) {
 				continue
 			}
-			if best == nil || cmp.Or(cmp.Compare(b.rank(), best.rank()), cmp.Compare(b.InFlight, best.InFlight)) < 0 {
+			if best == nil || cmp.Or(cmp.Compare(b.rank(now), best.rank(now)),
+				cmp.Compare(b.InFlight, best.InFlight)) < 0 {
 				best = b
 			}
 		}
@@ -266,19 +299,19 @@ func (q *Queued) best(now time.Time) (best *Backend) {
 	return best
 }
 
-func (q *Queued) mayTake(b *Backend) bool {
-	s := q.stateOf(b)
+func (q *Queued) mayTake(now time.Time, b *Backend) bool {
+	s := q.stateOf(now, b)
 	return s == BackendIdle || s == BackendOpen
 }
 
 // stateOf returns the state of a backend that is not paused.
-func (q *Queued) stateOf(b *Backend) BackendState {
+func (q *Queued) stateOf(now time.Time, b *Backend) BackendState {
 	switch {
 	case b.InFlight == 0:
 		return BackendIdle
 	case b.untried():
 		return BackendProbed
-	case b.Latency > q.options.Threshold.Seconds():
+	case b.rank(now) >= q.options.Threshold.Seconds():
 		return BackendSlow
 	case b.InFlight >= rampFactor*b.Answers:
 		return BackendRamping
@@ -297,7 +330,7 @@ func (q *Queued) Backends(now time.Time) []Backend {
 			continue
 		}
 		state := *b
-		if state.State = q.stateOf(b); now.Before(b.paused) {
+		if state.State = q.stateOf(now, b); now.Before(b.paused) {
 			state.State = BackendPaused
 		}
 		out = append(out, state)

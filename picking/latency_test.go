@@ -66,6 +66,18 @@ func TestABackendOverTheThresholdTakesNothingUntilItIsIdle(t *testing.T) {
 	}
 }
 
+func TestTheThresholdItselfIsOverTheThreshold(t *testing.T) {
+	for latency, state := range map[time.Duration]BackendState{
+		usual.Threshold - 1: BackendOpen, usual.Threshold: BackendSlow, usual.Threshold + 1: BackendSlow} {
+		q := queued("a")
+		answered(q, "a", 1, latency)
+		q.Arrive(start, 1)
+		if got := q.Backends(start)[0].State; got != state {
+			t.Errorf("with a latency of %v it is %s, want %s", latency, got, state)
+		}
+	}
+}
+
 func TestAFreshlyTriedBackendRamps(t *testing.T) {
 	q := queued("a")
 	answered(q, "a", 1, time.Second)
@@ -136,6 +148,65 @@ func TestABackendThatHangsIsNotTriedForEver(t *testing.T) {
 	if after := q.Backends(start)[1].Latency; after != before {
 		t.Errorf("a client that gave up at once moved the mean from %v to %v", before, after)
 	}
+}
+
+// TestAWarmBackendThatHangsGetsLittleWhileOthersAreIdle, with clients that wait for as long as it takes.
+func TestAWarmBackendThatHangsGetsLittleWhileOthersAreIdle(t *testing.T) {
+	q := queued("hangs", "good")
+	answered(q, "hangs", 30, 100*time.Millisecond)
+	answered(q, "good", 30, 300*time.Millisecond)
+	at := map[string]int{}
+	now := start
+	for i := range uint64(100) {
+		b := q.Arrive(now, i)[0].Backend
+		if at[b]++; b == "good" {
+			q.Done(now, b, 300*time.Millisecond, Answered)
+		}
+		now = now.Add(100 * time.Millisecond)
+	}
+	// Until it has been silent for 0.3 s, and then one whenever its silence has doubled.
+	if at["hangs"] < 1 || at["hangs"] > 10 {
+		t.Errorf("of 100 requests %v", at)
+	}
+	if s := q.Backends(now)[0].State; s != BackendSlow {
+		t.Errorf("after 10 s without an answer it is %v, want %v: that is over the threshold", s, BackendSlow)
+	}
+	q.Done(now, "hangs", 10*time.Second, Answered)
+	if b := q.Backends(now)[0]; b.rank(now) != b.Latency {
+		t.Errorf("after an answer its rank is %v, want its latency, %v", b.rank(now), b.Latency)
+	}
+}
+
+// TestALongStreamDoesNotKeepShortRequestsFromItsBackend: the choices are those without a stream.
+func TestALongStreamDoesNotKeepShortRequestsFromItsBackend(t *testing.T) {
+	q := queued("streams", "other")
+	answered(q, "streams", 30, 200*time.Millisecond)
+	answered(q, "other", 30, 300*time.Millisecond)
+	want(t, "the stream", q.Arrive(start, 1), "1:streams")
+	now := start
+	for i := range uint64(100) {
+		now = now.Add(100 * time.Millisecond)
+		want(t, "a short request", q.Arrive(now, 2+i), fmt.Sprintf("%d:streams", 2+i))
+		if i > 0 { // each takes 200 ms
+			q.Done(now, "streams", 200*time.Millisecond, Answered)
+		}
+	}
+	if b := q.Backends(now)[0]; b.InFlight != 2 || b.State != BackendOpen {
+		t.Errorf("after 10 s with the stream: %+v", b)
+	}
+}
+
+// TestStreamsAloneAreNoReasonToWait, although each is longer than the threshold, and nothing else is answered.
+func TestStreamsAloneAreNoReasonToWait(t *testing.T) {
+	q := queued("streams")
+	answered(q, "streams", 30, time.Second)
+	q.Arrive(start, 1)
+	q.Arrive(start.Add(time.Second), 2)
+	now := start.Add(time.Minute)
+	want(t, "a short request after a minute", q.Arrive(now, 3), "3:streams")
+	want(t, "the next waits for that", q.Arrive(now.Add(time.Second), 4))
+	want(t, "which is answered", q.Done(now.Add(time.Second), "streams", time.Second, Answered), "4:streams")
+	want(t, "the next", q.Arrive(now.Add(2*time.Second), 5), "5:streams")
 }
 
 func TestABackendThatRejectsEverythingIsNotFast(t *testing.T) {

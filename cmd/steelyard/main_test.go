@@ -90,6 +90,8 @@ func TestExitStatusDistinguishesFailuresFromMistakesInTheCommandLine(t *testing.
 		{"bootstrap --cluster a --xds nowhere", 2, "want HOST:PORT"},
 		{"serve -c x --log-level inf", 2,
 			`--log-level "inf": did you mean info?: write one of debug, info, warn, error`},
+		{"router --host foo", 2, `--host "foo": write an IP address`},
+		{"router --host fe80::1%eth0", 2, `--host "fe80::1%eth0": write an IP address`},
 		{"serve -c x --log-format yaml", 2, `--log-format "yaml": write one of text, json`},
 		{"inspect --engine vlmm -", 2, `--engine "vlmm": did you mean vllm?`},
 		{"inspect --engine vllm --queue q -", 2, "--engine: "},

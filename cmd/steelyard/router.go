@@ -2,6 +2,7 @@ package main
 
 import (
 	"log/slog"
+	"net/netip"
 	"os"
 	"syscall"
 
@@ -28,7 +29,7 @@ people at /_custom_router/.
 
 Environment:
   CUSTOM_ROUTER_PORT                3000
-  CUSTOM_ROUTER_LATENCY_THRESHOLD   3.0 s: a backend above it takes nothing until it is idle
+  CUSTOM_ROUTER_LATENCY_THRESHOLD   3.0 s: a backend at or above it takes nothing until it is idle
   CUSTOM_ROUTER_EWMA_ALPHA          0.3
   CUSTOM_ROUTER_QUEUE_MAX_SIZE      1000 requests; beyond it the oldest is answered 503
   CUSTOM_ROUTER_QUEUE_TIMEOUT       1200 s, then 503
@@ -37,6 +38,10 @@ Environment:
   curl -d '{"backends": ["http://10.0.0.1:80", "10.0.0.2:80"]}' http://127.0.0.1:3000/_custom_router/set-backends`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
+			if ip, err := netip.ParseAddr(host); err != nil || ip.Zone() != "" {
+				return usagef("--host %q: write an IP address of this machine, such as 127.0.0.1, or 0.0.0.0 for all",
+					host)
+			}
 			out, _, err := l.start(logFile())
 			if err != nil {
 				return err
@@ -47,6 +52,7 @@ Environment:
 				return err
 			}
 			o.Host, o.Envoy, o.EnvoyLog, o.Log = host, envoy, os.Stderr, slog.New(out.Handler())
+			o.JSON = l.format == logJSON
 			return router.Run(untilSignal(os.Interrupt, syscall.SIGTERM), o)
 		},
 	}

@@ -5,8 +5,11 @@ import (
 	"net/http"
 )
 
-// APIPath is the path below which the API is.
-const APIPath = "/_custom_router/"
+// APIPath is the path below which the API is, and Paths the expression that matches its paths and no others.
+const (
+	APIPath = "/_custom_router/"
+	Paths   = APIPath + "(set-backends|health|metrics)?"
+)
 
 // Handler serves the API.
 func (r *Router) Handler() http.Handler {

@@ -12,6 +12,7 @@ const FilterName = "router"
 // Settings are the configuration of that filter, JSON.
 type Settings struct {
 	Socket  string // path of the Unix socket where Envoy finds the API
+	JSON    bool   `json:",omitempty"` // the form of the log
 	Options Options
 	// Again has requests wait once more in the router of the same socket, which no connection could be made for.
 	Again bool `json:",omitempty"`

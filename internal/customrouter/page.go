@@ -28,7 +28,7 @@ var meanings = map[picking.BackendState]string{
 	picking.BackendIdle:    "takes the next request",
 	picking.BackendOpen:    "takes more requests",
 	picking.BackendProbed:  "new: its first answer is awaited",
-	picking.BackendSlow:    "above the threshold: one request at a time",
+	picking.BackendSlow:    "over the threshold: takes nothing until it is idle or answers",
 	picking.BackendRamping: "new: takes more with each answer",
 	picking.BackendPaused:  "failed: left out for a while",
 }

@@ -3,6 +3,7 @@ package customrouter
 import (
 	"context"
 	"log/slog"
+	"math"
 	"net"
 	"sync"
 	"time"
@@ -214,8 +215,11 @@ func (r *Router) log() {
 	r.options.Log.Info("queue", "depth", s.depth, "dispatched", s.dispatched, "evicted", s.evicted,
 		"timed_out", s.timedOut)
 	for _, b := range s.backends {
-		r.options.Log.Info("backend", "addr", b.Address, "in_flight", b.InFlight, "ewma_latency_seconds", b.Latency,
-			"answers", b.Answers, "failures_in_a_row", b.Failures)
+		line := []any{"addr", b.Address, "in_flight", b.InFlight, "answers", b.Answers, "failures_in_a_row", b.Failures}
+		if !math.IsNaN(b.Latency) {
+			line = append(line, "ewma_latency_seconds", b.Latency)
+		}
+		r.options.Log.Info("backend", line...)
 	}
 }
 

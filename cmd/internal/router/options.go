@@ -34,6 +34,7 @@ type Options struct {
 	LogInterval time.Duration // between two lines with the state of the backends; 0: none
 	Envoy       string        // the program
 	EnvoyLog    io.Writer     // of Envoy and of the module
+	JSON        bool          // the form of that log
 	Log         *slog.Logger
 }
 

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"syscall"
 	"text/template"
@@ -56,16 +57,18 @@ func Run(ctx context.Context, o Options) error {
 	if err := os.WriteFile(path, config, 0o600); err != nil {
 		return fmt.Errorf("writing Envoy's configuration: %w", err)
 	}
-	cmd := exec.CommandContext(ctx, o.Envoy, "--config-path", path, "--use-dynamic-base-id", "--log-level", "warning",
+	cmd := exec.CommandContext(ctx, o.Envoy, "--config-path", path, "--disable-hot-restart", "--log-level", "warning",
 		"--concurrency", "2")
 	cmd.Env = append(os.Environ(), searchPath+"="+module)
-	cmd.Stderr, cmd.WaitDelay = o.EnvoyLog, grace
+	cmd.Stderr, cmd.WaitDelay, cmd.SysProcAttr = o.EnvoyLog, grace, diesWithUs()
 	cmd.Cancel = func() error {
 		drain(socket)
 		return cmd.Process.Signal(syscall.SIGTERM)
 	}
 	o.Log.Info("serving", "clients", o.address(), "envoy", o.Envoy, "module", module, "threshold", o.Queue.Threshold,
 		"queue_max_size", o.Queue.QueueMax, "queue_timeout", o.Queue.QueueTimeout)
+	runtime.LockOSThread() // whose end the kernel takes for that of this process
+	defer runtime.UnlockOSThread()
 	err = cmd.Run()
 	switch {
 	case ctx.Err() != nil:
@@ -120,7 +123,7 @@ func moduleFolder() (string, error) {
 
 // envoyConfig is the configuration of Envoy, with the API on a Unix socket.
 func (o Options) envoyConfig(socket string) ([]byte, error) {
-	settings, err := json.Marshal(customrouter.Settings{Socket: socket,
+	settings, err := json.Marshal(customrouter.Settings{Socket: socket, JSON: o.JSON,
 		Options: customrouter.Options{Queue: o.Queue, LogInterval: o.LogInterval, Own: o.address()}})
 	if err != nil {
 		return nil, fmt.Errorf("making the module's configuration: %w", err)
@@ -140,6 +143,6 @@ func (o Options) envoyConfig(socket string) ([]byte, error) {
 	var out bytes.Buffer
 	err = t.Execute(&out, map[string]any{"Host": o.Host, "Port": o.Port, "Socket": socket,
 		"Filter": customrouter.FilterName, "Settings": string(settings), "Again": socket + "-again",
-		"AgainSettings": string(again)})
+		"AgainSettings": string(again), "API": customrouter.Paths, "JSON": o.JSON})
 	return out.Bytes(), err
 }
