@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
+	"steelyard/picking"
 	"steelyard/picking/queue"
 	"steelyard/weighting"
 	"steelyard/xds/loads/loadsv1"
@@ -196,7 +197,10 @@ func (s *Server) Wait(g grpc.BidiStreamingServer[loadsv1.WaitRequest, loadsv1.Wa
 	}
 }
 
-var errStopping = status.Error(codes.Unavailable, "Steelyard is stopping")
+var (
+	errStopping = status.Error(codes.Unavailable, "Steelyard is stopping")
+	errSilent   = status.Errorf(codes.DeadlineExceeded, "the Envoy has sent nothing for %v", picking.Stale)
+)
 
 func (s *Server) enter() error {
 	s.mu.Lock()
@@ -230,7 +234,7 @@ func (s *Server) receive(g grpc.BidiStreamingServer[loadsv1.WaitRequest, loadsv1
 	if h == nil || !h.on() {
 		return status.Errorf(codes.FailedPrecondition, "cluster %q has no queue", cut(m.GetCluster()))
 	}
-	waiter := &stream{wake: make(chan struct{}, 1), open: make(map[uint64]struct{})}
+	waiter := newStream(m.GetHeartbeats(), time.Now())
 	log := s.log.With("cluster", h.cluster, "picker", cut(m.GetPicker()))
 	if p, ok := peer.FromContext(g.Context()); ok {
 		log = log.With("peer", p.Addr.String())
@@ -243,6 +247,11 @@ func (s *Server) receive(g grpc.BidiStreamingServer[loadsv1.WaitRequest, loadsv1
 		if err = h.take(waiter, m, time.Now()); err == nil {
 			m, err = g.Recv()
 		}
+	}
+	select {
+	case <-waiter.silent:
+		err = errSilent
+	default:
 	}
 	log.Info("an Envoy left the queue", "error", ended(err))
 	return ended(err)
@@ -267,6 +276,8 @@ func (s *Server) answer(g grpc.BidiStreamingServer[loadsv1.WaitRequest, loadsv1.
 			return err
 		case <-s.done:
 			return errStopping
+		case <-waiter.silent:
+			return errSilent
 		case <-waiter.wake:
 		case <-beat.C:
 		}
@@ -281,11 +292,19 @@ func (s *Server) answer(g grpc.BidiStreamingServer[loadsv1.WaitRequest, loadsv1.
 type stream struct {
 	number  uint64
 	wake    chan struct{}       // capacity one: there are verdicts
-	open    map[uint64]struct{} // requests waiting and in flight; used by the hall, as is fastest
+	silent  chan struct{}       // closed by the hall when it has forgotten the stream
+	beats   bool                // it sends heartbeats, so it can be silent
+	open    map[uint64]struct{} // requests waiting and in flight; used by the hall, as are the fields below
+	heard   time.Time           // when its latest message came
 	fastest fastest
 
 	mu       sync.Mutex
 	verdicts []*loadsv1.Verdict
+}
+
+func newStream(beats bool, now time.Time) *stream {
+	return &stream{wake: make(chan struct{}, 1), silent: make(chan struct{}), open: make(map[uint64]struct{}),
+		beats: beats, heard: now}
 }
 
 // check refuses a message that is too large.
