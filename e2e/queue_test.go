@@ -405,12 +405,12 @@ func TestNoWaitingRequestFailsWhenTheControlPlaneDies(t *testing.T) {
 	}
 }
 
-// hungFor is how long an Envoy that hangs may keep its places: three seconds of silence and one of grace; and what a busy
-// machine needs on top.
+// hungFor is how long an Envoy that hangs may keep its places: three seconds of silence and one of grace; and what a
+// busy machine needs on top.
 const hungFor = picking.Stale + queue.Grace + 2*time.Second
 
-// TestAnEnvoyThatHangsStopsNoRequestOfAnother, though it holds all places and its connections stay open. When it goes on,
-// it is a part of the queue again, and none of its own requests has failed.
+// TestAnEnvoyThatHangsStopsNoRequestOfAnother, though it holds all places and its connections stay open. When it goes
+// on, it is a part of the queue again, and none of its own requests has failed.
 func TestAnEnvoyThatHangsStopsNoRequestOfAnother(t *testing.T) {
 	const own, others = 4, 6
 	f := queueing(t, servers(t, same(2, modelsim.Options{Slots: 8})...), 2, "{max_in_flight: 1}")

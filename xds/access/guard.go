@@ -322,8 +322,8 @@ func (g *Guard) Reporter(ctx context.Context) func(address []byte) error {
 	}
 }
 
-// Visible returns a function that reports whether the client of a stream may use a cluster, and so learn its name. It is
-// nil for a client without a certificate, which may use all.
+// Visible returns a function that reports whether the client of a stream may use a cluster, and so learn its name. It
+// is nil for a client without a certificate, which may use all.
 func (g *Guard) Visible(ctx context.Context) func(cluster string) bool {
 	s, ok := ctx.Value(streamKey{}).(*stream)
 	if !ok {

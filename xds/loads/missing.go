@@ -24,8 +24,8 @@ const (
 
 func clipped(name string) string { return name[:min(len(name), longestName)] }
 
-// find returns an error if a picker names clusters and none of them is configured: it would wait for loads in vain. A
-// name that is not configured is logged once, however often its picker tries again.
+// find returns an error if a picker names clusters and none of them is configured: no loads would come. A name that is
+// not configured is logged once, however often its picker tries again.
 func (s *Server) find(ctx context.Context, f *Follower) error {
 	missing, first, names := s.missing(f.Clusters)
 	if len(missing) == 0 {

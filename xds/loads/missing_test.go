@@ -55,11 +55,12 @@ func TestAPickerOfAnUnknownClusterIsRefusedWithWhatThereIs(t *testing.T) {
 					s.Configure(c.configured)
 				}
 				followers := 0
-				err := follow(s, w, &loadsv1.FollowRequest{Clusters: c.follows}, func() { followers = len(s.Followers()) })
+				r := &loadsv1.FollowRequest{Clusters: c.follows}
+				got := status.Convert(follow(s, w, r, func() { followers = len(s.Followers()) }))
 				if served := c.says == ""; served != (followers == 1) {
 					t.Errorf("%d followers, want that it is served: %t", followers, served)
-				} else if got := status.Convert(err); !served && (got.Code() != codes.NotFound || got.Message() != c.says) {
-					t.Errorf("%v, want NOT_FOUND: %s", err, c.says)
+				} else if !served && (got.Code() != codes.NotFound || got.Message() != c.says) {
+					t.Errorf("%v, want NOT_FOUND: %s", got, c.says)
 				}
 			})
 		})

@@ -297,7 +297,8 @@ func TestAnEnvoyThatHangsGivesItsPlacesToTheOthers(t *testing.T) {
 			if state, _ := h.state(); state.Streams != map[bool]int{true: 1, false: 2}[c.gone] {
 				t.Errorf("%d streams, want that one has ended: %t", state.Streams, c.gone)
 			}
-			if err := h.take(hangs, &loadsv1.WaitRequest{}, now); (status.Code(err) == codes.DeadlineExceeded) != c.gone {
+			err := h.take(hangs, &loadsv1.WaitRequest{}, now)
+			if ended := status.Code(err) == codes.DeadlineExceeded; ended != c.gone {
 				t.Errorf("its next message: %v, want that the stream has ended: %t", err, c.gone)
 			}
 			pass(queue.Grace + tick)

@@ -511,7 +511,8 @@ func TestAnUnknownClusterLeadsToNoNameThatTheClientMayNotUse(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	follow := func(name, cluster string) error {
-		stream, err := loadsv1.NewLoadsClient(w.client(name)).Follow(ctx, &loadsv1.FollowRequest{Clusters: []string{cluster}})
+		stream, err := loadsv1.NewLoadsClient(w.client(name)).Follow(ctx,
+			&loadsv1.FollowRequest{Clusters: []string{cluster}})
 		if err == nil {
 			_, err = stream.Recv()
 		}

@@ -302,8 +302,8 @@ func (f *Follower) Run(ctx context.Context) error {
 			return nil
 		}
 		if f.note(err) {
-			f.log.Warn("the loads are not followed: requests go by the proxies' weights, unless there were loads in the "+
-				"last "+picking.Stale.String(), "error", err)
+			f.log.Warn("the loads are not followed: requests go by the proxies' weights, unless there were loads in "+
+				"the last "+picking.Stale.String(), "error", err)
 			retry = firstRetry
 		}
 		wait := retry/2 + rand.N(retry/2)
