@@ -70,7 +70,7 @@ var rules = []rule{
 		reason: "what bounds the peers of a port does not depend on the service behind it"},
 	{folder: "xds/loads/follow", project: []string{"weighting", "picking", "xds/loads", "internal/credentials"},
 		reason: "the other end of the stream, for programs next to or inside a proxy"},
-	{folder: "xds/loads", project: []string{"weighting", "picking", "internal/streams"},
+	{folder: "xds/loads", project: []string{"weighting", "picking", "internal/spelling", "internal/streams"},
 		reason: "pickers get what the law decided on, in their terms"},
 	{folder: "xds/places", project: []string{"weighting", "picking", "xds/loads", "internal/streams"},
 		reason: "the queue is a value of package queue; this is its stream, by the protocol and the unit of the loads"},

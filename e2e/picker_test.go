@@ -231,6 +231,83 @@ func TestNoRequestFailsWhateverDiesOfPickerAndControlPlane(t *testing.T) {
 	}
 }
 
+// TestWhatAGatewayLosesWithItsPickerDependsOnItsSettings: steelyard bootstrap has those with which nothing fails.
+func TestWhatAGatewayLosesWithItsPickerDependsOnItsSettings(t *testing.T) {
+	refuses := edit{"failure_mode_allow: true", "failure_mode_allow: false"}
+	answers := edit{"response_header_mode: SKIP", "response_header_mode: SEND"}
+	bodies := []edit{{"request_body_mode: NONE", "request_body_mode: FULL_DUPLEX_STREAMED"},
+		{"request_trailer_mode: SKIP", "request_trailer_mode: SEND"}}
+	all := append([]edit{answers, {"response_body_mode: NONE", "response_body_mode: FULL_DUPLEX_STREAMED"},
+		{"response_trailer_mode: SKIP", "response_trailer_mode: SEND"}}, bodies...)
+	const ok, lost = http.StatusOK, http.StatusInternalServerError
+	for what, c := range map[string]struct {
+		edits                       []edit
+		atServer, halfSent, without int // status of a request there, with half its body, and of a new one
+	}{
+		"steelyard bootstrap":                   {nil, ok, ok, ok},
+		"with headers of answers":               {[]edit{answers}, ok, ok, ok},
+		"failures not allowed":                  {[]edit{refuses}, ok, ok, lost},
+		"failures not allowed, with answers":    {[]edit{refuses, answers}, lost, lost, lost},
+		"bodies through the picker":             {bodies, ok, lost, ok},
+		"all bodies through the picker":         {all, lost, lost, ok},
+		"bodies through it, not allowed either": {append([]edit{refuses}, bodies...), ok, lost, lost},
+	} {
+		t.Run(what, func(t *testing.T) {
+			pool := servers(t, same(2, modelsim.Options{Slots: 8})...)
+			f := withoutEnvoys(t, plan{servers: pool, edits: c.edits})
+			p := startPicker(t, f.dir, serveIdle(t, pool), "")
+			f.eventually("the picker has loads", p.ready)
+			f.plan.bootstrap = []string{"--picker", p.address}
+			f.startEnvoy(0)
+			post := func(service string, body io.Reader) chan int {
+				code := make(chan int, 1)
+				go func() {
+					defer close(code)
+					req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, f.urls[0], body)
+					if err != nil {
+						return
+					}
+					req.Header.Set(modelsim.HeaderService, service)
+					if resp, err := http.DefaultClient.Do(req); err == nil {
+						resp.Body.Close()
+						code <- resp.StatusCode
+					}
+				}()
+				return code
+			}
+			body, rest := io.Pipe()
+			atServer, halfSent := post("5", strings.NewReader("a prompt")), post("0.001", body)
+			if _, err := rest.Write([]byte("half of a")); err != nil {
+				t.Fatal(err)
+			}
+			f.eventually("one is at a server, and the picker has chosen for both", func() error {
+				if n, m := pool[0].InFlight()+pool[1].InFlight(), p.choices(t, "fill"); n == 0 || m < 2 {
+					return fmt.Errorf("%d at servers, %v choices", n, m)
+				}
+				return nil
+			})
+			if err := p.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			_, _ = rest.Write([]byte(" prompt")) // which fails where Envoy has answered
+			rest.Close()
+			for of, codes := range map[string]struct{ got, want int }{
+				"at a server": {<-atServer, c.atServer}, "half sent": {<-halfSent, c.halfSent},
+			} {
+				if codes.got != codes.want {
+					t.Errorf("the request %s: status %d, want %d", of, codes.got, codes.want)
+				}
+			}
+			f.eventually("new requests are answered as is wanted", func() error { // once its health check has failed
+				if code := <-post("0.001", strings.NewReader("a prompt")); code != c.without {
+					return fmt.Errorf("status %d, want %d", code, c.without)
+				}
+				return nil
+			})
+		})
+	}
+}
+
 // served is the requests that all servers answered.
 func (f *fleet) served() (n uint64) {
 	for _, s := range f.plan.servers {

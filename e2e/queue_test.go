@@ -15,6 +15,8 @@ import (
 
 	"steelyard/controlplane/view"
 	"steelyard/e2e/rig/modelsim"
+	"steelyard/picking"
+	"steelyard/picking/queue"
 )
 
 // An answer is how a request ended.
@@ -462,5 +464,92 @@ func noWaitingRequestFailsWhenTheControlPlaneDies(t *testing.T, by carrier) {
 	}
 	if q, err := f.queue(); err != nil || q.Classes[0].Granted == 0 {
 		t.Errorf("the queue is %+v (%v), want a request that it sent", q, err)
+	}
+}
+
+// hungFor is how long an Envoy that hangs may keep its places: three seconds of silence and one of grace; and what a
+// busy machine needs on top.
+const hungFor = picking.Stale + queue.Grace + 2*time.Second
+
+// TestAnEnvoyThatHangsStopsNoRequestOfAnother, though it holds all places and its connections stay open. When it goes
+// on, it is a part of the queue again, and none of its own requests has failed.
+func TestAnEnvoyThatHangsStopsNoRequestOfAnother(t *testing.T) {
+	const own, others = 4, 6
+	f := queueing(t, servers(t, same(2, modelsim.Options{Slots: 8})...), 2, "{max_in_flight: 1}")
+	c := newCallers(t, f)
+	const service = time.Second // ends while the Envoy hangs
+	for i := range own {
+		c.send(t.Context(), i, 0, "", "", service)
+	}
+	f.eventually("the Envoy holds all places", func() error { return f.waits(own-2, 2) })
+	hung := f.envoys[0]
+	if err := hung.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	late := lateness(t)
+	for i := range others {
+		c.send(t.Context(), own+i, 1, "", "", 20*time.Millisecond)
+	}
+	for range others {
+		if a := c.next(); a.code != http.StatusOK || a.number < own {
+			t.Errorf("while the other Envoy hangs: %+v", a)
+		}
+	}
+	if took, slack := time.Since(began), late(); took > hungFor+slack {
+		t.Errorf("it stopped the requests of the other Envoy for %v, want at most %v (and %v, for the machine)", took,
+			hungFor, slack)
+	}
+	if err := hung.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	for range own {
+		if a := c.next(); a.code != http.StatusOK || a.number >= own {
+			t.Errorf("of the Envoy that hung: %+v", a)
+		}
+	}
+	f.eventually("it has joined the queue again, and no place is held", func() error { return f.waits(0, 0) })
+	c.send(t.Context(), own+others, 0, "", "", time.Millisecond)
+	if a := c.next(); a.code != http.StatusOK {
+		t.Errorf("after it hung: %+v", a)
+	}
+	f.eventually("its request was sent by the queue", func() error {
+		q, err := f.queue()
+		if err == nil && q.Classes[0].Granted < others+3 {
+			err = fmt.Errorf("the queue is %+v", q)
+		}
+		return err
+	})
+}
+
+// TestARequestOfAnEnvoyThatHungHoldsItsPlaceAgain: the next stream names it, though Steelyard had given its place away.
+func TestARequestOfAnEnvoyThatHungHoldsItsPlaceAgain(t *testing.T) {
+	f := queueing(t, servers(t, modelsim.Options{Slots: 8}), 2, "{max_in_flight: 1}")
+	c := newCallers(t, f)
+	first, release := context.WithCancel(t.Context())
+	defer release()
+	c.send(first, 0, 0, "", "", time.Minute)
+	f.eventually("the place is taken", func() error { return f.waits(0, 1) })
+	if err := f.envoys[0].Pause(); err != nil {
+		t.Fatal(err)
+	}
+	f.eventually("its place is not held", func() error {
+		q, err := f.queue()
+		if err == nil && (q.InFlight != 0 || q.Envoys != 1) {
+			err = fmt.Errorf("the queue is %+v", q)
+		}
+		return err
+	})
+	if err := f.envoys[0].Resume(); err != nil {
+		t.Fatal(err)
+	}
+	f.eventually("its place is held again", func() error { return f.waits(0, 1) })
+	c.send(t.Context(), 1, 1, "", "", time.Millisecond)
+	f.eventually("another request waits for it", func() error { return f.waits(1, 1) })
+	release()
+	for range 2 {
+		if a := c.next(); a.number == 1 && a.code != http.StatusOK {
+			t.Errorf("the request that waited: %+v", a)
+		}
 	}
 }

@@ -158,7 +158,7 @@ func (o Options) withDefaults() Options {
 func (o Options) validate() error {
 	return errors.Join(
 		checkCluster(o.Cluster),
-		checkAddress("xds", o.XDS, "127.0.0.1:18000"),
+		CheckAddress("xds", o.XDS, "127.0.0.1:18000"),
 		oneOf("mode", o.Mode, ModeFailsafe, ModeShedding),
 		oneOf("lb-policy", o.Policy, PolicyLeastRequest, PolicyRoundRobin),
 		checkListener("listen", o.Listen, DefaultListen),
@@ -203,8 +203,8 @@ func checkText(what, s string) error {
 	return nil
 }
 
-// checkAddress wants a host, IP or name, and a port that can be connected to.
-func checkAddress(what, addr, example string) error {
+// CheckAddress wants a host, IP or name, and a port that can be connected to.
+func CheckAddress(what, addr, example string) error {
 	host, port, err := net.SplitHostPort(addr)
 	if err == nil && host != "" && checkText(what, host) == nil {
 		if n, err := strconv.ParseUint(port, 10, 16); err == nil && n > 0 {
@@ -238,7 +238,7 @@ func (o Options) checkFallback() error {
 	}
 	var errs []error
 	for _, addr := range o.Fallback {
-		errs = append(errs, checkAddress("fallback", addr, "llama.svc:8000"))
+		errs = append(errs, CheckAddress("fallback", addr, "llama.svc:8000"))
 	}
 	return errors.Join(errs...)
 }
@@ -252,7 +252,7 @@ func (o Options) checkPicker() error {
 	case o.Module:
 		return errors.New("picker and module: both name the endpoint of a request: want one of them")
 	}
-	return checkAddress("picker", o.Picker, "127.0.0.1:18002")
+	return CheckAddress("picker", o.Picker, "127.0.0.1:18002")
 }
 
 // notOfClients are headers that say how a request is sent, or that differ with each. The host is not among the headers

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"steelyard/cmd/internal/picker"
+	envoybootstrap "steelyard/envoy-bootstrap"
 	"steelyard/internal/credentials"
 )
 
@@ -37,15 +38,18 @@ proxies balance on their own with the last weights.`,
   steelyard bootstrap --cluster llama --xds 10.0.0.5:18000 --picker 127.0.0.1:18002`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
+			if err := envoybootstrap.CheckAddress("--steelyard", o.Steelyard, "10.0.0.5:18000"); err != nil {
+				return usageError{err}
+			}
+			if err := tls.load(&o); err != nil {
+				return usageError{err}
+			}
 			out, _, err := l.start(logFile())
 			if err != nil {
 				return err
 			}
 			defer out.Close(logFlush)
 			o.Log = slog.New(out.Handler())
-			if err := tls.load(&o); err != nil {
-				return err
-			}
 			p, err := picker.New(o)
 			if err != nil {
 				return err

@@ -66,7 +66,10 @@ func (g *Gate) exit() {
 
 // Run serves one stream and returns its status. A gRPC stream ends only when its handler returns, and then a Recv that
 // waits in serve fails: so Close ends the handler, and Wait waits for serve.
-func (g *Gate) Run(serve func() error) error {
+func (g *Gate) Run(serve func() error) error { return g.RunUntil(nil, nil, serve) }
+
+// RunUntil does so until done is closed, and returns then the error given.
+func (g *Gate) RunUntil(done <-chan struct{}, then error, serve func() error) error {
 	exit, err := g.Enter()
 	if err != nil {
 		return err
@@ -79,6 +82,8 @@ func (g *Gate) Run(serve func() error) error {
 	select {
 	case err := <-result:
 		return err
+	case <-done:
+		return then
 	case <-g.closed:
 		return ErrClosed
 	}

@@ -156,7 +156,7 @@ type stream struct {
 
 type streamKey struct{}
 
-// Context has the stream for Reporter.
+// Context has the stream for Reporter and Visible.
 func (s *stream) Context() context.Context { return s.ctx }
 
 func (s *stream) end(err error) {
@@ -307,6 +307,20 @@ func (g *Guard) Reporter(ctx context.Context) func(address []byte) error {
 			return g.deny(s, use{KindReport, cluster})
 		}
 		return nil
+	}
+}
+
+// Visible returns a function that reports whether the client of a stream may use a cluster, and so learn its name. It
+// is nil for a client without a certificate, which may use all.
+func (g *Guard) Visible(ctx context.Context) func(cluster string) bool {
+	s, ok := ctx.Value(streamKey{}).(*stream)
+	if !ok {
+		return nil
+	}
+	return func(cluster string) bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.allowed(cluster)
 	}
 }
 

@@ -7,6 +7,9 @@
 // that does not read costs memory for one update. Without a change it gets an update each [Heartbeat], which shows that
 // the loads still apply.
 //
+// A picker whose clusters are all unknown gets NOT_FOUND with the clusters that it may have meant, of those that it may
+// use. Of several, those that are known are served. Each unknown name is logged once until the configuration changes.
+//
 // While there are no followers, a decision costs one assignment.
 //
 // Pickers that learn where prompts are cached share it ([Server.Share]): what one learns is passed on to the others

@@ -1,6 +1,7 @@
 package loads
 
 import (
+	"context"
 	"log/slog"
 	"maps"
 	"math"
@@ -36,14 +37,19 @@ const (
 // A Server streams the latest decision of each cluster.
 type Server struct {
 	loadsv1.UnimplementedLoadsServer
+	// Visible returns which clusters the client of a stream may learn of; all where it, or what it returns, is nil. Set
+	// it before Register.
+	Visible func(ctx context.Context) func(cluster string) bool
+
 	log  *slog.Logger
 	gate *streams.Gate // of Follow
 
 	mu        sync.Mutex
 	clusters  map[string]decided
-	settings  map[string]Settings
-	changes   uint64        // counts changes of clusters
-	changed   chan struct{} // closed at the next change
+	settings  map[string]Settings // of all clusters that are configured; nil before the first configuration
+	missed    map[string]struct{} // clusters that are not, and whose followers were logged; at most maxMissed
+	changes   uint64              // counts changes of clusters
+	changed   chan struct{}       // closed at the next change
 	followers map[*Follower]struct{}
 
 	sharing sharing
@@ -98,11 +104,11 @@ func (s *Server) Publish(cluster string, d weighting.Decision) {
 // Remove sends the followers of a cluster its removal.
 func (s *Server) Remove(cluster string) { s.set(cluster, decided{removed: true}) }
 
-// Configure replaces the settings of all clusters. Followers get them with the next decision.
+// Configure replaces the clusters and their settings. Followers get them with the next decision.
 func (s *Server) Configure(settings map[string]Settings) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.settings = settings
+	s.settings, s.missed = settings, make(map[string]struct{})
 }
 
 func (s *Server) set(cluster string, d decided) {
@@ -138,11 +144,12 @@ func (s *Server) Follow(r *loadsv1.FollowRequest, stream grpc.ServerStreamingSer
 		return status.Errorf(codes.InvalidArgument, "%d clusters are named, at most %d are served to one picker",
 			len(r.GetClusters()), MaxClusters)
 	}
-	const longestName = 256
-	f := &Follower{Picker: r.GetPicker(), Clusters: r.GetClusters(), Since: time.Now()}
-	f.Picker = f.Picker[:min(len(f.Picker), longestName)]
+	f := &Follower{Picker: clipped(r.GetPicker()), Clusters: r.GetClusters(), Since: time.Now()}
 	if p, ok := peer.FromContext(stream.Context()); ok {
 		f.Address = p.Addr.String()
+	}
+	if err := s.find(stream.Context(), f); err != nil {
+		return err
 	}
 	exit, err := s.gate.Enter()
 	if err != nil {

@@ -33,7 +33,7 @@ func FuzzTake(f *testing.F) {
 		d := weighting.NewLaw(weighting.DefaultParams()).Step(now, weighting.Snapshot{
 			Endpoints: []weighting.Endpoint{{Address: "10.0.0.1:80", Capacity: 4}}})
 		h.decided(&d, now)
-		s := &stream{wake: make(chan struct{}, 1), open: make(map[uint64]struct{})}
+		s := newStream(false, now)
 		h.enter(s)
 		for _, text := range [][]byte{first, second} {
 			var m loadsv1.WaitRequest

@@ -26,7 +26,8 @@ type hall struct {
 	queue   *queue.Queue
 	counts  map[string]*Counts // by class
 	streams map[uint64]*stream
-	last    uint64 // number of the newest stream
+	last    uint64    // number of the newest stream
+	ticked  time.Time // when tick was last called
 }
 
 // Counts has the outcomes of the requests of a class since the start.
@@ -149,6 +150,10 @@ func (h *hall) leave(s *stream, now time.Time) {
 func (h *hall) take(s *stream, m *loadsv1.WaitRequest, now time.Time) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.streams[s.number] == nil {
+		return errSilent
+	}
+	s.heard = now
 	if err := s.check(m); err != nil {
 		return err
 	}
@@ -185,10 +190,23 @@ func (h *hall) take(s *stream, m *loadsv1.WaitRequest, now time.Time) error {
 // cut bounds a name, and copies it so that its message is not kept.
 func cut(name string) string { return strings.Clone(name[:min(len(name), MaxName)]) }
 
-// tick refuses requests that have waited too long.
+// tick refuses requests that have waited too long, and forgets the streams that have been silent for too long: an Envoy
+// that hangs reports no ends, and would keep its places.
 func (h *hall) tick(now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	late := now.Sub(h.ticked) > Heartbeat // this process hung itself, and may have messages that it has not read
+	h.ticked = now
+	for _, s := range h.streams {
+		switch {
+		case late:
+			s.heard = now
+		case s.beats && now.Sub(s.heard) > picking.Stale:
+			delete(h.streams, s.number)
+			close(s.silent)
+			h.give(h.queue.Gone(now, s.number))
+		}
+	}
 	h.give(h.queue.Tick(now))
 }
 

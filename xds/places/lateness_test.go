@@ -72,7 +72,7 @@ func TestARequestWhoseMessageIsLateIsSentBeforeAYoungerOne(t *testing.T) {
 	h.decided(&d, noon)
 	var streams [2]*stream
 	for i := range streams {
-		streams[i] = &stream{wake: make(chan struct{}, 1), open: make(map[uint64]struct{})}
+		streams[i] = newStream(false, noon)
 		h.enter(streams[i])
 	}
 	for _, m := range []struct {

@@ -16,6 +16,7 @@ import (
 
 	"steelyard/internal/loops"
 	"steelyard/internal/streams"
+	"steelyard/picking"
 	"steelyard/picking/queue"
 	"steelyard/weighting"
 	"steelyard/xds/loads/loadsv1"
@@ -163,11 +164,14 @@ type connection = grpc.BidiStreamingServer[loadsv1.WaitRequest, loadsv1.WaitResp
 
 // Wait serves one stream.
 func (s *Server) Wait(g connection) error {
-	return s.gate.Run(func() error { return s.receive(g) })
+	waiter := newStream(false, time.Now()) // until its first message promises heartbeats
+	return s.gate.RunUntil(waiter.silent, errSilent, func() error { return s.receive(g, waiter) })
 }
 
+var errSilent = status.Errorf(codes.DeadlineExceeded, "the Envoy has sent nothing for %v", picking.Stale)
+
 // receive handles the messages of a stream until it ends.
-func (s *Server) receive(g connection) error {
+func (s *Server) receive(g connection, waiter *stream) error {
 	m, err := g.Recv()
 	if err != nil {
 		return ended(err)
@@ -176,7 +180,7 @@ func (s *Server) receive(g connection) error {
 	if h == nil || !h.on() {
 		return status.Errorf(codes.FailedPrecondition, "cluster %q has no queue", cut(m.GetCluster()))
 	}
-	waiter := &stream{wake: loops.NewSignal(), open: make(map[uint64]struct{})}
+	waiter.beats = m.GetHeartbeats()
 	log := s.log.With("cluster", h.cluster, "picker", cut(m.GetPicker()))
 	if p, ok := peer.FromContext(g.Context()); ok {
 		log = log.With("peer", p.Addr.String())
@@ -194,6 +198,11 @@ func (s *Server) receive(g connection) error {
 			m, err = g.Recv()
 		}
 	}
+	select {
+	case <-waiter.silent:
+		err = errSilent
+	default:
+	}
 	log.Info("an Envoy left the queue", "error", ended(err))
 	return ended(err)
 }
@@ -210,11 +219,19 @@ func ended(err error) error {
 type stream struct {
 	number  uint64
 	wake    loops.Signal        // there are verdicts
-	open    map[uint64]struct{} // requests waiting and in flight; used by the hall, as is fastest
+	silent  chan struct{}       // closed by the hall when it has forgotten the stream
+	beats   bool                // it sends heartbeats, so it can be silent
+	open    map[uint64]struct{} // requests waiting and in flight; used by the hall, as are the fields below
+	heard   time.Time           // when its latest message came
 	fastest fastest
 
 	mu       sync.Mutex
 	verdicts []*loadsv1.Verdict
+}
+
+func newStream(beats bool, now time.Time) *stream {
+	return &stream{wake: loops.NewSignal(), silent: make(chan struct{}), open: make(map[uint64]struct{}),
+		beats: beats, heard: now}
 }
 
 // answer sends verdicts until ctx is done or the stream breaks, which receiving reports.

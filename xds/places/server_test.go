@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"steelyard/e2e/rig/grpctest"
+	"steelyard/picking"
 	"steelyard/picking/queue"
 	"steelyard/weighting"
 	"steelyard/xds/loads/loadsv1"
@@ -250,8 +251,78 @@ func TestABrokenStreamGivesItsPlacesToTheOthers(t *testing.T) {
 	}
 }
 
+// TestAnEnvoyThatHangsGivesItsPlacesToTheOthers, though its connection stays open; one that promised no heartbeats
+// keeps them.
+func TestAnEnvoyThatHangsGivesItsPlacesToTheOthers(t *testing.T) {
+	for what, c := range map[string]struct {
+		beats  bool
+		pause  time.Duration // between two ticks
+		silent time.Duration // of the stream that holds the place
+		gone   bool
+	}{
+		"three heartbeats are missing": {true, tick, picking.Stale + tick, true},
+		"the third is late":            {true, tick, picking.Stale, false},
+		"an older module":              {false, tick, time.Minute, false},
+		"Steelyard hung itself":        {true, 2 * picking.Stale, 2 * picking.Stale, false},
+	} {
+		t.Run(what, func(t *testing.T) {
+			r := &results{by: make(map[string]int)}
+			h, now := newHall("llama", r, time.Time{}), time.Now()
+			h.configure(one(time.Hour), now)
+			publish := func() {
+				d := weighting.NewLaw(weighting.DefaultParams()).Step(now, weighting.Snapshot{
+					Endpoints: []weighting.Endpoint{{Address: "10.0.0.1:80", Capacity: 4}}})
+				h.decided(&d, now)
+			}
+			publish()
+			hangs, waits := newStream(c.beats, now), newStream(true, now)
+			for _, s := range []*stream{hangs, waits} {
+				h.enter(s)
+				if err := h.take(s, &loadsv1.WaitRequest{Arrivals: []*loadsv1.Arrival{{Id: 1}}}, now); err != nil {
+					t.Fatal(err)
+				}
+			}
+			h.tick(now)
+			pass := func(d time.Duration) {
+				for end := now.Add(d); now.Before(end); {
+					now = now.Add(c.pause)
+					h.tick(now)
+					publish()
+					if err := h.take(waits, &loadsv1.WaitRequest{}, now); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			pass(c.silent)
+			if state, _ := h.state(); state.Streams != map[bool]int{true: 1, false: 2}[c.gone] {
+				t.Errorf("%d streams, want that one has ended: %t", state.Streams, c.gone)
+			}
+			err := h.take(hangs, &loadsv1.WaitRequest{}, now)
+			if ended := status.Code(err) == codes.DeadlineExceeded; ended != c.gone {
+				t.Errorf("its next message: %v, want that the stream has ended: %t", err, c.gone)
+			}
+			pass(queue.Grace + tick)
+			if got, want := r.of("llama all granted"), map[bool]int{true: 2, false: 1}[c.gone]; got != want {
+				t.Errorf("%d requests have a place, want %d", got, want)
+			}
+		})
+	}
+}
+
+func TestAStreamWhoseEnvoyHangsEndsWithTheReason(t *testing.T) {
+	s := serve(t)
+	s.keepDeciding()
+	c := s.join(&loadsv1.WaitRequest{Cluster: "llama", Heartbeats: true})
+	if err := c.ended(); status.Code(err) != codes.DeadlineExceeded {
+		t.Errorf("it ended with %v", err)
+	}
+	again := s.join(&loadsv1.WaitRequest{Cluster: "llama", Held: []*loadsv1.Held{{Id: 4, Endpoint: "10.0.0.1:80"}}})
+	again.arrive(5)
+	s.eventually("what it has in flight holds its place again", s.waits(1, 1))
+}
+
 func TestEndsMakeRoomForTheArrivalsOfTheirMessage(t *testing.T) {
-	s := &stream{wake: make(chan struct{}, 1), open: make(map[uint64]struct{})}
+	s := newStream(false, time.Now())
 	h := newHall("llama", &results{by: make(map[string]int)}, time.Time{})
 	h.configure(one(time.Hour), time.Now())
 	h.enter(s)

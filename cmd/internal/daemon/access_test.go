@@ -502,3 +502,38 @@ func TestNobodyReportsForAnEnvoyByItsNodeID(t *testing.T) {
 	send(next, entry("10.0.0.1", "r1", ends)) // over another stream than its beginning
 	inFlight("the Envoy's own end counts", 2, 6)
 }
+
+// TestAnUnknownClusterLeadsToNoNameThatTheClientMayNotUse: neither as what was meant nor in a list.
+func TestAnUnknownClusterLeadsToNoNameThatTheClientMayNotUse(t *testing.T) {
+	w := newGuarded(t, config.ClientRule{SAN: "edge.example.com", Clusters: []string{"a", "aa*"}},
+		config.ClientRule{SAN: "other.example.com", Clusters: []string{"*"}},
+		config.ClientRule{SAN: "none.example.com", Clusters: []string{"c*"}})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	follow := func(name, cluster string) error {
+		stream, err := loadsv1.NewLoadsClient(w.client(name)).Follow(ctx,
+			&loadsv1.FollowRequest{Clusters: []string{cluster}})
+		if err == nil {
+			_, err = stream.Recv()
+		}
+		return err
+	}
+	for _, c := range []struct {
+		client, cluster string
+		code            codes.Code
+		says            string
+	}{
+		{"other.example.com", "model-7", codes.NotFound, `no cluster "model-7" is configured; there are: a, b`},
+		{"other.example.com", "bb", codes.NotFound, `no cluster "bb" is configured: did you mean b?`},
+		{"edge.example.com", "aa-model", codes.NotFound, `no cluster "aa-model" is configured; there are: a`},
+		{"none.example.com", "c", codes.NotFound, `no cluster "c" is configured`},
+		{"edge.example.com", "b", codes.PermissionDenied,
+			"no rule of xds.clients lets edge.example.com watch cluster b"},
+		{"edge.example.com", "bb", codes.PermissionDenied,
+			"no rule of xds.clients lets edge.example.com watch cluster bb"},
+	} {
+		if err := follow(c.client, c.cluster); status.Code(err) != c.code || status.Convert(err).Message() != c.says {
+			t.Errorf("%s asks for %s: %v, want %v: %s", c.client, c.cluster, err, c.code, c.says)
+		}
+	}
+}

@@ -16,7 +16,7 @@
 //
 // In a second part, requests of three classes wait in the module's queue at twice the load. It measures the share of
 // each class, the longest time without a request of it, and the order of arrival across Envoys, by the clocks of the
-// Envoys. A third part kills or stops each process in turn under load, and counts the requests that fail although they
+// Envoys. A third part kills and stops each process in turn under load, and counts the requests that fail although they
 // were not on what was killed.
 //
 // The report has the busy share of the machine. If the p99 of the row without a choice is more than [Options.Spread]

@@ -143,12 +143,18 @@ func (k Killing) steps(f *fleet.Fleet, to *living) []step {
 				return f.RestartPicker(ctx, 0)
 			}))
 	}
+	last := len(f.Envoys()) - 1
+	envoyHangs := k.hangs(func() *proc.Process { return f.Envoys()[last].Process })
+	all = append(all, func(ctx context.Context) ([]death, error) {
+		to.envoys.Store(int64(last))
+		defer to.envoys.Store(int64(last + 1))
+		return envoyHangs(ctx)
+	}, k.serverHangs(f))
 	server := func(context.Context) ([]death, error) {
 		d := death{time.Now(), -1}
 		return []death{d}, f.Servers()[0].Close()
 	}
 	envoy := func(context.Context) ([]death, error) {
-		last := len(f.Envoys()) - 1
 		to.envoys.Store(int64(last))
 		d := death{time.Now(), last}
 		return []death{d}, f.Envoys()[last].Kill()
@@ -162,6 +168,16 @@ func (k Killing) hangs(p func() *proc.Process) step {
 			return nil, err
 		}
 		return nil, errors.Join(sleep(ctx, k.Away), p().Resume())
+	}
+}
+
+// serverHangs has a server answer nothing for a while. Its requests wait.
+func (k Killing) serverHangs(f *fleet.Fleet) step {
+	return func(ctx context.Context) ([]death, error) {
+		s := f.Servers()[0]
+		s.SetFrozen(true)
+		defer s.SetFrozen(false)
+		return nil, sleep(ctx, k.Away)
 	}
 }
 

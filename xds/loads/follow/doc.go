@@ -2,5 +2,6 @@
 // received (package picking). `steelyard picker` and the module inside Envoy use it.
 //
 // A [Follower] reconnects, 250 ms to 1 s apart, and regards a stream without a message for three seconds as broken. It
-// logs one line when the loads are lost, and one when they are back.
+// logs one line when the loads are lost, also if there were none before, one when Steelyard refuses to send them, as
+// for a cluster that is not configured, and one when they are back.
 package follow

@@ -15,9 +15,11 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
 
 	"steelyard/picking"
 	"steelyard/picking/prefix"
@@ -237,7 +239,8 @@ type Follower struct {
 
 	mu    sync.Mutex
 	pools map[string]*Pool
-	lost  error // why the loads are not followed at present; nil while they are
+	lost  error  // why the loads are not followed at present; nil while they are
+	noted string // what the log has of that, as in stateOf; empty before the first attempt
 }
 
 // New makes a follower of clusters under a name; Run starts it. It does not own the connection.
@@ -299,8 +302,8 @@ func (f *Follower) Run(ctx context.Context) error {
 			return nil
 		}
 		if f.note(err) {
-			f.log.Warn("the loads are not followed: requests go by the proxies' weights after "+
-				picking.Stale.String(), "error", err)
+			f.log.Warn("the loads are not followed: requests go by the proxies' weights, unless there were loads in "+
+				"the last "+picking.Stale.String(), "error", err)
 			retry = firstRetry
 		}
 		pause(ctx, retry/2+rand.N(retry/2))
@@ -309,13 +312,27 @@ func (f *Follower) Run(ctx context.Context) error {
 	return nil
 }
 
-// note keeps the state of the stream, and reports whether it changed between followed and lost.
+// note keeps the state of the stream, and reports whether it is another one than before.
 func (f *Follower) note(err error) (changed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	changed = (err == nil) != (f.lost == nil)
-	f.lost = err
+	state := stateOf(err)
+	changed = state != f.noted
+	f.lost, f.noted = err, state
 	return changed
+}
+
+// stateOf returns a word for the state of the stream after err: how it was lost is of no matter, but why Steelyard
+// refuses it is.
+func stateOf(err error) string {
+	switch code := status.Code(err); code {
+	case codes.OK:
+		return "followed"
+	case codes.Unavailable, codes.Unknown, codes.Canceled, codes.DeadlineExceeded:
+		return "lost"
+	default:
+		return code.String()
+	}
 }
 
 // follow applies the updates of one stream until it breaks.

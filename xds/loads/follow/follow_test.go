@@ -1,14 +1,23 @@
 package follow
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"steelyard/e2e/rig/grpctest"
 	"steelyard/picking"
 	"steelyard/picking/prefix"
 	"steelyard/xds/loads/loadsv1"
@@ -136,4 +145,64 @@ func TestALoopRunsAgainAfterAPanic(t *testing.T) {
 			t.Errorf("it ran %d times, %d panics were recovered; want 3 and 2", runs, recovered)
 		}
 	})
+}
+
+// TestTheLogSaysOnceWhyTheLoadsAreNotFollowed, also if they never were.
+func TestTheLogSaysOnceWhyTheLoadsAreNotFollowed(t *testing.T) {
+	f := New(nil, "envoy-1", []string{"lama"}, slog.New(slog.DiscardHandler))
+	refused := func(code codes.Code) error { return fmt.Errorf("following: %w", status.Error(code, "no")) }
+	for i, c := range []struct {
+		err  error
+		news bool
+	}{
+		{refused(codes.Unavailable), true}, // it has never been there
+		{refused(codes.Unavailable), false},
+		{errors.New("no update for 3s"), false},
+		{refused(codes.NotFound), true}, // it is there, and has no such cluster
+		{refused(codes.NotFound), false},
+		{nil, true},
+		{nil, false},
+		{errors.New("no update for 3s"), true},
+		{refused(codes.PermissionDenied), true},
+	} {
+		if got := f.note(c.err); got != c.news || !errors.Is(f.Status(), c.err) {
+			t.Errorf("%d, %v: logged %t, want %t; the status is %v", i, c.err, got, c.news, f.Status())
+		}
+	}
+}
+
+// refusing is a Steelyard without the cluster.
+type refusing struct {
+	loadsv1.UnimplementedLoadsServer
+	asked chan struct{}
+}
+
+func (r *refusing) Follow(*loadsv1.FollowRequest, grpc.ServerStreamingServer[loadsv1.Update]) error {
+	r.asked <- struct{}{}
+	return status.Error(codes.NotFound, `no cluster "lama" is configured: did you mean llama?`)
+}
+
+func TestAFollowerOfAnUnknownClusterLogsTheAnswerOnce(t *testing.T) {
+	r := &refusing{asked: make(chan struct{})}
+	address, _ := grpctest.Serve(t, func(g *grpc.Server) { loadsv1.RegisterLoadsServer(g, r) })
+	conn, err := Dial(address, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	var log bytes.Buffer // written by Run, and read after it
+	f := New(conn, "envoy-1", []string{"lama"}, slog.New(slog.NewTextHandler(&log, nil)))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- f.Run(ctx) }()
+	for range 4 {
+		<-r.asked
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "did you mean llama?") {
+		t.Errorf("the log has\n%s", text)
+	}
 }

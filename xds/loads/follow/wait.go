@@ -24,6 +24,8 @@ const (
 	maxRequests = 16_384
 	// maxBatch bounds the arrivals, and the ends, of one message.
 	maxBatch = 1024
+	// heartbeat is the interval of the messages by which Steelyard sees that a Waiter still runs.
+	heartbeat = time.Second
 	// watchInterval is how late requests may be released.
 	watchInterval = 50 * time.Millisecond
 )
@@ -261,7 +263,7 @@ func (w *Waiter) open() *loadsv1.WaitRequest {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.streamed = true
-	m := &loadsv1.WaitRequest{Cluster: w.cluster, Picker: w.name}
+	m := &loadsv1.WaitRequest{Cluster: w.cluster, Picker: w.name, Heartbeats: true}
 	w.arrivals, w.ends = w.arrivals[:0], nil
 	for id, r := range w.requests {
 		if r.endpoint == "" {
@@ -281,17 +283,23 @@ func (w *Waiter) closed() {
 	w.streamed = false
 }
 
-// send sends arrivals and ends until ctx is done or the stream breaks.
+// send sends arrivals, ends and heartbeats until ctx is done or the stream breaks.
 func (w *Waiter) send(ctx context.Context, stream grpc.BidiStreamingClient[loadsv1.WaitRequest, loadsv1.WaitResponse]) {
+	beat := time.NewTicker(heartbeat)
+	defer beat.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-w.wake:
-		}
-		for m := w.next(); m != nil; m = w.next() {
-			if stream.Send(m) != nil {
+		case <-beat.C:
+			if stream.Send(&loadsv1.WaitRequest{}) != nil {
 				return // Recv has the reason
+			}
+		case <-w.wake:
+			for m := w.next(); m != nil; m = w.next() {
+				if stream.Send(m) != nil {
+					return
+				}
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -17,7 +18,7 @@ import (
 	"steelyard/xds/loads/loadsv1"
 )
 
-// desk is the other end of the streams: it passes on what it gets, and sends what a test gives it.
+// desk is the other end of the streams: it passes on what it gets but heartbeats, and sends what a test gives it.
 type desk struct {
 	loadsv1.UnimplementedQueueServer
 	asked   chan *loadsv1.WaitRequest
@@ -52,7 +53,9 @@ func (d *desk) Wait(g grpc.BidiStreamingServer[loadsv1.WaitRequest, loadsv1.Wait
 		case <-d.hang:
 			return nil
 		case m := <-messages:
-			d.asked <- m
+			if proto.Size(m) > 0 {
+				d.asked <- m
+			}
 		case a := <-d.answers:
 			if err := g.Send(a); err != nil {
 				return err
@@ -186,6 +189,33 @@ func TestANewStreamHasAllRequestsInTheirOrder(t *testing.T) {
 		len(m.GetEnded()) != 0 {
 		t.Errorf("the second message is %v, want what waits, for two seconds", m)
 	}
+}
+
+// sent keeps what is sent on a stream.
+type sent struct {
+	grpc.BidiStreamingClient[loadsv1.WaitRequest, loadsv1.WaitResponse]
+	all []*loadsv1.WaitRequest
+}
+
+func (s *sent) Send(m *loadsv1.WaitRequest) error {
+	s.all = append(s.all, m)
+	return nil
+}
+
+// TestAWaiterSendsHeartbeats, so that Steelyard sees that the Envoy runs.
+func TestAWaiterSendsHeartbeats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, stream := waiting(t, nil), &sent{}
+		if m := w.open(); !m.GetHeartbeats() {
+			t.Errorf("the first message promises none: %v", m)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*heartbeat+heartbeat/2)
+		defer cancel()
+		w.send(ctx, stream)
+		if n := len(stream.all); n != 10 || proto.Size(stream.all[0]) != 0 {
+			t.Errorf("in ten seconds without a request it sent %v, want ten empty messages", stream.all)
+		}
+	})
 }
 
 func TestMessagesAreBounded(t *testing.T) {

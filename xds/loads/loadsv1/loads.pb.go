@@ -581,8 +581,11 @@ type WaitRequest struct {
 	// When the message was sent, by a clock of the sender that begins anywhere and is never set. Steelyard compares it
 	// with its own clock: by how much longer than others a message was on its way, its requests came earlier. 0: unknown.
 	SentMicroseconds uint64 `protobuf:"varint,6,opt,name=sent_microseconds,json=sentMicroseconds,proto3" json:"sent_microseconds,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// The picker sends a message at least once a second, an empty one where it has nothing to report. Steelyard regards
+	// it as gone, with its requests, when none came for three seconds. Of the first message.
+	Heartbeats    bool `protobuf:"varint,7,opt,name=heartbeats,proto3" json:"heartbeats,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WaitRequest) Reset() {
@@ -655,6 +658,13 @@ func (x *WaitRequest) GetSentMicroseconds() uint64 {
 		return x.SentMicroseconds
 	}
 	return 0
+}
+
+func (x *WaitRequest) GetHeartbeats() bool {
+	if x != nil {
+		return x.Heartbeats
+	}
+	return false
 }
 
 type Held struct {
@@ -949,14 +959,17 @@ const file_loads_proto_rawDesc = "" +
 	"\bper_byte\x18\x02 \x01(\x01R\aperByte\x12\x12\n" +
 	"\x04mean\x18\x03 \x01(\x01R\x04mean\x12\x12\n" +
 	"\x04most\x18\x04 \x01(\x01R\x04most\x12\x16\n" +
-	"\x06cached\x18\x05 \x01(\x01R\x06cached\"\xe9\x01\n" +
+	"\x06cached\x18\x05 \x01(\x01R\x06cached\"\x89\x02\n" +
 	"\vWaitRequest\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x16\n" +
 	"\x06picker\x18\x02 \x01(\tR\x06picker\x12,\n" +
 	"\x04held\x18\x03 \x03(\v2\x18.steelyard.loads.v1.HeldR\x04held\x127\n" +
 	"\barrivals\x18\x04 \x03(\v2\x1b.steelyard.loads.v1.ArrivalR\barrivals\x12\x14\n" +
 	"\x05ended\x18\x05 \x03(\x04R\x05ended\x12+\n" +
-	"\x11sent_microseconds\x18\x06 \x01(\x04R\x10sentMicroseconds\"2\n" +
+	"\x11sent_microseconds\x18\x06 \x01(\x04R\x10sentMicroseconds\x12\x1e\n" +
+	"\n" +
+	"heartbeats\x18\a \x01(\bR\n" +
+	"heartbeats\"2\n" +
 	"\x04Held\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1a\n" +
 	"\bendpoint\x18\x02 \x01(\tR\bendpoint\"\x8c\x01\n" +

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"steelyard/e2e/bench/placement/stats"
@@ -11,7 +12,7 @@ import (
 // A Target is a figure to reach, and what was reached.
 type Target struct {
 	Text     string `json:"target"`
-	Measured Number `json:"measured"` // null when a row that it needs was not run
+	Measured Number `json:"measured"` // null where it is not known
 	CI       CI     `json:"measured_ci"`
 	Limit    Number `json:"limit"`              // measured may be at most this
 	AtLeast  bool   `json:"at_least,omitempty"` // or, where this is set, at least
@@ -38,8 +39,8 @@ const (
 	scrapeOnly  = "steelyard_scrape_1s"
 )
 
-// Targets checks sections against the targets of the placement. Sections of
-// service times that no target speaks of add none.
+// Targets checks sections against the targets of the placement. Service times
+// and rows that were not run have none.
 func Targets(sections []Section) []Target {
 	var all []Target
 	for _, s := range sections {
@@ -47,9 +48,9 @@ func Targets(sections []Section) []Target {
 		case time.Second:
 			all = append(all, s.second()...)
 		case 250 * time.Millisecond:
-			all = append(all, s.ratio(accessLog, bound, 1.4))
+			all = append(all, s.ratio(accessLog, bound, 1.4)...)
 		case 50 * time.Millisecond:
-			all = append(all, s.ratio(accessLog, leastRequest, 0.75))
+			all = append(all, s.ratio(accessLog, leastRequest, 0.75)...)
 		}
 		all = append(all, s.replicas(accessLog)...)
 		all = append(all, s.module()...)
@@ -62,7 +63,7 @@ func Targets(sections []Section) []Target {
 
 // second returns the targets at a service of one second.
 func (s Section) second() []Target {
-	return []Target{
+	return slices.Concat(
 		s.ratio(accessLog, bound, 1.15),
 		s.ratio(accessLog, leastRequest, 0.3),
 		s.envoyCPU(accessLog, 0.02),
@@ -71,7 +72,7 @@ func (s Section) second() []Target {
 		s.ratio(redisCounts, bound, 1.5),
 		s.ratio(redisCounts, leastRequest, 0.45),
 		s.ratio(scrapeOnly, leastRequest, 0.75),
-	}
+	)
 }
 
 // ofOneReplica is what the wait of two replicas may be of that of one.
@@ -83,17 +84,12 @@ const connected, cut = "+replicas", "+cut"
 // replicas returns the targets for two replicas, where they were run. Those that are cut off from each other herd
 // nothing: they are no worse than Envoys on their own.
 func (s Section) replicas(policy string) (all []Target) {
-	if two := s.find(policy + connected); two >= 0 {
+	if one, two := s.find(policy), s.find(policy+connected); one >= 0 && two >= 0 {
 		t := s.target(fmt.Sprintf("%s: p99 of the wait, by that of %s", policy+connected, policy), ofOneReplica)
-		if one := s.find(policy); one >= 0 {
-			t.measure(s.Rows[two].WaitP99/s.Rows[one].WaitP99, ciOf(noInterval))
-		}
+		t.measure(s.Rows[two].WaitP99/s.Rows[one].WaitP99, ciOf(noInterval))
 		all = append(all, t)
 	}
-	if s.find(policy+cut) >= 0 {
-		all = append(all, s.ratio(policy+cut, leastRequest, 1))
-	}
-	return all
+	return append(all, s.ratio(policy+cut, leastRequest, 1)...)
 }
 
 // The rows of the module inside Envoy: one that chooses at once, and one whose requests wait in their Envoys.
@@ -102,18 +98,18 @@ const (
 	moduleQueue = module + "+queue"
 )
 
-// module returns the target for the module inside Envoy, where it was run: it is about no other bench. Where both rows
-// were run, the better one is held to it.
+// module returns the target for the module inside Envoy, where it was run. Where both rows were run, the better one is
+// held to it.
 func (s Section) module() []Target {
 	limit := map[time.Duration]float64{time.Second: 1.05, 50 * time.Millisecond: 1.3}[s.Service]
 	atOnce, queued := s.find(module), s.find(moduleQueue)
 	switch {
-	case limit == 0 || atOnce < 0 && queued < 0:
+	case limit == 0 || s.find(bound) < 0:
 		return nil
 	case queued < 0:
-		return []Target{s.ratio(module, bound, limit)}
+		return s.ratio(module, bound, limit)
 	case atOnce < 0:
-		return []Target{s.ratio(moduleQueue, bound, limit)}
+		return s.ratio(moduleQueue, bound, limit)
 	}
 	t := s.target(fmt.Sprintf("the better of %s and %s: p99 of the wait, by that of %s", module, moduleQueue, bound),
 		limit)
@@ -128,14 +124,16 @@ func (s Section) module() []Target {
 // picker returns the targets against the endpoint picker. It was measured at 0.5 s,
 // and its waits in mean services grow as the service gets shorter.
 func (s Section) picker() []Target {
+	i := s.find(accessLog)
+	if i < 0 || s.find(leastRequest) < 0 {
+		return nil
+	}
 	wait := s.target(fmt.Sprintf("%s: p99 of the wait below the in-path endpoint picker's, in mean services",
 		accessLog), pickerP99)
 	added := s.target(fmt.Sprintf("%s: median latency added to %s, below the picker's, in seconds", accessLog,
 		leastRequest), pickerAdded)
-	if i := s.find(accessLog); i >= 0 {
-		wait.measure(s.Rows[i].WaitP99, s.Rows[i].WaitP99CI)
-		added.measure(s.Rows[i].AddedP50Over, ciOf(noInterval))
-	}
+	wait.measure(s.Rows[i].WaitP99, s.Rows[i].WaitP99CI)
+	added.measure(s.Rows[i].AddedP50Over, ciOf(noInterval))
 	return []Target{wait, added}
 }
 
@@ -157,26 +155,31 @@ func (t *Target) measure(v Number, ci CI) {
 	}
 }
 
-// ratio returns a target for the quotient of a row's p99 and that of a reference in its
-// group.
-func (s Section) ratio(policy, reference string, limit float64) Target {
-	t := s.target(fmt.Sprintf("%s: p99 of the wait, by that of %s", policy, reference), limit)
+// ratio returns the target for the quotient of a row's p99 and that of a reference in its
+// group, if both were run.
+func (s Section) ratio(policy, reference string, limit float64) []Target {
 	i := s.find(policy)
-	switch {
-	case i >= 0 && reference == leastRequest:
+	if i < 0 || s.find(reference) < 0 {
+		return nil
+	}
+	t := s.target(fmt.Sprintf("%s: p99 of the wait, by that of %s", policy, reference), limit)
+	switch reference {
+	case leastRequest:
 		t.measure(s.Rows[i].OfLeastRequest, s.Rows[i].OfLeastRequestCI)
-	case i >= 0 && reference == bound:
+	case bound:
 		t.measure(s.Rows[i].OfBound, s.Rows[i].OfBoundCI)
 	}
-	return t
+	return []Target{t}
 }
 
-// envoyCPU returns a target for what the busiest Envoy of a row uses more than those
-// of LEAST_REQUEST do on average, in cores.
-func (s Section) envoyCPU(policy string, limit float64) Target {
-	t := s.target(fmt.Sprintf("%s: CPU of the busiest Envoy above %s, in cores", policy, leastRequest), limit)
-	if i := s.find(policy); i >= 0 {
-		t.measure(s.Rows[i].EnvoyCPUMaxOver, ciOf(noInterval))
+// envoyCPU returns the target for what the busiest Envoy of a row uses more than those
+// of LEAST_REQUEST do on average, in cores, if both were run.
+func (s Section) envoyCPU(policy string, limit float64) []Target {
+	i := s.find(policy)
+	if i < 0 || s.find(leastRequest) < 0 {
+		return nil
 	}
-	return t
+	t := s.target(fmt.Sprintf("%s: CPU of the busiest Envoy above %s, in cores", policy, leastRequest), limit)
+	t.measure(s.Rows[i].EnvoyCPUMaxOver, ciOf(noInterval))
+	return []Target{t}
 }
