@@ -55,7 +55,7 @@ func (p *Picker) longest(cached []Cached) (picked int, reason Reason, ok bool) {
 	loads := make([]float64, len(p.indexes))
 	for k, i := range p.indexes {
 		e := &p.update.Endpoints[i]
-		loads[k] = (e.Load + p.added[i]) / (e.Slots * e.Speed)
+		loads[k] = p.loads[i].load / (e.Slots * e.Speed)
 	}
 	most := 0.
 	for _, c := range cached {

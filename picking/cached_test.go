@@ -54,11 +54,11 @@ func TestARequestCountsWithWhatItAdds(t *testing.T) {
 			t.Fatalf("request %d goes to %s", i, got.Address)
 		}
 	}
-	if got := p.added[1]; got < 0.89 || got > 0.91 {
+	if got := p.loads[1].load; got < 0.89 || got > 0.91 {
 		t.Errorf("nine cached requests add %v, want 0.9", got)
 	}
 	p.Choose(start, Request{Size: 1000}, 0.5)
-	if got := p.added[0]; got != 1 {
+	if got := p.loads[0].load; got != 1 {
 		t.Errorf("one that is not adds %v to the other endpoint, want 1", got)
 	}
 }
@@ -91,7 +91,7 @@ func TestEqualKeysGatherAndOthersSpread(t *testing.T) {
 		first := a.Choose(start, r, random.Float64()).Address
 		counts[first]++
 		// One that sees slightly other loads.
-		b.update.Endpoints[0].Load += 0.01
+		b.loads[0].load += 0.01
 		if b.Choose(start, r, random.Float64()).Address != first {
 			differ++
 		}
@@ -122,9 +122,9 @@ func TestCachedChoicesAreSoundForAnyInput(t *testing.T) {
 			if c := p.Choose(now, r, rapid.Float64Range(0, 0.999).Draw(t, "random")); c.Address == "" {
 				t.Fatalf("no choice: %+v", c)
 			}
-			for i, added := range p.added {
-				if !(added >= -1e-9) {
-					t.Fatalf("endpoint %d has %v added", i, added)
+			for i, l := range p.loads {
+				if !(l.load >= loads[i]) {
+					t.Fatalf("endpoint %d has a load of %v with own choices, and %v without", i, l.load, loads[i])
 				}
 			}
 		}

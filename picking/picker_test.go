@@ -48,13 +48,19 @@ func TestOwnChoicesCountAtOnceSoThatABatchSpreads(t *testing.T) {
 
 func TestAnOwnChoiceCountsUntilAnUpdateCanContainIt(t *testing.T) {
 	for _, c := range []struct {
-		name   string
-		after  time.Duration
-		random float64
-		want   string
+		name  string
+		after time.Duration
+		age   time.Duration // of the update
+		read  time.Duration // before that
+		want  string
 	}{
-		{"an update right after the choice does not contain it", time.Millisecond, 0.3, "10.0.0.1:80"},
-		{"a later one does", Settle, 0.3, "10.0.0.0:80"},
+		{"an update right after the choice does not contain it", time.Millisecond, 0, 0, "10.0.0.1:80"},
+		{"a later one does", Settle, 0, 0, "10.0.0.0:80"},
+		{"one that was decided before it does not", time.Second, time.Second, 0, "10.0.0.1:80"},
+		{"nor does one of what was read before it", time.Second, 0, time.Second, "10.0.0.1:80"},
+		{"or just after it", time.Second, 0, time.Second - Settle + 1, "10.0.0.1:80"},
+		{"one of what was read later does", time.Second, 0, time.Second - Settle, "10.0.0.0:80"},
+		{"what is not read at all says nothing for long", Stale, 0, time.Hour, "10.0.0.0:80"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := newPicker(at(0, 1))
@@ -62,8 +68,10 @@ func TestAnOwnChoiceCountsUntilAnUpdateCanContainIt(t *testing.T) {
 				t.Fatalf("the first choice is %s", got)
 			}
 			now := start.Add(c.after)
-			p.Update(Update{Endpoints: at(0.5, 1), Cost: Requests()}, now)
-			if got := p.Choose(now, unknown, c.random).Address; got != c.want {
+			endpoints := at(0.5, 1)
+			endpoints[0].LoadAge = c.read
+			p.Update(Update{Endpoints: endpoints, Age: c.age, Cost: Requests()}, now)
+			if got := p.Choose(now, unknown, 0.5).Address; got != c.want {
 				t.Errorf("the next choice is %s, want %s", got, c.want)
 			}
 		})
@@ -226,8 +234,20 @@ func TestOwnChoicesAreBounded(t *testing.T) {
 	if len(p.owns) > MaxOwn {
 		t.Errorf("%d own choices are kept, want at most %d", len(p.owns), MaxOwn)
 	}
-	if got := p.added[0] + p.added[1]; math.Abs(got-MaxOwn) > 1e-6 {
+	now := start.Add(time.Millisecond)
+	u := Update{Endpoints: at(0, 0), ArrivalRate: 3 * MaxOwn, Cost: Requests()}
+	p.Update(u, now)
+	if got := p.loads[0].load + p.loads[1].load; got != MaxOwn {
 		t.Errorf("they add %v, want %v", got, MaxOwn)
+	}
+	for i := range u.Endpoints {
+		u.Endpoints[i].LoadAge = time.Second
+	}
+	p.Update(u, now)
+	own := 2. * MaxOwn // a second
+	want := u.ArrivalRate*2*time.Second.Seconds() - own*time.Millisecond.Seconds()
+	if got := p.arrivals(now, 1); math.Abs(got/want-1) > 0.01 {
+		t.Errorf("%v arrivals between two readings, want %v: all but the own ones that are kept", got, want)
 	}
 }
 

@@ -25,6 +25,21 @@ type Update struct {
 	LongestMatch bool
 }
 
+// age is how old the load of an endpoint was when the update came.
+func (u *Update) age(endpoint int) time.Duration { return u.Age + u.Endpoints[endpoint].LoadAge }
+
+// meanAge is the mean age of the loads at the decision, without those that are older than Stale: a server whose metrics
+// are gone says nothing of the others.
+func (u *Update) meanAge() time.Duration {
+	var sum, n time.Duration
+	for i := range u.Endpoints {
+		if age := u.Endpoints[i].LoadAge; age < Stale {
+			sum, n = sum+age, n+1
+		}
+	}
+	return sum / max(1, n)
+}
+
 // UpdateOf returns a decision as pickers get it.
 func UpdateOf(d *weighting.Decision) Update {
 	u := Update{ArrivalRate: d.ArrivalRate, Cost: CostOf(d.Work), Drop: d.DropFraction,
@@ -35,7 +50,7 @@ func UpdateOf(d *weighting.Decision) Update {
 	for i, v := range d.Vessels() {
 		e := &d.Endpoints[i]
 		u.Endpoints[i] = Endpoint{Address: e.Address, Vessel: v, Avoid: e.Overloaded || e.Failing,
-			Restarts: e.Restarts}
+			LoadAge: e.LoadAge, Restarts: e.Restarts}
 		if e.BlockTokens > 0 {
 			u.BlockTokens = max(u.BlockTokens, int(e.BlockTokens))
 		}

@@ -152,8 +152,9 @@ type EndpointDecision struct {
 	// Working.
 	Load        float64 // requests waiting and running, from all signals; always finite
 	LoadSource  LoadSource
-	Capacity    float64 // slots x relative speed x ramp: proportional to the share when the horizon is long
-	Slots       float64 // concurrent requests, configured or learned; NaN where the unit of load is work
+	LoadAge     time.Duration // of the oldest reading in it; 0 where there is none, and the median stands in
+	Capacity    float64       // slots x relative speed x ramp: proportional to the share when the horizon is long
+	Slots       float64       // concurrent requests, configured or learned; NaN where the unit of load is work
 	SlotsSource CapacitySource
 	// RelativeSpeed is completions per busy slot-second, or work per second of an engine, as a ratio to the pool's
 	// median; 1 while not learned.

@@ -321,3 +321,20 @@ func setAll(t *testing.T, v reflect.Value, number float64, at time.Time) {
 		}
 	}
 }
+
+func TestTheAgeOfALoadIsThatOfItsOldestReading(t *testing.T) {
+	ago := func(d time.Duration) time.Time { return epoch.Add(-d) }
+	gauges := scraped("gauges", 4, 1, 4, ago(200*time.Millisecond))
+	gauges.Server.Queue.At = ago(300 * time.Millisecond)
+	both := scraped("both", 4, 1, 4, ago(200*time.Millisecond))
+	both.InFlight = known(5, epoch)
+	d := NewLaw(DefaultParams()).Step(epoch, Snapshot{Endpoints: []Endpoint{gauges, both,
+		counted("counted", 4, 5, ago(50*time.Millisecond)), {Address: "unknown", Capacity: 4}}})
+	for address, want := range map[string]time.Duration{
+		"gauges": 300 * time.Millisecond, "both": 0, "counted": 50 * time.Millisecond, "unknown": 0,
+	} {
+		if e := of(t, d, address); e.LoadAge != want {
+			t.Errorf("%s: %v old, from %s, want %v", address, e.LoadAge, e.LoadSource, want)
+		}
+	}
+}

@@ -137,7 +137,7 @@ func (m *member) decision(p *pool, share float64) EndpointDecision {
 		Address: m.Address, Zone: m.Zone,
 		Share: share, Overloaded: m.flagged, Failing: m.ejected(), Probed: m.probed, Reason: m.reason(),
 		Override: m.inEffect,
-		Load:     m.load, LoadSource: m.loadSource,
+		Load:     m.load, LoadSource: m.loadSource, LoadAge: m.loadAge,
 		Capacity: m.holding(0).capacity(), Slots: m.slotCount, SlotsSource: m.slotsSource,
 		RelativeSpeed: m.speed, Ramp: m.ramp, Unproxied: m.offset,
 		CompletionRate: math.NaN(), MeanQueueTime: math.NaN(), BusyFraction: m.busyFraction(p),

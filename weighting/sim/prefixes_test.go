@@ -93,6 +93,42 @@ func TestPickersWithoutContentAreAsGoodAsTheWeights(t *testing.T) {
 	}
 }
 
+// TestPickersThatSeeOnlyScrapesAreAsGoodAsTheWeights, or nearly so with engines, whose loads have what the weights let
+// expect. The weights are those of a proxy that takes turns by them: like a picker, it does not see requests end.
+func TestPickersThatSeeOnlyScrapesAreAsGoodAsTheWeights(t *testing.T) {
+	t.Parallel()
+	slots := small()
+	slots.Pods, slots.Load, slots.Service.Mean = []PodGroup{{Count: 8, Slots: 4}}, 0.75, 400*time.Millisecond
+	for _, c := range []struct {
+		name string
+		Scenario
+		duration time.Duration
+		mean     func(*Result) float64
+		most     float64 // of the mean by the weights
+	}{
+		{"slots", slots, 3 * time.Minute, func(r *Result) float64 { return r.Wait.Mean }, 1.05},
+		{"engines", engines(), 2 * time.Minute, func(r *Result) float64 { return r.FirstToken.Mean }, 1.15},
+	} {
+		for _, envoys := range []int{1, 10} {
+			for _, byScrapes := range steelyards(defaultScrape)[:2] {
+				s, weights := c.Scenario, *byScrapes.Steelyard
+				s.Envoys, s.Duration, s.WarmUp = envoys, c.duration, 20*time.Second
+				weights.Capacity, weights.EnvoyPolicy = true, RoundRobin
+				picker := weights
+				picker.Picker = PickerWork
+				results := runAll(t, s, []Policy{{Name: "weights", Steelyard: &weights},
+					{Name: "picker", Steelyard: &picker}})
+				by, picked := c.mean(&results[0]), c.mean(&results[1])
+				t.Logf("%s, %d Envoys, %s: mean %.4f, by the weights %.4f", c.name, envoys, byScrapes.Name, picked, by)
+				if picked > c.most*by {
+					t.Errorf("%s, %d Envoys, %s: a mean of %.4f, by the weights %.4f", c.name, envoys, byScrapes.Name,
+						picked, by)
+				}
+			}
+		}
+	}
+}
+
 // TestATraceThatBeginsAgainIsAboutSomethingElse: else everything would be cached from then on.
 func TestATraceThatBeginsAgainIsAboutSomethingElse(t *testing.T) {
 	s := cachingEngines()

@@ -64,6 +64,7 @@ func TestAFollowerGetsWhatTheLawDecidedOn(t *testing.T) {
 		s.Configure(map[string]Settings{"llama": {Queue: &loadsv1.QueueHeaders{Class: "x-class"},
 			Prefix: &loadsv1.Prefix{Routes: 7, TtlSeconds: 8, Markers: []uint32{9}, LongestMatch: true}}})
 		d := decision(3)
+		d.Endpoints[0].LoadAge = 250 * time.Millisecond
 		d.Work, d.DropFraction, d.Endpoints[0].BlockTokens = &weighting.Work{TokensPerByte: 0.25}, 0.5, 128
 		s.Publish("llama", d)
 		err := follow(s, w, &loadsv1.FollowRequest{Picker: "p", Clusters: []string{"llama"}}, func() {})
@@ -84,8 +85,8 @@ func TestAFollowerGetsWhatTheLawDecidedOn(t *testing.T) {
 			t.Errorf("of prompts %v", p)
 		}
 		if e.GetAddress() != "10.0.0.1:80" || e.GetLoad() != 3 || e.GetSpeed() != 1 || !(e.GetSlots() > 0) ||
-			e.GetAvoid() {
-			t.Errorf("endpoint %v, want a load of 3", e)
+			e.GetAvoid() || e.GetLoadAgeSeconds() != 0.25 {
+			t.Errorf("endpoint %v, want a load of 3 that is 250 ms old", e)
 		}
 	})
 }

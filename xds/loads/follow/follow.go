@@ -382,7 +382,7 @@ func updateOf(u *loadsv1.Update) picking.Update {
 		BlockTokens:   int(min(u.GetPrefix().GetBlockTokens(), math.MaxInt32)),
 		TokensPerByte: atLeast0(u.GetPrefix().GetTokensPerByte()),
 		LongestMatch:  u.GetPrefix().GetLongestMatch(),
-		Age:           time.Duration(min(atLeast0(u.GetAgeSeconds()), maxAge.Seconds()) * float64(time.Second)),
+		Age:           ageOf(u.GetAgeSeconds()),
 		Endpoints:     make([]picking.Endpoint, 0, len(u.GetEndpoints())),
 	}
 	for _, e := range u.GetEndpoints() {
@@ -390,10 +390,15 @@ func updateOf(u *loadsv1.Update) picking.Update {
 			continue
 		}
 		out.Endpoints = append(out.Endpoints, picking.Endpoint{Address: e.GetAddress(), Avoid: e.GetAvoid(),
-			Restarts: int(e.GetRestarts()),
-			Vessel:   weighting.Vessel{Load: e.GetLoad(), Slots: e.GetSlots(), Speed: e.GetSpeed()}})
+			LoadAge: ageOf(e.GetLoadAgeSeconds()), Restarts: int(e.GetRestarts()),
+			Vessel: weighting.Vessel{Load: e.GetLoad(), Slots: e.GetSlots(), Speed: e.GetSpeed()}})
 	}
 	return out
+}
+
+// ageOf returns an age within its bounds; 0 for one that is not a number.
+func ageOf(seconds float64) time.Duration {
+	return time.Duration(min(atLeast0(seconds), maxAge.Seconds()) * float64(time.Second))
 }
 
 // atLeast0 returns x, or 0 if it is negative or not a number.

@@ -126,6 +126,19 @@ func TestLoadsThatNothingRenewsGrowOldWhileTheyAreSentAgain(t *testing.T) {
 	}
 }
 
+// TestTheAgeOfALoadIsWithinBounds, and a Steelyard that sends none is one of before there was any.
+func TestTheAgeOfALoadIsWithinBounds(t *testing.T) {
+	for sent, want := range map[float64]time.Duration{
+		0: 0, 0.25: 250 * time.Millisecond, -1: 0, math.Inf(1): time.Hour, math.NaN(): 0,
+	} {
+		e := &loadsv1.Endpoint{Address: "a", Slots: 1, Speed: 1, LoadAgeSeconds: sent}
+		u := updateOf(&loadsv1.Update{Endpoints: []*loadsv1.Endpoint{e}})
+		if got := u.Endpoints[0].LoadAge; got != want {
+			t.Errorf("%v s: %v, want %v", sent, got, want)
+		}
+	}
+}
+
 func TestALoopRunsAgainAfterAPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
