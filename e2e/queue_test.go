@@ -475,7 +475,7 @@ const hungFor = picking.Stale + queue.Grace + 2*time.Second
 // on, it is a part of the queue again, and none of its own requests has failed.
 func TestAnEnvoyThatHangsStopsNoRequestOfAnother(t *testing.T) {
 	const own, others = 4, 6
-	f := queueing(t, servers(t, same(2, modelsim.Options{Slots: 8})...), 2, "{max_in_flight: 1}")
+	f := queueing(t, byModule, servers(t, same(2, modelsim.Options{Slots: 8})...), 2, "{max_in_flight: 1}")
 	c := newCallers(t, f)
 	const service = time.Second // ends while the Envoy hangs
 	for i := range own {
@@ -524,7 +524,7 @@ func TestAnEnvoyThatHangsStopsNoRequestOfAnother(t *testing.T) {
 
 // TestARequestOfAnEnvoyThatHungHoldsItsPlaceAgain: the next stream names it, though Steelyard had given its place away.
 func TestARequestOfAnEnvoyThatHungHoldsItsPlaceAgain(t *testing.T) {
-	f := queueing(t, servers(t, modelsim.Options{Slots: 8}), 2, "{max_in_flight: 1}")
+	f := queueing(t, byModule, servers(t, modelsim.Options{Slots: 8}), 2, "{max_in_flight: 1}")
 	c := newCallers(t, f)
 	first, release := context.WithCancel(t.Context())
 	defer release()
