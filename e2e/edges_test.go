@@ -28,12 +28,12 @@ func (f *fleet) gone(want ...string) error {
 	var got []string
 	for _, g := range s.GoneEnvoys {
 		got = append(got, g.NodeID+": "+g.Cause)
-		what := "vanished"
+		what := "disconnected without closing its streams: " + g.NodeID + " (" + g.Address + "): " + g.Cause
 		if g.Silent {
 			what = "does not answer"
 		}
 		named := func(p view.Problem) bool {
-			return strings.Contains(p.Message, "Envoy "+g.NodeID+" ("+g.Address+") "+what)
+			return strings.HasPrefix(p.Message, "Envoy "+g.NodeID+" "+what)
 		}
 		if !slices.ContainsFunc(s.Problems, named) {
 			return fmt.Errorf("%s is not among the problems: %+v", g.NodeID, s.Problems)

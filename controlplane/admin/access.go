@@ -277,13 +277,13 @@ func (a *Access) deny(reason string, r *http.Request, log *slog.Logger, now time
 	d := a.denied[reason]
 	d.Count++
 	d.LastAt, d.LastPeer = view.At(now), r.RemoteAddr
-	speak := reason != deniedNoToken && (d.logged.IsZero() || now.Sub(d.logged) >= refusalsLogged)
-	if speak {
+	shouldLog := reason != deniedNoToken && (d.logged.IsZero() || now.Sub(d.logged) >= refusalsLogged)
+	if shouldLog {
 		d.logged = now
 	}
 	count := d.Count
 	a.mu.Unlock()
-	if speak {
+	if shouldLog {
 		log.Warn("admin request denied", "reason", reason, "peer", r.RemoteAddr, "path", r.URL.Path, "denied", count)
 	}
 }

@@ -109,11 +109,6 @@ func withDefaults(o Options) Options {
 	return o
 }
 
-func (h *handler) snapshot() snapshot {
-	return snapshot{source: h.Source, version: h.Version, now: h.Now(), refused: h.hosts.totals(),
-		access: h.Access.status(), stuck: h.Stuck(), moment: h.Recorder.latest.Load()}
-}
-
 // refusals are the requests to this listener that were refused.
 func (h *handler) refusals() (RefusedRequests, AdminAccess) {
 	return h.hosts.totals(), h.Access.status()
@@ -128,7 +123,7 @@ func (h *handler) healthz(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	body := "stuck, restart it\n"
-	for _, s := range cut(stuck, maxStuck) {
+	for _, s := range limit(stuck, maxStuck) {
 		body += s + "\n"
 	}
 	if more := len(stuck) - maxStuck; more > 0 {
@@ -144,7 +139,7 @@ const maxStuck = 20
 func (h *handler) readyz(w http.ResponseWriter, r *http.Request) {
 	s := h.snapshot()
 	clusters := s.clusters()
-	status := s.status(clusters, 0)
+	status := s.status(clusters)
 	code, body := http.StatusOK, "ready\n"
 	switch {
 	case status.Draining:

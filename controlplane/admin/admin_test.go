@@ -142,7 +142,7 @@ func TestWhatIsStuckIsAProblemOfTheProcess(t *testing.T) {
 	h := New(Options{Source: typical(noon),
 		Stuck: func() []string { return []string{"scrape targets: no progress for 31s"} }})
 	s := decode[Status](t, ask(t, h, http.MethodGet, "/api/v1/status"))
-	if !has(s.Problems, view.SeverityError, "scrape targets: no progress for 31s: a defect in Steelyard, restart it") {
+	if !has(s.Problems, view.SeverityError, "Steelyard is stuck: scrape targets: no progress for 31s") {
 		t.Errorf("problems %+v", s.Problems)
 	}
 }
@@ -185,7 +185,7 @@ func TestAPanicIsOneFailedRequestAndALineInTheLog(t *testing.T) {
 	if !strings.Contains(log.String(), "index out of range") || !strings.Contains(log.String(), "/api/v1/clients") {
 		t.Errorf("log: %s", log.String())
 	}
-	if a := ask(t, h, http.MethodGet, "/api/v1/clusters"); a.code != 200 {
+	if a := ask(t, h, http.MethodGet, "/api/v1/incidents"); a.code != 200 {
 		t.Errorf("the next request got %d", a.code)
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 func (h *handler) getStatus(w http.ResponseWriter, _ *http.Request) {
 	s := h.snapshot()
-	writeJSON(w, s.status(s.clusters(), len(s.source.Clients())))
+	writeJSON(w, s.status(s.clusters()))
 }
 
 func (h *handler) getClusters(w http.ResponseWriter, _ *http.Request) {
@@ -41,7 +41,7 @@ func (h *handler) getCluster(w http.ResponseWriter, r *http.Request) {
 	if order.worstFirst {
 		sortWorstFirst(c.Endpoints)
 	}
-	c.Endpoints = cut(c.Endpoints, order.limit)
+	c.Endpoints = limit(c.Endpoints, order.limit)
 	for i := range c.Endpoints {
 		c.Endpoints[i].Why = c.Working.Explain(c.Endpoints[i].Address)
 	}
@@ -60,7 +60,7 @@ func (h *handler) getClients(w http.ResponseWriter, r *http.Request) {
 	if order.worstFirst {
 		sortClientsWorstFirst(clients)
 	}
-	writeJSON(w, ClientList{Total: total, Clients: cut(clients, order.limit), Left: s.moment.leftEnvoys(s.now)})
+	writeJSON(w, ClientList{Total: total, Clients: limit(clients, order.limit), Left: s.moment.leftEnvoys(s.seen.now)})
 }
 
 // defaultWindow is how far back the history goes by default.
@@ -120,8 +120,8 @@ func parseOrder(q url.Values) (ordering, error) {
 	default:
 		return o, fmt.Errorf("sort=%q is not known: write name or worst", sort)
 	}
-	limit, err := parseCount(q, "limit")
-	o.limit = limit
+	var err error
+	o.limit, err = parseCount(q, "limit")
 	return o, err
 }
 
@@ -181,10 +181,10 @@ func parseCount(q url.Values, key string) (int, error) {
 	return n, nil
 }
 
-// cut keeps the first limit items, all when limit is 0.
-func cut[T any](items []T, limit int) []T {
-	if limit > 0 && len(items) > limit {
-		return items[:limit]
+// limit keeps the first n items, all when n is 0.
+func limit[T any](items []T, n int) []T {
+	if n > 0 && len(items) > n {
+		return items[:n]
 	}
 	return items
 }

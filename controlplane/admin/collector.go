@@ -486,8 +486,8 @@ func (c *collector) collectSubscriptions(ch chan<- prometheus.Metric, clusters [
 		for _, s := range client.Subscriptions {
 			if n := per[s.Cluster]; n != nil {
 				n.subscribed++
-				n.inSync += float64(one(s.InSync))
-				n.nacking += float64(one(s.Nack.Current))
+				n.inSync += float64(boolToInt(s.InSync))
+				n.nacking += float64(boolToInt(s.Nack.Current))
 			}
 		}
 	}
@@ -538,14 +538,14 @@ func unixTime(t view.Time) view.Number {
 	return view.Num(float64(t.UnixNano()) / 1e9)
 }
 
-func oneIf(b bool) view.Number { return view.Num(float64(one(b))) }
+func oneIf(b bool) view.Number { return view.Num(float64(boolToInt(b))) }
 
 // collectEdges has one series for authorities of one name, that of the last to expire.
 func (c *collector) collectEdges(ch chan<- prometheus.Metric, s Status, now time.Time) {
 	type labels struct{ use, file, subject string }
 	last := map[labels]view.Time{}
 	// in the order of their end
-	for _, certificate := range cut(currentCertificates(s.Certificates, now), maxCertificates) {
+	for _, certificate := range limit(currentCertificates(s.Certificates, now), maxCertificates) {
 		if !certificate.NotAfter.IsZero() {
 			last[labels{label(certificate.Use), label(certificate.File),
 				label(certificate.Subject)}] = certificate.NotAfter

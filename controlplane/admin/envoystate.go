@@ -89,10 +89,13 @@ func envoysOf(p *observation) (n fleetEnvoys) {
 		}
 	}
 	for i := range p.left {
-		n.Lost += one(lost(&p.left[i], p.now))
+		n.Lost += boolToInt(lost(&p.left[i], p.now))
 	}
 	return n
 }
+
+// Asked are the Envoys that should follow: those that are connected, and those that may still run.
+func (n fleetEnvoys) Asked() int { return n.Connected + n.Lost }
 
 // leftEnvoys are those that left in the last hour.
 func (m *moment) leftEnvoys(now time.Time) []LeftEnvoy {

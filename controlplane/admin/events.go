@@ -151,7 +151,7 @@ func eventText(e *view.Event, detail string) string {
 	case e.Count > 1 && strings.Contains(words[1], "%d"):
 		text = fmt.Sprintf(words[1], e.Count)
 	case strings.Contains(words[0], "%s"):
-		text = fmt.Sprintf(words[0], cmp.Or(strings.Join(cut(e.Subjects, 1), ""), "without a node id"))
+		text = fmt.Sprintf(words[0], cmp.Or(strings.Join(limit(e.Subjects, 1), ""), "without a node id"))
 	}
 	if e.Cluster != "" {
 		text = e.Cluster + ": " + text

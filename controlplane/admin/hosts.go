@@ -26,6 +26,15 @@ type RefusedRequests struct {
 	LastHost string    `json:"last_host"` // as the client wrote it, cut
 }
 
+// hostProblems returns the problem of requests that were refused a moment ago.
+func hostProblems(r RefusedRequests, now time.Time) []view.Problem {
+	if !within(r.LastAt, now, refusalMemory) {
+		return nil
+	}
+	return []view.Problem{problem(view.SeverityWarning, "admin requests for the host %q are refused: add it to "+
+		"admin.allowed_hosts if it is yours", r.LastHost)}
+}
+
 // A hostCheck has the Host names that the listener accepts.
 type hostCheck struct {
 	own     string   // the name of the machine, lower case
@@ -100,12 +109,12 @@ func (h *hostCheck) refuse(r *http.Request) {
 	h.refused.Count++
 	h.refused.LastAt = view.At(now)
 	h.refused.LastHost = strings.ToValidUTF8(r.Host[:min(len(r.Host), longest)], "")
-	refused, speak := h.refused, h.logged.IsZero() || now.Sub(h.logged) >= refusalsLogged
-	if speak {
+	refused, shouldLog := h.refused, h.logged.IsZero() || now.Sub(h.logged) >= refusalsLogged
+	if shouldLog {
 		h.logged = now
 	}
 	h.mu.Unlock()
-	if speak {
+	if shouldLog {
 		h.log.Warn("admin request refused: its Host is not in admin.allowed_hosts", "host", refused.LastHost,
 			"peer", r.RemoteAddr, "refused", refused.Count)
 	}

@@ -171,7 +171,7 @@ func TestForgetDropsEverySeriesOfACluster(t *testing.T) {
 				if l.GetName() == labelCluster && l.GetValue() == "llama" {
 					t.Errorf("%s is still there", f.GetName())
 				}
-				others += one(l.GetValue() == "other")
+				others += boolToInt(l.GetValue() == "other")
 			}
 		}
 	}

@@ -26,7 +26,7 @@ const maxPickers = 100
 func (p Pickers) complete() Pickers {
 	p.Connected = len(p.List)
 	shown := make([]Picker, 0, min(len(p.List), maxPickers))
-	for _, picker := range cut(p.List, maxPickers) {
+	for _, picker := range limit(p.List, maxPickers) {
 		picker.Clusters = orEmpty(picker.Clusters)
 		shown = append(shown, picker)
 	}

@@ -51,6 +51,7 @@ type moment struct {
 	measures  map[string]*measure
 	incidents []view.Incident
 	left      []LeftEnvoy
+	refusing  map[string]bool // as in observation
 	fleet     *fleet
 }
 
@@ -155,7 +156,7 @@ func (r *Recorder) Tick() {
 	p := &observation{now: now, status: status, stuck: r.o.Stuck(), clusters: clusters, clients: clients, left: r.left,
 		configs: configs, refusing: refusing}
 	r.incidents = evaluate(r.incidents, p)
-	m.incidents, m.left = shownOf(r.incidents, now), slices.Clone(r.left)
+	m.incidents, m.left, m.refusing = shownOf(r.incidents, now), slices.Clone(r.left), refusing
 	m.fleet = fleetOf(p, m, r.events.last())
 	m.fleet.PushRate = r.pushes.rate(now, clusters)
 	r.latest.Store(m)
@@ -280,7 +281,7 @@ func (r *Recorder) follow(now time.Time, clients []Client, gone []GoneEnvoy) {
 		return back[e.NodeID] || now.Sub(e.LeftAt.Time) > leftFor
 	})
 	slices.SortStableFunc(r.left, func(a, b LeftEnvoy) int { return b.LeftAt.Compare(a.LeftAt.Time) })
-	r.left = cut(r.left, maxLeft)
+	r.left = limit(r.left, maxLeft)
 	if len(leaving) > 0 {
 		slices.Sort(leaving)
 		r.events.add(now, change{kind: view.EventEnvoyLeft, subjects: leaving, detail: why})
@@ -292,7 +293,7 @@ const maxClusters = 20
 
 // unseen are Envoys that came and vanished between two looks.
 func (r *Recorder) unseen(gone []GoneEnvoy) (out []LeftEnvoy) {
-	for _, g := range cut(gone, maxLeft) {
+	for _, g := range limit(gone, maxLeft) {
 		if !slices.ContainsFunc(r.left, func(e LeftEnvoy) bool { return e.NodeID == g.NodeID }) {
 			out = append(out, LeftEnvoy{NodeID: g.NodeID, Address: g.Address, Clusters: []string{}, LeftAt: g.Since,
 				LeftReason: g.Cause, Vanished: true, Silent: g.Silent})
@@ -305,7 +306,7 @@ func (r *Recorder) unseen(gone []GoneEnvoy) (out []LeftEnvoy) {
 func fleetOf(p *observation, m *moment, lastEvent uint64) *fleet {
 	f := &fleet{StartedAt: p.status.StartedAt, ConfigGeneration: p.status.ConfigGeneration,
 		Ready: ready(p.status, p.clusters), State: worstState(m.incidents), Envoys: envoysOf(p),
-		Clusters: make([]fleetCluster, 0, len(p.clusters)), Incidents: cut(m.incidents, 50), LastEventID: lastEvent}
+		Clusters: make([]fleetCluster, 0, len(p.clusters)), Incidents: limit(m.incidents, 50), LastEventID: lastEvent}
 	for i := range p.clusters {
 		c := &p.clusters[i]
 		line := fleetCluster{Name: c.Name, State: worstState(clusterIncidents(m.incidents, c.Name)), Ready: c.Ready,

@@ -393,7 +393,7 @@ func TestWhatAQueueRefusesIsAnEventAndAnIncident(t *testing.T) {
 	class = &s.clusters[0].Queue.Classes[0]
 	incidents := func() (n int) {
 		for _, i := range s.recorder.latest.Load().incidents {
-			n += one(i.ID == "drops/llama/queue")
+			n += boolToInt(i.ID == "drops/llama/queue")
 		}
 		return n
 	}

@@ -173,7 +173,7 @@ func (e *encoder) cluster(name string) *view.Cluster {
 
 // clusterFrame is a cluster in columns.
 func (e *encoder) clusterFrame(c *view.Cluster, r *row, withAddresses bool) clusterFrame {
-	whole := completeCluster(*c, e.m, e.p.clients, e.p.now)
+	whole := completeCluster(e.p, *c, e.m)
 	whole.Endpoints = nil
 	f := clusterFrame{Cluster: whole, Fields: []string{"share", "served", "load", "in_flight", "latency", "state"}}
 	if r != nil {
@@ -187,7 +187,7 @@ func (e *encoder) clusterFrame(c *view.Cluster, r *row, withAddresses bool) clus
 
 func (e *encoder) endpoint(c *view.Cluster, i int) view.Endpoint {
 	one := c.Endpoints[i]
-	completeEndpoint(&one, capacityOf(c.Endpoints), e.m.measures[c.Name], e.p.now)
+	completeEndpoint(e.p, c, &one, capacityOf(c.Endpoints), e.m.measures[c.Name])
 	one.Why = c.Working.Explain(one.Address)
 	return one
 }

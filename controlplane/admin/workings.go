@@ -100,12 +100,12 @@ func (h *handler) getExplanation(w http.ResponseWriter, r *http.Request) {
 	}
 	q := r.URL.Query()
 	address := q.Get("endpoint")
-	past, asked, err := parseAt(q, s.now)
+	past, asked, err := parseAt(q, s.seen.now)
 	if err != "" {
 		writeError(w, http.StatusBadRequest, "%s", err)
 		return
 	}
-	working, kept, step, found := h.Recorder.working(c.Name, asked, s.now)
+	working, kept, step, found := h.Recorder.working(c.Name, asked, s.seen.now)
 	out := Explanation{Cluster: c.Name, KeptSeconds: view.Seconds(kept), StepSeconds: view.Seconds(step)}
 	if !past {
 		i := indexOf(c.Endpoints, address)

@@ -53,7 +53,8 @@ func someStatus() *Status {
 			{NodeID: "edge-3", Resource: "llama-70b", State: admin.EnvoyBehind, VersionSent: "a1b2.tox.1520",
 				VersionAcked: "a1b2.tox.1499", LagSeconds: view.Num(14), Signals: "silent"},
 			{NodeID: "edge-4", Resource: "lama-70b", State: admin.EnvoyUnknown, Signals: "none",
-				Note: "asks for cluster lama-70b, which is not configured here: did you mean llama-70b?"},
+				Note: "Envoy edge-4 subscribes to lama-70b, which is not configured here: It gets no endpoints for that " +
+					"name, and answers its requests with 503. Did its configuration mean llama-70b?"},
 			{NodeID: "edge-1", Resource: "llama-70b/failsafe", State: admin.EnvoyFollows, VersionSent: "a1b2.tox.1520",
 				VersionAcked: "a1b2.tox.1520", LagSeconds: view.Num(0.0018), Signals: "batched"},
 		},
@@ -212,7 +213,7 @@ func TestTablesFitTheTerminal(t *testing.T) {
 			for line := range strings.Lines(out.String()) {
 				n := utf8.RuneCountInString(strings.TrimRight(line, "\n"))
 				isCommand := strings.HasPrefix(line, "  command") || strings.Contains(line, "refuses") ||
-					strings.Contains(line, "asks for")
+					strings.Contains(line, "subscribes to")
 				if width > 0 && n > width && !isCommand && name != "status" {
 					t.Errorf("%s: %d columns in a terminal of %d: %q", name, n, width, line)
 				}
@@ -314,7 +315,7 @@ func TestAnEnvoyIsBehindOnlyAfterALongSilence(t *testing.T) {
 	none := sub
 	none.Known, none.VersionSent, none.VersionAcked = false, "", ""
 	got := envoys(&admin.Client{Subscriptions: []admin.Subscription{refused, none},
-		Problems: []view.Problem{{Message: "asks for cluster llama, did you mean lama?"}}}, noon)
+		Problems: []view.Problem{{Message: "Envoy a subscribes to llama, did you mean lama?"}}}, noon)
 	if got[0].State != admin.EnvoyRefuses || got[0].Nack != "no" || got[1].State != admin.EnvoyUnknown ||
 		!strings.HasSuffix(got[1].Note, "did you mean lama?") {
 		t.Errorf("%+v", got)
