@@ -52,36 +52,27 @@ func (h *handler) router() *router {
 	routes.view("/healthz", h.healthz)
 	routes.view("/readyz", h.readyz)
 	routes.view("/metrics", h.Metrics.handler(h.Source, h.refusals, h.Recorder.latest.Load, h.Now, h.Log).ServeHTTP)
-	routes.view("/api/v1/status", h.getStatus)
-	routes.view("/api/v1/clusters", h.getClusters)
-	routes.view("/api/v1/clusters/{name}", h.getCluster)
-	routes.view("/api/v1/clusters/{name}/history", h.getHistory)
-	routes.view("/api/v1/clients", h.getClients)
-	h.routeRecords(routes.view)
-	routes.view("/api/v1/session", h.getSession)
+	for _, r := range h.apiRoutes() {
+		routes.add(r)
+	}
+	if h.Operator != nil {
+		for _, r := range h.operatorRoutes() {
+			routes.add(r)
+		}
+	}
+	routes.view("/api/v1/openapi.json", h.getOpenAPI)
 	routes.view("/{$}", h.getPage)
 	routes.view("/assets/", assetHandler().ServeHTTP)
 	routes.view(loginPath, h.getLogin)
 	routes.view("/", notFound)
 	routes.changes.HandleFunc("POST "+loginPath, h.postLogin) // both change only what the browser keeps
 	routes.changes.HandleFunc("POST /logout", h.postLogout)
-	h.operations(routes)
 	return routes
 }
 
 // guarded has what every request passes through before it reaches its route.
 func (h *handler) guarded(routes *router) http.Handler {
 	return h.recovered(secured(h.hosts.checked(h.admitted(routes))))
-}
-
-// routeRecords adds the routes of what the Recorder keeps.
-func (h *handler) routeRecords(handle func(pattern string, f http.HandlerFunc)) {
-	handle("/api/v1/clusters/{name}/matrix", h.getMatrix)
-	handle("/api/v1/clusters/{name}/explain", h.getExplanation)
-	handle("/api/v1/incidents", h.getIncidents)
-	handle("/api/v1/events", h.getEvents)
-	handle("/api/v1/stream", h.getStream)
-	handle("/api/v1/openapi.json", h.getOpenAPI)
 }
 
 func withDefaults(o Options) Options {

@@ -192,7 +192,7 @@ func limit[T any](items []T, n int) []T {
 func writeJSON(w http.ResponseWriter, v any) { writeJSONCode(w, http.StatusOK, v) }
 
 func writeError(w http.ResponseWriter, code int, format string, args ...any) {
-	writeJSONCode(w, code, errorAnswer{fmt.Sprintf(format, args...)})
+	writeJSONCode(w, code, Error{fmt.Sprintf(format, args...)})
 }
 
 // writeJSONCode encodes before it writes, so that an answer is whole or a 500.

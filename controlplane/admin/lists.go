@@ -65,8 +65,8 @@ type Explanation struct {
 	StepSeconds view.Number   `json:"step_seconds"` // between two that are kept
 }
 
-// errorAnswer is the body of every response that is not a success, except for the probes.
-type errorAnswer struct {
+// An Error is the body of every response that is not a success, except for the probes.
+type Error struct {
 	Error string `json:"error"`
 }
 
