@@ -185,8 +185,8 @@ func noRefusals() (RefusedRequests, AdminAccess) { return RefusedRequests{}, Adm
 // state collects the series about a source.
 func state(f fixed, maxSeries int) *prometheus.Registry {
 	r := prometheus.NewPedanticRegistry()
-	r.MustRegister(newCollector(f, noRefusals, func() *moment { return nil }, maxSeries,
-		func() time.Time { return noon }))
+	r.MustRegister(&collector{source: f, refused: noRefusals, latest: func() *moment { return nil },
+		maxSeries: maxSeries, now: func() time.Time { return noon }})
 	return r
 }
 
@@ -201,7 +201,7 @@ steelyard_cluster_endpoints{cluster="llama",reason="floor"} 1
 steelyard_cluster_endpoints{cluster="llama",reason="neutral"} 1
 steelyard_cluster_endpoints{cluster="llama",reason="ramp"} 1
 steelyard_cluster_endpoints{cluster="mixtral",reason="blackout"} 2
-# HELP steelyard_cluster_ready 1 when the cluster has weights worth pushing, or has no endpoints.
+# HELP steelyard_cluster_ready 1 when the cluster has usable weights, or has no endpoints.
 # TYPE steelyard_cluster_ready gauge
 steelyard_cluster_ready{cluster="llama"} 1
 steelyard_cluster_ready{cluster="mixtral"} 0
@@ -234,7 +234,7 @@ steelyard_report_age_seconds{cluster="llama",field="utilization"} 14.03
 # HELP steelyard_connected_envoys Envoys with an open stream, identified by node id and peer address.
 # TYPE steelyard_connected_envoys gauge
 steelyard_connected_envoys 3
-# HELP steelyard_envoy_subscriptions Envoys that ask for the cluster.
+# HELP steelyard_envoy_subscriptions Envoys that subscribe to the cluster.
 # TYPE steelyard_envoy_subscriptions gauge
 steelyard_envoy_subscriptions{cluster="llama"} 3
 steelyard_envoy_subscriptions{cluster="mixtral"} 0
@@ -246,7 +246,7 @@ steelyard_envoy_subscriptions_in_sync{cluster="mixtral"} 0
 # TYPE steelyard_envoy_subscriptions_refused gauge
 steelyard_envoy_subscriptions_refused{cluster="llama"} 1
 steelyard_envoy_subscriptions_refused{cluster="mixtral"} 0
-# HELP steelyard_disputed_endpoints Endpoints about which a single Envoy reports what all others contradict, so that its report does not count: in_flight (requests in progress) or failures.
+# HELP steelyard_disputed_endpoints Endpoints about which the reports of a single Envoy conflict with all others, and do not count: in_flight (requests in progress) or failures.
 # TYPE steelyard_disputed_endpoints gauge
 steelyard_disputed_endpoints{cluster="llama",kind="failures"} 1
 steelyard_disputed_endpoints{cluster="llama",kind="in_flight"} 2

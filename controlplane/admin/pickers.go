@@ -1,8 +1,6 @@
 package admin
 
 import (
-	"github.com/prometheus/client_golang/prometheus"
-
 	"steelyard/controlplane/view"
 )
 
@@ -32,12 +30,4 @@ func (p Pickers) complete() Pickers {
 	}
 	p.List = shown
 	return p
-}
-
-func (c *collector) describePickers() {
-	c.pickers = c.gauge("steelyard_pickers", "Pickers that follow the loads.")
-}
-
-func (c *collector) collectPickers(ch chan<- prometheus.Metric, p Pickers) {
-	c.pickers.set(ch, view.Num(float64(len(p.List))))
 }

@@ -52,6 +52,11 @@ type namedBound struct {
 	Bound
 }
 
+// results are how often the limit was reached, by what became of the new one.
+func (b Bound) results() map[string]uint64 {
+	return map[string]uint64{"refused": b.Refused, "displaced": b.Displaced}
+}
+
 func (p Port) bounds() []namedBound {
 	return append(p.configuredBounds(), namedBound{"unread_bytes", "bytes of incomplete requests", p.UnreadBytes})
 }
