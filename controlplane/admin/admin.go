@@ -14,7 +14,6 @@ type Options struct {
 	// Operator acts on the control plane. Nil: nobody can.
 	Operator Operator
 	Metrics  *Metrics // nil: a new one
-	History  *History // nil: a new one, which stays empty
 	// Recorder is what looks at everything once a second; nil: one that does not look.
 	Recorder *Recorder
 	// Stuck lists what in the process makes no progress, and for how long; empty while all does.
@@ -79,14 +78,11 @@ func withDefaults(o Options) Options {
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics(MetricsOptions{Version: o.Version})
 	}
-	if o.History == nil {
-		o.History = NewHistory()
-	}
 	if o.Stuck == nil {
 		o.Stuck = func() []string { return nil }
 	}
 	if o.Recorder == nil {
-		o.Recorder = NewRecorder(RecorderOptions{Source: o.Source, History: o.History, Stuck: o.Stuck, Now: o.Now})
+		o.Recorder = NewRecorder(RecorderOptions{Source: o.Source, Stuck: o.Stuck, Now: o.Now})
 	}
 	if o.Access == nil {
 		o.Access = NewAccess(AccessOptions{Loopback: true})

@@ -78,12 +78,12 @@ func (h *handler) getHistory(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusBadRequest, "%v", err)
 		return
 	}
-	if n := h.History.numbers(name, q); n > windowNumbers {
+	if n := h.Recorder.o.History.numbers(name, q); n > windowNumbers {
 		writeError(w, http.StatusBadRequest, "this asks for %d numbers, and an answer has at most %d: ask for fewer "+
 			"endpoints or fields, or for fewer moments with points=150", n, windowNumbers)
 		return
 	}
-	writeJSON(w, h.History.Window(name, now, q))
+	writeJSON(w, h.Recorder.o.History.Window(name, now, q))
 }
 
 func (h *handler) noCluster(w http.ResponseWriter, r *http.Request) {

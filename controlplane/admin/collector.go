@@ -272,16 +272,6 @@ func collectEndpoint(s sink, e *view.Endpoint) {
 	}
 }
 
-// oldestInput is the age of the endpoint's oldest input.
-func oldestInput(e *view.Endpoint) (oldest view.Number) {
-	for _, in := range e.Inputs {
-		if v, known := in.AgeSeconds.Value(); known && v >= oldest.Or(0) {
-			oldest = in.AgeSeconds
-		}
-	}
-	return oldest
-}
-
 // unixTime is in seconds; unknown for no time.
 func unixTime(t view.Time) view.Number {
 	if t.IsZero() {

@@ -323,14 +323,12 @@ func recent(now time.Time, clusters ...view.Cluster) *History {
 
 // sampleOf is a sample with these shares; the rest follows from them.
 func sampleOf(addresses []string, shares []float64) *Sample {
-	n := len(addresses)
-	s := &Sample{Addresses: addresses, Shares: shares, Served: shares, Loads: make([]float64, n),
-		InFlight: make([]float64, n), Latency: make([]float64, n), States: make([]view.EndpointState, n)}
+	s := newSample(addresses)
+	s.Fields[fieldShare], s.Fields[fieldServed], s.Fields[fieldLatency] = shares, shares, shares
 	for i := range addresses {
-		s.Loads[i], s.InFlight[i], s.Latency[i], s.States[i] = 10*shares[i], 100*shares[i], shares[i], view.EndpointOK
+		s.Fields[fieldLoad][i], s.Fields[fieldInFlight][i], s.States[i] = 10*shares[i], 100*shares[i], view.EndpointOK
 	}
-	s.Pool = Pool{ArrivalRate: 40, MedianLoad: 0.9, FullestLoad: 3, WaterLevel: 1.1, InFlight: 100, FirstToken: 0.2,
-		AnswerP99: 4, CapacityUsed: 0.7}
+	s.Pool = [poolFields]float64{40, 0.9, 3, 1.1, 100, 0.2, 4, 0.7, 0}
 	return s
 }
 

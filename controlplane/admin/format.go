@@ -22,7 +22,6 @@ func formatFixed(n view.Number, decimals int) string {
 	return strconv.FormatFloat(v, 'f', decimals, 64)
 }
 
-func formatInt(n view.Number) string  { return formatFixed(n, 0) }
 func formatNum1(n view.Number) string { return formatFixed(n, 1) }
 func formatNum2(n view.Number) string { return formatFixed(n, 2) }
 

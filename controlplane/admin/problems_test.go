@@ -400,8 +400,8 @@ func TestPortProblems(t *testing.T) {
 		"full": {port, nil},
 		"refused": {
 			with(func(p *Port) { p.Connections.Refused, p.Connections.LastRefused = 7, before(3*time.Second) }),
-			[]view.Problem{failure("the xDS port refuses peers, there are too many connections: 7 refused so far, " +
-				"the latest 3.0 s ago; 765 of 765 are used (xds.limits.connections; 1024 open files are allowed)")},
+			[]view.Problem{failure("the xDS port has reached its limit of connections: 7 refused so far, the " +
+				"latest 3.0 s ago; 765 of 765 are used (xds.limits.connections; 1024 open files are allowed)")},
 		},
 		"refused long ago": {with(func(p *Port) {
 			p.Connections.Refused, p.Connections.LastRefused = 7,
@@ -413,9 +413,8 @@ func TestPortProblems(t *testing.T) {
 				p.ConnectionsPerAddress = Bound{Used: 20, Limit: 20, Displaced: 1,
 					LastDisplaced: before(2 * time.Minute)}
 			}),
-			[]view.Problem{warning("the xDS port closes idle connections to make room for new ones, there are too " +
-				"many connections from one address: 1 closed so far, the latest 2 min ago; 20 of 20 are used " +
-				"(xds.limits.connections_per_address; – open files are allowed)")},
+			[]view.Problem{warning("the xDS port has reached its limit of connections from one address: it closes " +
+				"idle connections to make room for new ones, 1 so far, the latest 2 min ago; 20 of 20 are used (xds.limits.connections_per_address; – open files are allowed)")},
 		},
 		"streams and subscriptions": {
 			with(func(p *Port) {
@@ -423,10 +422,10 @@ func TestPortProblems(t *testing.T) {
 				p.Subscriptions = Bound{Used: 800, Limit: 1000, Refused: 2, LastRefused: before(0)}
 			}),
 			[]view.Problem{
-				failure("the xDS port refuses peers, there are too many streams: 1 refused so far, the latest < 1 s " +
-					"ago; 900 of 1000 are used (xds.limits.streams; 1024 open files are allowed)"),
-				failure("the xDS port refuses peers, there are too many subscriptions: 2 refused so far, the latest " +
-					"< 1 s ago; 800 of 1000 are used (xds.limits.subscriptions; 1024 open files are allowed)"),
+				failure("the xDS port has reached its limit of streams: 1 refused so far, the latest < 1 s ago; " +
+					"900 of 1000 are used (xds.limits.streams; 1024 open files are allowed)"),
+				failure("the xDS port has reached its limit of subscriptions: 2 refused so far, the latest < 1 s " +
+					"ago; 800 of 1000 are used (xds.limits.subscriptions; 1024 open files are allowed)"),
 			},
 		},
 		"incomplete requests": {
@@ -434,13 +433,13 @@ func TestPortProblems(t *testing.T) {
 				p.UnreadBytes = Bound{Used: 5, Limit: 268_435_456, Displaced: 3, LastDisplaced: before(time.Second)}
 			}),
 			[]view.Problem{failure("the xDS port closed 3 connections, the latest 1.0 s ago, because all peers " +
-				"together had sent more than 268435456 bytes of incomplete requests: peers that are no Envoys " +
+				"together had sent more than 268435456 bytes of incomplete requests: peers that are not Envoys " +
 				"connect, or Steelyard is overloaded")},
 		},
 		"silent streams": {
 			with(func(p *Port) { p.SilentStreams, p.LastSilentStreamAt = 5, before(time.Second) }),
 			[]view.Problem{warning("the xDS port ended 5 streams whose first message did not arrive in time, " +
-				"the latest 1.0 s ago: peers that are no Envoys connect, or cannot send")},
+				"the latest 1.0 s ago: peers that are not Envoys connect, or cannot send")},
 		},
 		"accepting fails": {
 			with(func(p *Port) {
@@ -478,10 +477,10 @@ func TestAdminPortProblems(t *testing.T) {
 					LastDisplaced: before(2 * time.Minute)},
 			},
 			[]view.Problem{
-				failure("the admin listener refuses clients, there are too many connections: 2 refused so far, the " +
-					"latest 1.0 s ago; 128 of 128 are used"),
-				warning("the admin listener closes connections to make room for new ones, there are too many " +
-					"connections from one address: 44 closed so far, the latest 2 min ago; 96 of 96 are used"),
+				failure("the admin listener has reached its limit of connections: 2 refused so far, the latest " +
+					"1.0 s ago; 128 of 128 are used"),
+				warning("the admin listener has reached its limit of connections from one address: it closes " +
+					"connections to make room for new ones, 44 so far, the latest 2 min ago; 96 of 96 are used"),
 			},
 		},
 	} {

@@ -314,15 +314,7 @@ func fleetOf(p *observation, m *moment, lastEvent uint64) *fleet {
 			WaterLevel: c.Decision.WaterLevel, Unit: c.Decision.Unit, FirstTokenMean: c.FirstTokenMean,
 			AnswerP99: c.AnswerP99Seconds, CapacityUsed: c.Use.CapacityUsed, ToSpare: c.Use.ToSpare,
 			DropFraction: c.Decision.DropFraction, DecisionAge: c.Decision.AgeSeconds, VsDecided: c.Served.VsDecided}
-		for k := range c.Endpoints {
-			e := &c.Endpoints[k]
-			if load, known := loadPerSlot(e).Value(); known && load >= line.FullestLoad.Or(-1) {
-				line.FullestLoad = view.Num(load)
-			}
-			if n, known := view.Num(inFlight(e)).Value(); known {
-				line.InFlight = view.Num(line.InFlight.Or(0) + n)
-			}
-		}
+		line.FullestLoad, line.InFlight = poolSums(c.Endpoints)
 		f.Clusters = append(f.Clusters, line)
 	}
 	slices.SortFunc(f.Clusters, func(a, b fleetCluster) int { return strings.Compare(a.Name, b.Name) })

@@ -88,7 +88,7 @@ func (s *stage) Cluster(name string) (view.Cluster, bool) {
 }
 
 func (s *stage) handler() http.Handler {
-	return New(Options{Source: s, History: s.history, Recorder: s.recorder, Now: s.clock})
+	return New(Options{Source: s, Recorder: s.recorder, Now: s.clock})
 }
 
 func (s *stage) cluster(t *testing.T) view.Cluster {
@@ -308,7 +308,7 @@ func TestEventsAreWhatChangedBetweenTwoLooks(t *testing.T) {
 			e := &c.Endpoints[1]
 			e.LastScrape.Error = "get http://x/metrics: refused"
 			e.Inputs = []view.Input{{Field: "queue", Value: view.Num(1), AgeSeconds: view.Num(5), State: "decay"}}
-		}, "llama: the metrics page of 10.1.0.2:8000 was lost: get http://x/metrics: refused"},
+		}, "llama: the metrics endpoint of 10.1.0.2:8000 was lost: get http://x/metrics: refused"},
 		{func(*view.Cluster) {
 			s.clients[0].Subscriptions = []Subscription{{Cluster: "llama", Nacks: 1,
 				Nack: Nack{Message: "no such field", Current: true}}}

@@ -71,7 +71,7 @@ func capacityOf(endpoints []view.Endpoint) (sum float64) {
 // the few that are shown.
 func completeEndpoint(p *observation, c *view.Cluster, e *view.Endpoint, capacity float64, m *measure) {
 	e.Inputs = orEmpty(e.Inputs)
-	e.LoadPerSlot, e.State, e.HeardSeconds = loadPerSlot(e), endpointState(e), heard(e)
+	e.LoadPerSlot, e.State, e.HeardSeconds = loadPerSlot(e), endpointState(e), lastSeen(e)
 	e.Problems = endpointProblems(p, c, e)
 	found := m.of(e.Address)
 	e.ServedShare10s, e.ServedShare1m, e.ServedRequests1m = found.served10s, found.served1m, found.requests1m

@@ -263,10 +263,10 @@ func (h *handler) missed(r *http.Request, t topic) []byte {
 	q := WindowQuery{Since: since, Points: missedPoints, Fields: historyFields()}
 	if t.endpoint != "" {
 		q.Addresses = []string{t.endpoint}
-	} else if row := h.History.latest(t.cluster); row == nil || len(row.order.addresses) > missedEndpoints {
+	} else if row := h.Recorder.o.History.latest(t.cluster); row == nil || len(row.order.addresses) > missedEndpoints {
 		q.Fields = []string{}
 	}
-	body, err := json.Marshal(h.History.Window(t.cluster, now, q))
+	body, err := json.Marshal(h.Recorder.o.History.Window(t.cluster, now, q))
 	if err != nil {
 		return nil
 	}

@@ -136,7 +136,7 @@ func (h *handler) getExplanation(w http.ResponseWriter, r *http.Request) {
 func (h *handler) completePast(c *view.Cluster, e view.Endpoint, w view.Working) view.Endpoint {
 	e.Inputs, e.Problems = orEmpty(e.Inputs), []view.Problem{}
 	e.Engine = c.Engine
-	e.LoadPerSlot, e.State, e.HeardSeconds = loadPerSlot(&e), endpointState(&e), heard(&e)
+	e.LoadPerSlot, e.State, e.HeardSeconds = loadPerSlot(&e), endpointState(&e), lastSeen(&e)
 	e.CapacityShare = capacityShare(&e, w.Capacity())
 	return e
 }

@@ -233,10 +233,10 @@ type Endpoint struct {
 }
 
 // Input returns the endpoint's input of that field, or an unknown one.
-func (e Endpoint) Input(field string) Input {
-	for _, in := range e.Inputs {
-		if in.Field == field {
-			return in
+func (e *Endpoint) Input(field string) Input {
+	for i := range e.Inputs {
+		if e.Inputs[i].Field == field {
+			return e.Inputs[i]
 		}
 	}
 	return Input{Field: field, State: "unknown"}

@@ -128,7 +128,7 @@ func TestClientsThatDoNotReadKeepNoProbeOut(t *testing.T) {
 	if slow > probes/2 {
 		t.Errorf("%d of %d probes took longer than a second", slow, probes)
 	}
-	if !strings.Contains(fmt.Sprint(s.Problems), "the admin listener closes connections to make room for new ones") {
+	if !strings.Contains(fmt.Sprint(s.Problems), "it closes connections to make room for new ones") {
 		t.Errorf("the problems are %v", s.Problems)
 	}
 }
