@@ -139,7 +139,7 @@ type DeniedRequests struct {
 	Count    uint64    `json:"count"` // since the start
 	LastAt   view.Time `json:"last_at"`
 	LastPeer string    `json:"last_peer"`
-	logged   time.Time
+	logged   logLimit
 }
 
 func (a *Access) status() AdminAccess {
@@ -277,11 +277,7 @@ func (a *Access) deny(reason string, r *http.Request, log *slog.Logger, now time
 	d := a.denied[reason]
 	d.Count++
 	d.LastAt, d.LastPeer = view.At(now), r.RemoteAddr
-	shouldLog := reason != deniedNoToken && (d.logged.IsZero() || now.Sub(d.logged) >= refusalsLogged)
-	if shouldLog {
-		d.logged = now
-	}
-	count := d.Count
+	count, shouldLog := d.Count, reason != deniedNoToken && d.logged.due(now)
 	a.mu.Unlock()
 	if shouldLog {
 		log.Warn("admin request denied", "reason", reason, "peer", r.RemoteAddr, "path", r.URL.Path, "denied", count)

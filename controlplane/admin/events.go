@@ -104,15 +104,7 @@ func (e *events) since(now time.Time, id uint64) (out []view.Event, oldest uint6
 	if len(e.ring) > 0 {
 		oldest = e.ring[0].ID
 	}
-	i, _ := slices.BinarySearchFunc(e.ring, id+1, func(v view.Event, id uint64) int {
-		switch {
-		case v.ID < id:
-			return -1
-		case v.ID > id:
-			return 1
-		}
-		return 0
-	})
+	i, _ := slices.BinarySearchFunc(e.ring, id+1, func(v view.Event, id uint64) int { return cmp.Compare(v.ID, id) })
 	return slices.Clone(e.ring[i:]), oldest
 }
 

@@ -44,7 +44,7 @@ type hostCheck struct {
 
 	mu      sync.Mutex
 	refused RefusedRequests
-	logged  time.Time
+	logged  logLimit
 }
 
 func newHostCheck(allowed []string, log *slog.Logger, now func() time.Time) *hostCheck {
@@ -102,6 +102,18 @@ func (h *hostCheck) checked(next http.Handler) http.Handler {
 // refusalsLogged is the least time between two log lines of one kind of refusal.
 const refusalsLogged = time.Minute
 
+// A logLimit is when a line about refusals was last written.
+type logLimit struct{ last time.Time }
+
+// due reports whether a line may be written now, and notes that it is.
+func (l *logLimit) due(now time.Time) bool {
+	if !l.last.IsZero() && now.Sub(l.last) < refusalsLogged {
+		return false
+	}
+	l.last = now
+	return true
+}
+
 func (h *hostCheck) refuse(r *http.Request) {
 	const longest = 100 // bytes of a name that is shown
 	h.mu.Lock()
@@ -109,10 +121,7 @@ func (h *hostCheck) refuse(r *http.Request) {
 	h.refused.Count++
 	h.refused.LastAt = view.At(now)
 	h.refused.LastHost = strings.ToValidUTF8(r.Host[:min(len(r.Host), longest)], "")
-	refused, shouldLog := h.refused, h.logged.IsZero() || now.Sub(h.logged) >= refusalsLogged
-	if shouldLog {
-		h.logged = now
-	}
+	refused, shouldLog := h.refused, h.logged.due(now)
 	h.mu.Unlock()
 	if shouldLog {
 		h.log.Warn("admin request refused: its Host is not in admin.allowed_hosts", "host", refused.LastHost,

@@ -79,17 +79,12 @@ func (m *measured) observe(now time.Time, c *view.Cluster, d *decided) *measure 
 
 // follow keeps the meters those of the endpoints.
 func (m *measured) follow(endpoints []view.Endpoint) {
-	if len(endpoints) == len(m.addresses) {
-		same := true
-		for i := range endpoints {
-			if endpoints[i].Address != m.addresses[i] {
-				same = false
-				break
-			}
-		}
-		if same {
-			return
-		}
+	same := len(endpoints) == len(m.addresses)
+	for i := 0; same && i < len(endpoints); i++ {
+		same = endpoints[i].Address == m.addresses[i]
+	}
+	if same {
+		return
 	}
 	before, meters := m.addresses, m.meters
 	m.addresses, m.meters = make([]string, len(endpoints)), make([]meter, len(endpoints))

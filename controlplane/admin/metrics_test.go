@@ -66,7 +66,7 @@ steelyard_config_reloads_total{result="ok"} 1
 # HELP steelyard_decisions_total Steps of the weighting law.
 # TYPE steelyard_decisions_total counter
 steelyard_decisions_total{cluster="llama"} 1
-# HELP steelyard_inflight_ignored_members Members of the latest in-flight set that are no endpoint of the cluster.
+# HELP steelyard_inflight_ignored_members Members of the latest in-flight set that are not endpoints of the cluster.
 # TYPE steelyard_inflight_ignored_members gauge
 steelyard_inflight_ignored_members{cluster="llama"} 3
 # HELP steelyard_nacks_total Assignments that Envoys refused.

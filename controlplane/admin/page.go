@@ -32,7 +32,7 @@ type page struct{ tmpl *template.Template }
 
 func newPage() *page {
 	funcs := template.FuncMap{
-		"num1": formatNum1, "num2": formatNum2, "pct": formatPercent, "clock": formatClock, "secs": formatDuration,
+		"fixed": formatFixed, "pct": formatPercent, "clock": formatClock, "secs": formatDuration,
 		"ago": formatAge, "problems": formatProblems, "worst": worst, "blame": formatBlame,
 	}
 	return &page{template.Must(template.New("page.html").Funcs(funcs).ParseFS(assets, "assets/page.html"))}
