@@ -14,7 +14,7 @@ type Options struct {
 	// Operator acts on the control plane. Nil: nobody can.
 	Operator Operator
 	Metrics  *Metrics // nil: a new one
-	// Recorder is what looks at everything once a second; nil: one that does not look.
+	// Recorder samples all state every second; nil: one that takes no samples.
 	Recorder *Recorder
 	// Stuck lists what in the process makes no progress, and for how long; empty while all does.
 	// It must answer whatever is stuck. Nil: never anything.
@@ -76,7 +76,7 @@ func (h *handler) guarded(routes *router) http.Handler {
 
 func withDefaults(o Options) Options {
 	if o.Metrics == nil {
-		o.Metrics = NewMetrics(MetricsOptions{Version: o.Version})
+		o.Metrics = NewMetrics(o.Version)
 	}
 	if o.Stuck == nil {
 		o.Stuck = func() []string { return nil }

@@ -133,8 +133,8 @@ func parseWindow(q url.Values, now time.Time) (WindowQuery, error) {
 	if s := q.Get("window"); s != "" {
 		d, err := time.ParseDuration(s)
 		if err != nil || d <= 0 || d > longestWindow {
-			return WindowQuery{}, fmt.Errorf("window=%q is not a duration above 0 and up to 1h: write for "+
-				"instance 5m", s)
+			return WindowQuery{}, fmt.Errorf("window=%q is not a duration above 0 and up to 1h: for "+
+				"example, 5m", s)
 		}
 		window = d
 	}

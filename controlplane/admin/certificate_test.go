@@ -155,7 +155,7 @@ func TestWhatVanishedAndWhatWasTurnedAwayAreProblemsForAWhile(t *testing.T) {
 		"with 10.0.0.2:2: it has expired"}
 	for i := range 10 {
 		want = append(want, fmt.Sprintf("Envoy edge-%[1]d disconnected without closing its streams: edge-%[1]d "+
-			"(10.0.0.1:1): the connection was reset. It asked for llama, mixtral.", i))
+			"(10.0.0.1:1): the connection was reset. It subscribed to llama, mixtral.", i))
 	}
 	want[4] = "Envoy edge-3 does not answer: Neither assignments nor pings were answered, so Steelyard closed its " +
 		"connection at 11:55:00 UTC."

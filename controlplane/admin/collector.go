@@ -13,13 +13,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
+// maxEndpointSeries is how many endpoints, of all clusters together, have series of their own.
+const maxEndpointSeries = 2000
+
 // handler serves the registry together with the state of a source.
 func (m *Metrics) handler(
 	source Source, refused func() (RefusedRequests, AdminAccess), latest func() *moment, now func() time.Time,
 	log *slog.Logger,
 ) http.Handler {
 	state := prometheus.NewRegistry()
-	state.MustRegister(&collector{source: source, refused: refused, latest: latest, maxSeries: m.maxSeries, now: now})
+	state.MustRegister(&collector{source: source, refused: refused, latest: latest, maxSeries: maxEndpointSeries, now: now})
 	return promhttp.HandlerFor(prometheus.Gatherers{m.registry, state}, promhttp.HandlerOpts{
 		ErrorLog: slog.NewLogLogger(log.With("library", "client_golang").Handler(), slog.LevelWarn),
 		// One series that cannot be written must not hide all the others.

@@ -2,7 +2,7 @@ package admin
 
 import "steelyard/controlplane/view"
 
-// maxEnvoySeries bounds the Envoys with series of their own: their names are their own choice.
+// maxEnvoySeries bounds the Envoys with series of their own: clients choose their names.
 const maxEnvoySeries = 1000
 
 func collectIncidents(s sink, clusters []view.Cluster, m *moment) {

@@ -237,7 +237,7 @@ func leftConditions(p *observation) (out []condition) {
 func goneCondition(l *LeftEnvoy) condition {
 	f := newCondition(kindGone, view.SeverityWarning, view.Subject{Kind: view.SubjectEnvoy, Name: l.NodeID},
 		sprint("Envoy %s disconnected without closing its streams", l.NodeID)).explain(
-		sprint("%s (%s): %s. It asked for %s.", l.NodeID, l.Address, l.LeftReason,
+		sprint("%s (%s): %s. It subscribed to %s.", l.NodeID, l.Address, l.LeftReason,
 			cmp.Or(listed(l.Clusters), "nothing")),
 		view.BlameNo, "Its connection ended from the other side, or with the network.",
 		"See whether it still runs, and reaches this port. An Envoy that runs keeps its last weights.", "")

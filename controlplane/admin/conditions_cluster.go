@@ -62,7 +62,7 @@ func decisionConditions(p *observation, c *view.Cluster, subject view.Subject) (
 	if old := c.Decision.At.Age(p.now).Or(0); old > patience {
 		f := newCondition(kindNoDecision, view.SeverityError, subject,
 			sprint("Cluster %s gets no new decisions", c.Name)).explain(
-			sprint("The latest was made at %s.", formatClock(c.Decision.At)), view.BlameYes,
+			sprint("The latest decision was made at %s.", formatClock(c.Decision.At)), view.BlameYes,
 			"Its loop makes no progress, or gets no CPU time.",
 			"See whether the machine has CPU time left; else restart Steelyard. Envoys keep their weights.",
 			"systemctl restart steelyard")

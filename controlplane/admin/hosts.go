@@ -16,7 +16,7 @@ import (
 
 // A web page in a browser that can reach this listener cannot read it, because the page has
 // another origin; unless the name of that origin is made to resolve to this machine (DNS
-// rebinding). The browser then sends that name as Host, so a Host that a stranger can register
+// rebinding). The browser then sends that name as Host, so a Host that anyone can register
 // is refused.
 
 // RefusedRequests are requests that were refused for their Host header.
@@ -71,7 +71,7 @@ func canonicalHost(host string) string {
 // for private use.
 var private = []string{"localhost", "svc", "cluster.local", "internal"}
 
-// allows reports whether no stranger can make the name resolve to this machine: an address is no
+// allows reports whether nobody else can make the name resolve to this machine: an address is no
 // name, one word is no domain on the internet, and the others are configured or private.
 func (h *hostCheck) allows(host string) bool {
 	name := canonicalHost(host)

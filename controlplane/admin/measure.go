@@ -9,8 +9,8 @@ import (
 	"steelyard/controlplane/view"
 )
 
-// A measured is what follows of a cluster from one second to the next: the shares that were served, and how much of the
-// capacity is in use.
+// A measured holds per-second statistics of a cluster: the shares that were served, and how much of the capacity is in
+// use.
 type measured struct {
 	addresses []string
 	meters    []meter // by the index of addresses

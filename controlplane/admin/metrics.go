@@ -8,9 +8,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
 
-// DefaultMaxEndpointSeries bounds how many endpoints have series of their own.
-const DefaultMaxEndpointSeries = 2000
-
 // Metrics are the process's own counters and histograms, on a registry of their
 // own. State (weights, flags, ages, readiness), as opposed to events, is not set
 // here: it is read from the Source when /metrics is scraped, so that the series of an
@@ -19,9 +16,8 @@ const DefaultMaxEndpointSeries = 2000
 // Every method is safe for concurrent use. The cluster label of every series is
 // a configured name; call Forget when a cluster is removed.
 type Metrics struct {
-	registry  *prometheus.Registry
-	maxSeries int
-	vectors   []interface {
+	registry *prometheus.Registry
+	vectors  []interface {
 		DeletePartialMatch(prometheus.Labels) int
 	}
 
@@ -53,14 +49,6 @@ type Metrics struct {
 	reloadSuccess prometheus.Gauge
 }
 
-// MetricsOptions are what can be chosen about Metrics.
-type MetricsOptions struct {
-	Version string
-	// MaxEndpointSeries is how many endpoints, of all clusters together, have
-	// series of their own: 0 means DefaultMaxEndpointSeries, below 0 none.
-	MaxEndpointSeries int
-}
-
 // Labels and their values.
 const (
 	labelCluster  = "cluster"
@@ -73,20 +61,17 @@ const (
 	resultError = "error"
 )
 
-// NewMetrics returns metrics on a registry of their own, with those of the Go
-// runtime and the process.
-func NewMetrics(o MetricsOptions) *Metrics {
-	if o.MaxEndpointSeries == 0 {
-		o.MaxEndpointSeries = DefaultMaxEndpointSeries
-	}
-	m := &Metrics{registry: prometheus.NewRegistry(), maxSeries: max(0, o.MaxEndpointSeries)}
+// NewMetrics returns metrics of this version of Steelyard on a registry of their own, with those of the Go runtime and
+// the process.
+func NewMetrics(version string) *Metrics {
+	m := &Metrics{registry: prometheus.NewRegistry()}
 	m.registry.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		collectors.NewBuildInfoCollector(),
 	)
 	m.gauge("steelyard_build_info", "Always 1; the label is the version of Steelyard.", "version").
-		WithLabelValues(label(o.Version)).Set(1)
+		WithLabelValues(label(version)).Set(1)
 	m.registerCollection()
 	m.registerDecisions()
 	m.registerStreams()

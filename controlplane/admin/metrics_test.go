@@ -23,7 +23,7 @@ import (
 
 // used are metrics in which every method was called once.
 func used() *Metrics {
-	m := NewMetrics(MetricsOptions{Version: "1.2.3"})
+	m := NewMetrics("1.2.3")
 	m.ScrapeDone("llama", "ok", 4*time.Millisecond, 60000)
 	m.ScrapeDone("llama", "timeout", 200*time.Millisecond, -1)
 	m.Polled(true, time.Millisecond)
@@ -137,7 +137,7 @@ func TestDurationsAndSizesAreHistogramsInBaseUnits(t *testing.T) {
 }
 
 func TestAReloadThatWorkedIsDated(t *testing.T) {
-	m := NewMetrics(MetricsOptions{})
+	m := NewMetrics("")
 	if got := testutil.ToFloat64(m.reloadSuccess); got != 0 {
 		t.Errorf("before the first: %v", got)
 	}
@@ -488,14 +488,6 @@ steelyard_endpoint_series_dropped{cluster="mixtral"} %d
 				t.Errorf("%d series, %v, want %d", n, err, tc.series)
 			}
 		})
-	}
-}
-
-func TestMaxEndpointSeriesOption(t *testing.T) {
-	for option, want := range map[int]int{0: 2000, 5: 5, -1: 0} {
-		if got := NewMetrics(MetricsOptions{MaxEndpointSeries: option}).maxSeries; got != want {
-			t.Errorf("option %d gives %d, want %d", option, got, want)
-		}
 	}
 }
 

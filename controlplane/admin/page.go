@@ -48,7 +48,7 @@ type pageData struct {
 	Clusters  []view.Cluster
 	Worst     []pageEndpoint
 	Endpoints int         // of all clusters
-	Heard     int         // of them, those with a report in use
+	Fresh     int         // of them, those with a report in use
 	Decided   view.Number // age of the oldest of the clusters' decisions
 	Envoys    fleetEnvoys
 }
@@ -85,7 +85,7 @@ func (h *handler) pageData() pageData {
 	}
 	for _, c := range clusters {
 		d.Endpoints += c.Counts.Total
-		d.Heard += c.Counts.Total - c.Counts.Stale
+		d.Fresh += c.Counts.Total - c.Counts.Stale
 		if age := c.Decision.At.Age(s.seen.now); age.Or(-1) > d.Decided.Or(-1) {
 			d.Decided = age
 		}

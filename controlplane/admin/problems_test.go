@@ -91,7 +91,7 @@ func TestClusterProblems(t *testing.T) {
 			[]view.Problem{failure("Cluster llama has no endpoints: Discovery has found none, so Envoys have nowhere to " +
 				"send its requests.")}},
 		"stuck": {with(func(c *view.Cluster) { c.Decision.At = view.At(noon.Add(-6 * time.Second)) }),
-			[]view.Problem{failure("Cluster llama gets no new decisions: The latest was made at 11:59:54 UTC.")}},
+			[]view.Problem{failure("Cluster llama gets no new decisions: The latest decision was made at 11:59:54 UTC.")}},
 		"slow by choice": {
 			with(func(c *view.Cluster) {
 				c.Decision.At, c.MinIntervalSeconds = view.At(noon.Add(-6*time.Second)), view.Num(3)

@@ -21,7 +21,7 @@ type RecorderOptions struct {
 	Now     func() time.Time // nil: time.Now
 }
 
-// A Recorder looks at everything once a second. It keeps what one moment does not show: the shares that
+// A Recorder samples all state every second. It keeps what one sample does not show: the shares that
 // were served, incidents with their beginnings, events, Envoys that left, and decisions of the last minutes. It is safe
 // for concurrent use.
 type Recorder struct {
@@ -179,7 +179,7 @@ func (r *Recorder) record(now time.Time, c *view.Cluster) *measure {
 	return m
 }
 
-// forgetOthers drops what is kept of clusters that are gone.
+// forgetOthers drops what is kept of clusters that are no longer configured.
 func (r *Recorder) forgetOthers(clusters []view.Cluster) {
 	there := make(map[string]bool, len(clusters))
 	for i := range clusters {

@@ -296,7 +296,7 @@ func TestEventsAreWhatChangedBetweenTwoLooks(t *testing.T) {
 		},
 			"llama: endpoint 10.1.0.1:8000 was flagged: queue per slot 5 >= 4"},
 		{func(c *view.Cluster) { c.Endpoints[0].Overloaded = false },
-			"llama: the flag of endpoint 10.1.0.1:8000 was lifted"},
+			"llama: the flag of endpoint 10.1.0.1:8000 was cleared"},
 		{func(c *view.Cluster) { c.Endpoints = c.Endpoints[:3] }, "llama: endpoint 10.9.0.1:80 left"},
 		{func(c *view.Cluster) {
 			c.Sources = []view.SourceStatus{{Name: "redis", State: view.SourceDown, LastError: "refused"}}
@@ -364,13 +364,13 @@ func TestATryOfAServerThatAnswersNothingIsOneEvent(t *testing.T) {
 	}{
 		{flagged, "llama: endpoint 10.1.0.1:8000 was flagged: " + stalled},
 		{probed, ""},
-		{flagged, "llama: endpoint 10.1.0.1:8000 failed another try: " + stalled},
+		{flagged, "llama: endpoint 10.1.0.1:8000 failed another probe: " + stalled},
 		{probed, ""},
-		{flagged, "llama: endpoint 10.1.0.1:8000 failed another try: " + stalled},
+		{flagged, "llama: endpoint 10.1.0.1:8000 failed another probe: " + stalled},
 		{probed, ""},
 		{in(false, true, stalled), ""}, // for its queue
 		{in(false, true, ""), ""},
-		{well, "llama: the flag of endpoint 10.1.0.1:8000 was lifted"},
+		{well, "llama: the flag of endpoint 10.1.0.1:8000 was cleared"},
 	} {
 		s.second(func() {
 			s.now = s.now.Add(eventTogether)

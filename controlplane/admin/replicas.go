@@ -40,7 +40,7 @@ type ReplicaMessages struct {
 type Replica struct {
 	ID    string    `json:"id"`
 	Name  string    `json:"name"`
-	State string    `json:"state"` // "live"; "gone": silent or stopped; "unreachable": the way through Redis is cut
+	State string    `json:"state"` // "live"; "gone": silent or stopped; "unreachable": no connectivity through Redis
 	Since view.Time `json:"since"`
 	// LastMessage is when one came, by the clock of this replica.
 	LastMessage view.Time `json:"last_message"`

@@ -154,7 +154,7 @@ func (s *snapshot) status(clusters []view.Cluster) Status {
 }
 
 // ready reports whether the process can serve new Envoys: it has a config, is not
-// about to stop, and every cluster has weights worth pushing. A cluster that was
+// about to stop, and every cluster has usable weights. A cluster that was
 // added after that, or whose discovery does not answer, is no reason to deny them
 // the others.
 func ready(s Status, clusters []view.Cluster) bool {

@@ -69,7 +69,7 @@ func parseID(q url.Values, key string) (id uint64, wrong string) {
 	}
 	id, err := strconv.ParseUint(s, 10, 63)
 	if err != nil {
-		return 0, sprint("%s=%q is no id of an event", key, s)
+		return 0, sprint("%s=%q is not the id of an event", key, s)
 	}
 	return id, ""
 }

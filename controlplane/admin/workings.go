@@ -166,8 +166,8 @@ func parseAt(q url.Values, now time.Time) (past bool, at time.Time, wrong string
 	}
 	at, err := time.Parse(time.RFC3339, s)
 	if err != nil || at.After(now) {
-		return false, now, sprint("at=%q is no past time: write one such as 2026-03-14T12:00:00Z, or 5m for that "+
-			"long ago", s)
+		return false, now, sprint("at=%q is not a past time: for example, 2026-03-14T12:00:00Z, or 5m for five "+
+			"minutes ago", s)
 	}
 	return true, at, ""
 }

@@ -114,7 +114,7 @@ func New(cfg *config.Config, o Options) (*Daemon, error) {
 		return nil, err
 	}
 	d.monitor, d.allowedHosts = liveness.New(o.Log), cfg.Admin.AllowedHosts
-	d.metrics = admin.NewMetrics(admin.MetricsOptions{Version: o.Version})
+	d.metrics = admin.NewMetrics(o.Version)
 	d.recorder = admin.NewRecorder(admin.RecorderOptions{Source: d, Stuck: d.stuck})
 	d.streams = xds.NewServer(xds.Options{Log: o.Log, Observer: acks{d.metrics, &d.tracing},
 		Runtime: normalRuntime(cfg.XDS), Names: cfg.XDS.Limits.Subscriptions})
