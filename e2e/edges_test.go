@@ -17,6 +17,7 @@ import (
 	"steelyard/controlplane/view"
 	"steelyard/e2e/rig/certs"
 	"steelyard/e2e/rig/proc"
+	"steelyard/internal/stat"
 )
 
 // gone wants these Envoys to be listed as gone, as "node: cause" by node, and to be named in the problems.
@@ -199,7 +200,7 @@ func TestRealEnvoysThatAreRefusedAreCountedByTheReason(t *testing.T) {
 		for _, reason := range []string{"no_certificate", "expired", "unknown_authority", "refused_by_client",
 			"not_tls"} {
 			i := slices.IndexFunc(s.RefusedHandshakes,
-				func(h admin.RefusedHandshake) bool { return h.Reason == reason })
+				func(h stat.RefusedHandshake) bool { return h.Reason == reason })
 			if i < 0 || s.RefusedHandshakes[i].Count == 0 {
 				return fmt.Errorf("%s is not counted: %+v", reason, s.RefusedHandshakes)
 			}

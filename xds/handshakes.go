@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"steelyard/internal/envoyid"
+	"steelyard/internal/stat"
 )
 
 // Why a TLS handshake failed.
@@ -44,15 +45,6 @@ const handshakesLogged = time.Minute
 // maxHandshakeError limits the length of a kept error in bytes: it can quote the certificate.
 const maxHandshakeError = 256
 
-// A RefusedHandshake counts the handshakes that failed for one reason.
-type RefusedHandshake struct {
-	Reason string
-	Count  uint64    // since the start
-	At     time.Time // of the last; zero when there was none
-	Peer   string    // of the last
-	Error  string    // of the last
-}
-
 // Handshakes counts the TLS handshakes that fail. It logs the first of each reason at once, and the others once a
 // minute.
 type Handshakes struct {
@@ -63,7 +55,7 @@ type Handshakes struct {
 }
 
 type refusedHandshakes struct {
-	RefusedHandshake
+	stat.RefusedHandshake
 	unlogged uint64
 	waiting  bool // the next line waits for its timer
 }
@@ -72,16 +64,16 @@ type refusedHandshakes struct {
 func NewHandshakes(log *slog.Logger) *Handshakes {
 	h := &Handshakes{log: log, refused: make(map[string]*refusedHandshakes, len(handshakeReasons))}
 	for _, reason := range handshakeReasons {
-		h.refused[reason] = &refusedHandshakes{RefusedHandshake: RefusedHandshake{Reason: reason}}
+		h.refused[reason] = &refusedHandshakes{RefusedHandshake: stat.RefusedHandshake{Reason: reason}}
 	}
 	return h
 }
 
 // Refused returns the count of each possible reason, always in the same order.
-func (h *Handshakes) Refused() []RefusedHandshake {
+func (h *Handshakes) Refused() []stat.RefusedHandshake {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	out := make([]RefusedHandshake, len(handshakeReasons))
+	out := make([]stat.RefusedHandshake, len(handshakeReasons))
 	for i, reason := range handshakeReasons {
 		out[i] = h.refused[reason].RefusedHandshake
 	}
@@ -114,8 +106,8 @@ func (h *Handshakes) failed(peer string, err error) {
 	h.mu.Lock()
 	r := h.refused[handshakeReason(err)]
 	r.Count++
-	r.At, r.Peer = time.Now(), peer
-	r.Error = envoyid.Clip(strings.ToValidUTF8(err.Error(), "\uFFFD"), maxHandshakeError)
+	r.LastAt, r.LastPeer = stat.At(time.Now()), peer
+	r.LastError = envoyid.Clip(strings.ToValidUTF8(err.Error(), "\uFFFD"), maxHandshakeError)
 	r.unlogged++
 	due := !r.waiting
 	if due {
@@ -142,7 +134,7 @@ func (h *Handshakes) summarise(r *refusedHandshakes) {
 
 // A handshakeLine is a log line, which is written without the lock.
 type handshakeLine struct {
-	RefusedHandshake
+	stat.RefusedHandshake
 	count uint64 // of handshakes; 0: the line is not written
 }
 
@@ -160,10 +152,10 @@ func (l handshakeLine) write(log *slog.Logger) {
 	case l.count == 0:
 	case l.Reason == failedClosed:
 		log.Debug("TLS handshakes with clients not finished",
-			"reason", l.Reason, "count", l.count, "last_peer", l.Peer, "last_error", l.Error)
+			"reason", l.Reason, "count", l.count, "last_peer", l.LastPeer, "last_error", l.LastError)
 	default:
 		log.Warn("TLS handshakes with clients refused",
-			"reason", l.Reason, "count", l.count, "last_peer", l.Peer, "last_error", l.Error)
+			"reason", l.Reason, "count", l.count, "last_peer", l.LastPeer, "last_error", l.LastError)
 	}
 }
 

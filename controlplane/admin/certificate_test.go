@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"steelyard/controlplane/view"
+	"steelyard/internal/stat"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -130,7 +131,7 @@ func TestExpiryIsASeriesOfEachCertificateAndOfTheLatestOfOneName(t *testing.T) {
 }
 
 func TestWhatVanishedAndWhatWasTurnedAwayAreProblemsForAWhile(t *testing.T) {
-	p := well(Status{RefusedHandshakes: []RefusedHandshake{
+	p := well(Status{RefusedHandshakes: []stat.RefusedHandshake{
 		{Reason: "closed", Count: 9, LastAt: view.At(noon), LastPeer: "p", LastError: "EOF"}, // a port check
 		{Reason: "expired", Count: 3, LastAt: view.At(noon.Add(-59 * time.Second)), LastPeer: "10.0.0.2:2",
 			LastError: "it has expired"},

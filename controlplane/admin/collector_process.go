@@ -13,7 +13,7 @@ func collectPorts(s sink, p Port, a AdminPort) {
 			"connections of the address that has the most, streams, subscriptions, unread bytes.", num(b.Used))
 		of.set("steelyard_xds_port_limit", "The limit of what is used. That of connections also depends on the limit of "+
 			"open files.", num(b.Limit))
-		for result, n := range b.results() {
+		for result, n := range results(b.Bound) {
 			of.with(labelResult, result).set("steelyard_xds_port_refused_total", "How often the bound was reached: the "+
 				"new one was refused, or a connection displaced to make room for it.", num(n))
 		}
@@ -23,7 +23,7 @@ func collectPorts(s sink, p Port, a AdminPort) {
 		of.set("steelyard_admin_port_used", "What the peers of the admin listener have open, by what is bounded: "+
 			"connections, connections of the address that has the most.", num(b.Used))
 		of.set("steelyard_admin_port_limit", "The limit of what is used.", num(b.Limit))
-		for result, n := range b.results() {
+		for result, n := range results(b.Bound) {
 			of.with(labelResult, result).set("steelyard_admin_port_refused_total", "How often the bound was reached: the "+
 				"new one was refused, or an open one displaced to make room for it.", num(n))
 		}

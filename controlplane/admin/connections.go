@@ -6,16 +6,8 @@ import (
 	"time"
 
 	"steelyard/controlplane/view"
+	"steelyard/internal/stat"
 )
-
-// A RefusedHandshake sums up the TLS handshakes on the xDS port that failed for one reason.
-type RefusedHandshake struct {
-	Reason    string    `json:"reason"`
-	Count     uint64    `json:"count"`
-	LastAt    view.Time `json:"last_at"`
-	LastPeer  string    `json:"last_peer"`
-	LastError string    `json:"last_error"`
-}
 
 // An XDSAccess is who may use the xDS port, and who was denied.
 type XDSAccess struct {
@@ -25,17 +17,7 @@ type XDSAccess struct {
 	Insecure           bool `json:"insecure"`            // clients of other machines need none
 	Rules              int  `json:"rules"`               // of xds.clients; 0: every client may use all clusters
 
-	Denied []DeniedClients `json:"denied"` // one for each kind
-}
-
-// DeniedClients counts what the rules denied of one kind.
-type DeniedClients struct {
-	Kind        string    `json:"kind"`
-	Count       uint64    `json:"count"` // since the start
-	LastAt      view.Time `json:"last_at"`
-	LastClient  string    `json:"last_client"` // the names in its certificate
-	LastPeer    string    `json:"last_peer"`
-	LastCluster string    `json:"last_cluster"` // empty of kind stream
+	Denied []stat.DeniedClients `json:"denied"` // one for each kind
 }
 
 // wanted is what was denied, in words, by kind.
@@ -78,7 +60,7 @@ type GoneEnvoy struct {
 const refusalMemory = time.Minute
 
 // handshakeProblems returns a problem for each reason for which handshakes are refused.
-func handshakeProblems(all []RefusedHandshake, now time.Time) []view.Problem {
+func handshakeProblems(all []stat.RefusedHandshake, now time.Time) []view.Problem {
 	var out problemList
 	for _, h := range all {
 		if within(h.LastAt, now, refusalMemory) && h.Reason != "closed" {

@@ -4,18 +4,19 @@ import (
 	"time"
 
 	"steelyard/controlplane/view"
+	"steelyard/internal/stat"
 )
 
 // A Port is what all peers of a listener together use of their limits.
 type Port struct {
-	Connections Bound `json:"connections"`
+	Connections stat.Bound `json:"connections"`
 	// ConnectionsPerAddress is about the address with the most connections.
-	ConnectionsPerAddress Bound `json:"connections_per_address"`
-	Streams               Bound `json:"streams"`
-	Subscriptions         Bound `json:"subscriptions"`
+	ConnectionsPerAddress stat.Bound `json:"connections_per_address"`
+	Streams               stat.Bound `json:"streams"`
+	Subscriptions         stat.Bound `json:"subscriptions"`
 	// UnreadBytes is about requests that are not complete, or that Steelyard has not handled yet. To keep the
 	// limit, it displaces the connection that sent the most of them.
-	UnreadBytes Bound `json:"unread_bytes"`
+	UnreadBytes stat.Bound `json:"unread_bytes"`
 
 	// PacedRequests were handled later, because their client sends too many or subscribes to more clusters than others.
 	PacedRequests uint64 `json:"paced_requests"` // since the start
@@ -31,29 +32,19 @@ type Port struct {
 
 // An AdminPort is what all peers of the admin listener together use of its limits.
 type AdminPort struct {
-	Connections           Bound `json:"connections"`
-	ConnectionsPerAddress Bound `json:"connections_per_address"` // as in Port
+	Connections           stat.Bound `json:"connections"`
+	ConnectionsPerAddress stat.Bound `json:"connections_per_address"` // as in Port
 }
 
-// A Bound is the use of a limit, and what was refused because of it.
-type Bound struct {
-	Used          int       `json:"used"`
-	Limit         int       `json:"limit"`
-	Refused       uint64    `json:"refused"` // because the limit was reached, since the start
-	LastRefused   view.Time `json:"last_refused"`
-	Displaced     uint64    `json:"displaced"` // open ones that were closed to make room for new ones, since the start
-	LastDisplaced view.Time `json:"last_displaced"`
+// results are how often the limit was reached, by what became of the new one.
+func results(b stat.Bound) map[string]uint64 {
+	return map[string]uint64{"refused": b.Refused, "displaced": b.Displaced}
 }
 
 // A namedBound carries the name of its key in the JSON, and what it bounds in words.
 type namedBound struct {
 	name, what string
-	Bound
-}
-
-// results are how often the limit was reached, by what became of the new one.
-func (b Bound) results() map[string]uint64 {
-	return map[string]uint64{"refused": b.Refused, "displaced": b.Displaced}
+	stat.Bound
 }
 
 func (p Port) bounds() []namedBound {

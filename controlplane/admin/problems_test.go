@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"steelyard/controlplane/view"
+	"steelyard/internal/stat"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -387,7 +388,7 @@ func well(s Status) *observation {
 
 func TestPortProblems(t *testing.T) {
 	before := func(ago time.Duration) view.Time { return view.At(noon.Add(-ago)) }
-	port := Port{Connections: Bound{Used: 765, Limit: 765}, OpenFilesLimit: view.Num(1024)}
+	port := Port{Connections: stat.Bound{Used: 765, Limit: 765}, OpenFilesLimit: view.Num(1024)}
 	with := func(change func(*Port)) Port {
 		p := port
 		change(&p)
@@ -410,7 +411,7 @@ func TestPortProblems(t *testing.T) {
 		"displaced": {
 			with(func(p *Port) {
 				p.OpenFilesLimit = view.Number{}
-				p.ConnectionsPerAddress = Bound{Used: 20, Limit: 20, Displaced: 1,
+				p.ConnectionsPerAddress = stat.Bound{Used: 20, Limit: 20, Displaced: 1,
 					LastDisplaced: before(2 * time.Minute)}
 			}),
 			[]view.Problem{warning("the xDS port has reached its limit of connections from one address: it closes " +
@@ -418,8 +419,8 @@ func TestPortProblems(t *testing.T) {
 		},
 		"streams and subscriptions": {
 			with(func(p *Port) {
-				p.Streams = Bound{Used: 900, Limit: 1000, Refused: 1, LastRefused: before(0)}
-				p.Subscriptions = Bound{Used: 800, Limit: 1000, Refused: 2, LastRefused: before(0)}
+				p.Streams = stat.Bound{Used: 900, Limit: 1000, Refused: 1, LastRefused: before(0)}
+				p.Subscriptions = stat.Bound{Used: 800, Limit: 1000, Refused: 2, LastRefused: before(0)}
 			}),
 			[]view.Problem{
 				failure("the xDS port has reached its limit of streams: 1 refused so far, the latest < 1 s ago; " +
@@ -430,7 +431,7 @@ func TestPortProblems(t *testing.T) {
 		},
 		"incomplete requests": {
 			with(func(p *Port) {
-				p.UnreadBytes = Bound{Used: 5, Limit: 268_435_456, Displaced: 3, LastDisplaced: before(time.Second)}
+				p.UnreadBytes = stat.Bound{Used: 5, Limit: 268_435_456, Displaced: 3, LastDisplaced: before(time.Second)}
 			}),
 			[]view.Problem{failure("the xDS port closed 3 connections, the latest 1.0 s ago, because all peers " +
 				"together had sent more than 268435456 bytes of incomplete requests: peers that are not Envoys " +
@@ -467,13 +468,13 @@ func TestAdminPortProblems(t *testing.T) {
 		in   AdminPort
 		want []view.Problem
 	}{
-		"full": {AdminPort{Connections: Bound{Used: 128, Limit: 128}}, nil},
-		"long ago": {AdminPort{Connections: Bound{Used: 128, Limit: 128, Displaced: 5,
+		"full": {AdminPort{Connections: stat.Bound{Used: 128, Limit: 128}}, nil},
+		"long ago": {AdminPort{Connections: stat.Bound{Used: 128, Limit: 128, Displaced: 5,
 			LastDisplaced: before(time.Hour)}}, nil},
 		"refused and displaced": {
 			AdminPort{
-				Connections: Bound{Used: 128, Limit: 128, Refused: 2, LastRefused: before(time.Second)},
-				ConnectionsPerAddress: Bound{Used: 96, Limit: 96, Displaced: 44,
+				Connections: stat.Bound{Used: 128, Limit: 128, Refused: 2, LastRefused: before(time.Second)},
+				ConnectionsPerAddress: stat.Bound{Used: 96, Limit: 96, Displaced: 44,
 					LastDisplaced: before(2 * time.Minute)},
 			},
 			[]view.Problem{

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"steelyard/internal/credentials"
+	"steelyard/internal/stat"
 )
 
 // The kinds of denials.
@@ -26,16 +27,6 @@ const (
 )
 
 var kinds = []string{KindReport, KindStream, KindWatch}
-
-// A Denial counts what was denied of one kind.
-type Denial struct {
-	Kind    string
-	Count   uint64    // since the start
-	At      time.Time // of the latest; zero when there was none
-	Client  string    // of the latest: the names in its certificate
-	Peer    string    // of the latest
-	Cluster string    // of the latest; empty of KindStream
-}
 
 // maxNames bounds the names and addresses that are remembered of a stream. Those beyond are checked again each time,
 // and a change of the rules reaches them with their next message.
@@ -62,7 +53,7 @@ type policy struct {
 }
 
 type denial struct {
-	Denial
+	stat.DeniedClients
 	logged time.Time
 }
 
@@ -71,7 +62,7 @@ func NewGuard(log *slog.Logger) *Guard {
 	g := &Guard{log: log, now: time.Now, policy: &policy{}, streams: make(map[*stream]struct{}),
 		denied: make(map[string]*denial)}
 	for _, kind := range kinds {
-		g.denied[kind] = &denial{Denial: Denial{Kind: kind}}
+		g.denied[kind] = &denial{DeniedClients: stat.DeniedClients{Kind: kind}}
 	}
 	return g
 }
@@ -110,12 +101,12 @@ func (g *Guard) SetMembers(members map[string][]string) {
 type use struct{ kind, cluster string }
 
 // Denied returns the count of each kind, always in the same order.
-func (g *Guard) Denied() []Denial {
+func (g *Guard) Denied() []stat.DeniedClients {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	out := make([]Denial, len(kinds))
+	out := make([]stat.DeniedClients, len(kinds))
 	for i, kind := range kinds {
-		out[i] = g.denied[kind].Denial
+		out[i] = g.denied[kind].DeniedClients
 	}
 	return out
 }
@@ -128,7 +119,8 @@ func (g *Guard) deny(s *stream, u use) error {
 	g.mu.Lock()
 	d := g.denied[kind]
 	now := g.now()
-	d.Denial = Denial{kind, d.Count + 1, now, s.client.Name, s.peer, cluster}
+	d.DeniedClients = stat.DeniedClients{Kind: kind, Count: d.Count + 1, LastAt: stat.At(now), LastClient: s.client.Name,
+		LastPeer: s.peer, LastCluster: cluster}
 	speak := d.logged.IsZero() || now.Sub(d.logged) >= logged
 	if speak {
 		d.logged = now

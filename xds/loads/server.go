@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"steelyard/internal/stat"
 	"steelyard/picking"
 	"steelyard/weighting"
 	"steelyard/xds/loads/loadsv1"
@@ -44,7 +45,7 @@ type Server struct {
 	settings  map[string]Settings
 	changes   uint64        // counts changes of clusters
 	changed   chan struct{} // closed at the next change
-	followers map[*Follower]struct{}
+	followers map[*stat.Picker]struct{}
 
 	sharing sharing
 }
@@ -64,19 +65,11 @@ type Settings struct {
 	Prefix *loadsv1.Prefix       // without the fields that are learned
 }
 
-// A Follower is one picker's stream.
-type Follower struct {
-	Picker   string // its own name for itself, clipped
-	Address  string // of the peer
-	Clusters []string
-	Since    time.Time
-}
-
 // New makes a server without clusters.
 func New(log *slog.Logger) *Server {
 	return &Server{log: log, done: make(chan struct{}), clusters: make(map[string]decided),
 		changed:   make(chan struct{}),
-		followers: make(map[*Follower]struct{}), sharing: sharing{members: make(map[*member]struct{})}}
+		followers: make(map[*stat.Picker]struct{}), sharing: sharing{members: make(map[*member]struct{})}}
 }
 
 // Register adds the service to a gRPC server.
@@ -124,14 +117,14 @@ func (s *Server) set(cluster string, d decided) {
 }
 
 // Followers returns the open streams, oldest first.
-func (s *Server) Followers() []Follower {
+func (s *Server) Followers() []stat.Picker {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := make([]Follower, 0, len(s.followers))
+	out := make([]stat.Picker, 0, len(s.followers))
 	for f := range s.followers {
 		out = append(out, *f)
 	}
-	slices.SortFunc(out, func(a, b Follower) int { return a.Since.Compare(b.Since) })
+	slices.SortFunc(out, func(a, b stat.Picker) int { return a.Since.Compare(b.Since.Time) })
 	return out
 }
 
@@ -142,8 +135,8 @@ func (s *Server) Follow(r *loadsv1.FollowRequest, stream grpc.ServerStreamingSer
 			len(r.GetClusters()), MaxClusters)
 	}
 	const longestName = 256
-	f := &Follower{Picker: r.GetPicker(), Clusters: r.GetClusters(), Since: time.Now()}
-	f.Picker = f.Picker[:min(len(f.Picker), longestName)]
+	f := &stat.Picker{Name: r.GetPicker(), Clusters: r.GetClusters(), Since: stat.At(time.Now())}
+	f.Name = f.Name[:min(len(f.Name), longestName)]
 	if p, ok := peer.FromContext(stream.Context()); ok {
 		f.Address = p.Addr.String()
 	}
@@ -151,14 +144,14 @@ func (s *Server) Follow(r *loadsv1.FollowRequest, stream grpc.ServerStreamingSer
 		return err
 	}
 	defer s.leave(f)
-	log := s.log.With("picker", f.Picker, "peer", f.Address)
+	log := s.log.With("picker", f.Name, "peer", f.Address)
 	log.Info("picker follows the loads")
 	err := s.serve(f, stream)
 	log.Info("picker left", "error", err)
 	return err
 }
 
-func (s *Server) enter(f *Follower) error {
+func (s *Server) enter(f *stat.Picker) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -171,7 +164,7 @@ func (s *Server) enter(f *Follower) error {
 	return nil
 }
 
-func (s *Server) leave(f *Follower) {
+func (s *Server) leave(f *stat.Picker) {
 	s.mu.Lock()
 	delete(s.followers, f)
 	if len(s.followers) == 0 {
@@ -181,7 +174,7 @@ func (s *Server) leave(f *Follower) {
 }
 
 // serve sends updates until the stream ends.
-func (s *Server) serve(f *Follower, stream grpc.ServerStreamingServer[loadsv1.Update]) error {
+func (s *Server) serve(f *stat.Picker, stream grpc.ServerStreamingServer[loadsv1.Update]) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	// await waits for d, or for an event; it reports false when the stream has to end.
@@ -221,7 +214,7 @@ func (s *Server) serve(f *Follower, stream grpc.ServerStreamingServer[loadsv1.Up
 
 // updates returns what a follower has not been sent yet, or everything if all is set. changed is closed at the next
 // change.
-func (s *Server) updates(f *Follower, sent map[string]uint64, all bool) (updates []*loadsv1.Update,
+func (s *Server) updates(f *stat.Picker, sent map[string]uint64, all bool) (updates []*loadsv1.Update,
 	changed <-chan struct{}) {
 	s.mu.Lock()
 	var news []string

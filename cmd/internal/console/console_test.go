@@ -19,6 +19,7 @@ import (
 	"steelyard/controlplane/view"
 	"steelyard/e2e/rig/golden"
 	"steelyard/internal/credentials"
+	"steelyard/internal/stat"
 )
 
 var noon = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
@@ -34,7 +35,7 @@ func someStatus() *Status {
 	s := &Status{
 		Process: admin.Status{Version: "0.1.0", Now: view.At(noon), UptimeSeconds: view.Num(3 * 3600), Ready: true,
 			ConfigGeneration: 4, LastReload: admin.Reload{At: before(40 * time.Minute), OK: true},
-			Pickers: admin.Pickers{Connected: 102, List: []admin.Picker{
+			Pickers: admin.Pickers{Connected: 102, List: []stat.Picker{
 				{Name: "gateway-7f9c\x1b[31m", Address: "10.0.9.4:50122", Clusters: []string{"llama-70b"},
 					Since: before(time.Hour)},
 				{Name: "gateway-x2x4", Address: "10.0.9.5:40990", Since: before(20 * time.Minute)}}}},

@@ -100,9 +100,9 @@ type Daemon struct {
 func New(cfg *config.Config, o Options) (*Daemon, error) {
 	d := &Daemon{options: o, started: time.Now(), replica: rand.Text(), stale: make(chan struct{}, 1),
 		pollers: make(chan *inflight.Poller, 1), links: make(chan *replicas.Link, 1),
-		tracers: make(chan *tracing.Recorder, 1),
+		tracers:     make(chan *tracing.Recorder, 1),
 		credentials: credentials.New(o.Log),
-		guard: access.NewGuard(o.Log)}
+		guard:       access.NewGuard(o.Log)}
 	xdsTLS, err := d.serverTLS(cfg.XDS.TLS, "xds.tls")
 	if err != nil {
 		return nil, err
