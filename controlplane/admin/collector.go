@@ -22,7 +22,8 @@ func (m *Metrics) handler(
 	log *slog.Logger,
 ) http.Handler {
 	state := prometheus.NewRegistry()
-	state.MustRegister(&collector{source: source, refused: refused, latest: latest, maxSeries: maxEndpointSeries, now: now})
+	state.MustRegister(&collector{source: source, refused: refused, latest: latest, maxSeries: maxEndpointSeries,
+		now: now})
 	return promhttp.HandlerFor(prometheus.Gatherers{m.registry, state}, promhttp.HandlerOpts{
 		ErrorLog: slog.NewLogLogger(log.With("library", "client_golang").Handler(), slog.LevelWarn),
 		// One series that cannot be written must not hide all the others.
@@ -92,8 +93,8 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	collectIncidents(s, clusters, m)
 	collectSubscriptions(s, clusters, clients)
 	collectEnvoys(s, clients, m)
-	s.set("steelyard_log_lines_dropped_total", "Lines of the process's log that were not written, because their reader "+
-		"had stalled or gone.", num(status.Log.DroppedLines))
+	s.set("steelyard_log_lines_dropped_total", "Lines of the process's log that were not written, because their "+
+		"reader had stalled or gone.", num(status.Log.DroppedLines))
 	collectPorts(s, status.XDSPort, status.AdminPort)
 	collectSignals(s, status.Signals.complete())
 	collectCertificates(s, status.Certificates, now)
@@ -134,31 +135,34 @@ func collectCluster(s sink, c *view.Cluster, now time.Time) {
 	s.set("steelyard_expected_wait_seconds", "Time that the next request is expected to wait for a slot, in the mean "+
 		"over the pool.", d.ExpectedWait)
 	s.set("steelyard_arrival_requests_per_second", "Requests per second expected at the cluster.", d.ArrivalRate)
-	s.set("steelyard_horizon_seconds", "Time that a decision looks ahead: age of the observations, push delay and push "+
-		"period.", d.HorizonSeconds)
+	s.set("steelyard_horizon_seconds", "Time that a decision looks ahead: age of the observations, push delay and "+
+		"push period.", d.HorizonSeconds)
 	s.set("steelyard_prompt_tokens_per_request", "Prompt tokens that a mean request makes an engine compute.",
 		d.Work.PromptTokens)
 	s.set("steelyard_prompt_tokens_per_byte", "Prompt tokens for each byte of a request's body.", d.Work.TokensPerByte)
 	s.set("steelyard_prefill_tokens_per_second", "Prompt tokens that a typical engine computes in a second.",
 		d.Work.PrefillRate)
-	s.set("steelyard_water_level", "Level up to which the endpoints are filled, in requests for each slot.", d.WaterLevel)
+	s.set("steelyard_water_level", "Level up to which the endpoints are filled, in requests for each slot.",
+		d.WaterLevel)
 	s.set("steelyard_decision_age_seconds", "Time since the latest decision.", d.At.Age(now))
 	s.set("steelyard_last_push_timestamp_seconds", "Unix time of the latest push.", unixTime(c.LastPush.At))
-	s.set("steelyard_dropped_requests_total", "Requests that Envoys refused because of the drop fraction, according to "+
-		"their load reports.", c.DroppedRequests)
+	s.set("steelyard_dropped_requests_total", "Requests that Envoys refused because of the drop fraction, according "+
+		"to their load reports.", c.DroppedRequests)
 	s.set("steelyard_capacity_used_ratio", "Utilization: offered load over capacity.", c.Use.CapacityUsed)
-	s.set("steelyard_endpoints_to_spare", "Endpoints, the largest first, that can fail before the rest exceed capacity.",
+	s.set("steelyard_endpoints_to_spare", "Endpoints, the largest first, that can fail before the rest exceed "+
+		"capacity.",
 		c.Use.ToSpare)
 	s.set("steelyard_served_vs_decided_ratio", "Part of the requests of the last minute, 0 to 1, that went elsewhere "+
 		"than decided.", c.Served.VsDecided)
 	s.set("steelyard_served_noise_ratio", "What steelyard_served_vs_decided_ratio would be by chance.", c.Served.Noise)
-	s.set("steelyard_first_token_mean_seconds", "Mean time to the first token of the requests of about the last minute.",
+	s.set("steelyard_first_token_mean_seconds", "Mean time to the first token of the requests of about the last "+
+		"minute.",
 		c.FirstTokenMean)
-	s.set("steelyard_answer_p99_seconds", "Time to the last byte that 99 % of the answers of about the last minute took "+
-		"at most.", c.AnswerP99Seconds)
-	s.with(labelReason, c.MinIntervalReason).set("steelyard_min_push_interval_seconds", "Current time to the next push, "+
-		"by what sets it: the configured floor, the budget of bytes or that of the Envoys' CPU. Only pushes that gain "+
-		"much come sooner.", c.MinIntervalSeconds)
+	s.set("steelyard_answer_p99_seconds", "Time to the last byte that 99 % of the answers of about the last minute "+
+		"took at most.", c.AnswerP99Seconds)
+	s.with(labelReason, c.MinIntervalReason).set("steelyard_min_push_interval_seconds", "Current time to the next "+
+		"push, by what sets it: the configured floor, the budget of bytes or that of the Envoys' CPU. Only pushes "+
+		"that gain much come sooner.", c.MinIntervalSeconds)
 	if q := c.Queue; q != nil {
 		for _, class := range q.Classes {
 			s.with(labelClass, class.Name).set("steelyard_queue_waiting", "Requests that wait in the queue, in their "+
@@ -169,18 +173,20 @@ func collectCluster(s sink, c *view.Cluster, now time.Time) {
 
 func collectSources(s sink, c *view.Cluster) {
 	for kind, n := range disputedEndpoints(c.Disputes) {
-		s.with("kind", string(kind)).set("steelyard_disputed_endpoints", "Endpoints about which the reports of a single "+
-			"Envoy conflict with all others, and do not count: in_flight (requests in progress) or failures.", num(n))
+		s.with("kind", string(kind)).set("steelyard_disputed_endpoints", "Endpoints about which the reports of a "+
+			"single Envoy conflict with all others, and do not count: in_flight (requests in progress) or failures.",
+			num(n))
 	}
 	for _, source := range c.Sources {
 		of := s.with("source", source.Name)
-		of.set("steelyard_source_up", "0 when the source is down: it never worked, or its latest values are too old to be "+
-			"used. 1 otherwise, also while it fails in part, or Envoys have nothing to report or are not configured for it.",
+		of.set("steelyard_source_up", "0 when the source is down: it never worked, or its latest values are too old "+
+			"to be used. 1 otherwise, also while it fails in part, or Envoys have nothing to report or are not "+
+			"configured for it.",
 			oneIf(source.State != view.SourceDown))
 		for state, n := range map[string]view.Number{"reporting": source.Envoys.Reporting, "idle": source.Envoys.Idle,
 			"missing": source.Envoys.NotReporting()} {
-			of.with("state", state).set("steelyard_source_envoys", "Envoys that watch the cluster, by whether they report "+
-				"over the source: reporting, idle (they have no known request) or missing.", n)
+			of.with("state", state).set("steelyard_source_envoys", "Envoys that watch the cluster, by whether they "+
+				"report over the source: reporting, idle (they have no known request) or missing.", n)
 		}
 	}
 }
@@ -218,8 +224,8 @@ func collectCounts(s sink, c *view.Cluster) {
 			num(n))
 	}
 	for k, n := range states {
-		s.with("field", k.field, "state", k.state).set("steelyard_inputs", "Inputs of the endpoints, by field and by the "+
-			"state that follows from their age.", num(n))
+		s.with("field", k.field, "state", k.state).set("steelyard_inputs", "Inputs of the endpoints, by field and by "+
+			"the state that follows from their age.", num(n))
 	}
 	for field, age := range oldest {
 		s.with("field", field).set("steelyard_report_age_seconds", "Age of the oldest value of a field among the "+
@@ -230,7 +236,8 @@ func collectCounts(s sink, c *view.Cluster) {
 func collectEndpoint(s sink, e *view.Endpoint) {
 	s.set("steelyard_endpoint_weight", "Load balancing weight last pushed.", e.Weight)
 	s.set("steelyard_endpoint_share_ratio", "Share of the cluster's traffic, 0 to 1.", e.Share)
-	s.set("steelyard_endpoint_overloaded", "1 when the proxies are asked to prefer other endpoints.", oneIf(e.Overloaded))
+	s.set("steelyard_endpoint_overloaded", "1 when the proxies are asked to prefer other endpoints.",
+		oneIf(e.Overloaded))
 	s.set("steelyard_endpoint_load", "Estimated requests waiting and running.", e.Load)
 	s.set("steelyard_endpoint_work_seconds", "Time that the work outstanding at an engine that batches continuously "+
 		"keeps it busy.", e.Work.Seconds)
@@ -246,31 +253,31 @@ func collectEndpoint(s sink, e *view.Endpoint) {
 		e.ResponseBytes)
 	s.set("steelyard_endpoint_response_bytes_age_seconds", "Time since the newest response in "+
 		"steelyard_endpoint_response_bytes.", e.ResponseBytesAgeSeconds)
-	s.set("steelyard_endpoint_failed_share_ratio", "Share, 0 to 1, of the requests that the endpoint failed among those "+
-		"that it answered or failed, smoothed, as measured by the Envoys.", e.FailedShare)
+	s.set("steelyard_endpoint_failed_share_ratio", "Share, 0 to 1, of the requests that the endpoint failed among "+
+		"those that it answered or failed, smoothed, as measured by the Envoys.", e.FailedShare)
 	s.set("steelyard_endpoint_failed_share_age_seconds", "Time since the newest request in "+
 		"steelyard_endpoint_failed_share_ratio.", e.FailedShareAgeSeconds)
-	s.set("steelyard_endpoint_failed_requests_total", "Requests that the endpoint failed, as counted by the Envoys: no "+
-		"connection, reset, or a 5xx of its own.", e.FailedRequests)
-	s.set("steelyard_endpoint_error_requests_total", "Other requests that ended in an error, as counted by the Envoys: a "+
-		"4xx or a gRPC status; with load reports only, every error but a 4xx.", e.ErrorRequests)
-	s.set("steelyard_endpoint_implausible_readings_total", "Scrapes in which a counter rose by more than any server can "+
-		"count, so that nothing of that interval counts.", e.ImplausibleReadings)
+	s.set("steelyard_endpoint_failed_requests_total", "Requests that the endpoint failed, as counted by the Envoys: "+
+		"no connection, reset, or a 5xx of its own.", e.FailedRequests)
+	s.set("steelyard_endpoint_error_requests_total", "Other requests that ended in an error, as counted by the "+
+		"Envoys: a 4xx or a gRPC status; with load reports only, every error but a 4xx.", e.ErrorRequests)
+	s.set("steelyard_endpoint_implausible_readings_total", "Scrapes in which a counter rose by more than any server "+
+		"can count, so that nothing of that interval counts.", e.ImplausibleReadings)
 	s.set("steelyard_endpoint_requests_total", "Requests that the Envoys began here.", e.Requests)
 	s.set("steelyard_endpoint_completed_requests_total", "Requests that it completed, by its own counter.",
 		e.CompletedRequests)
 	s.set("steelyard_endpoint_in_flight", "Requests in flight, by the Envoys' counts, or else waiting and running.",
 		view.Num(inFlight(e)))
 	s.set("steelyard_endpoint_load_per_slot", "Load for each slot: above 1, requests wait.", loadPerSlot(e))
-	s.set("steelyard_endpoint_served_share_ratio", "Part of the cluster's requests of the last minute, 0 to 1, that it "+
-		"really got.", e.ServedShare1m)
+	s.set("steelyard_endpoint_served_share_ratio", "Part of the cluster's requests of the last minute, 0 to 1, that "+
+		"it really got.", e.ServedShare1m)
 	s.set("steelyard_endpoint_capacity", "Slots x relative speed x ramp.", e.Capacity)
 	s.set("steelyard_endpoint_capacity_ratio", "Its part of the capacity of the pool, 0 to 1.", e.CapacityShare)
 	s.set("steelyard_endpoint_relative_speed_ratio", "Its speed as a ratio to the pool's median.", e.RelativeSpeed)
 	s.set("steelyard_endpoint_outlier", "1 when it stalls or fails its requests.", oneIf(e.Outlier))
 	if o := e.Override; o != nil {
-		s.with("kind", string(o.Kind)).set("steelyard_endpoint_override_end_timestamp_seconds", "Unix time at which what "+
-			"an operator decided about the endpoint ends: drain or pin. No series where nothing was decided.",
+		s.with("kind", string(o.Kind)).set("steelyard_endpoint_override_end_timestamp_seconds", "Unix time at which "+
+			"what an operator decided about the endpoint ends: drain or pin. No series where nothing was decided.",
 			num(int(o.Until.Unix())))
 	}
 }

@@ -154,7 +154,8 @@ func edgeConditions(p *observation) (out []condition) {
 		if len(problems) == 0 {
 			return
 		}
-		f := newCondition(kind, worst(problems), view.Subject{Kind: view.SubjectProcess}, title).explain(joined(problems), blame, because, next,
+		f := newCondition(kind, worst(problems), view.Subject{Kind: view.SubjectProcess},
+			title).explain(joined(problems), blame, because, next,
 			command)
 		if name != "" {
 			f.ID += "/" + name

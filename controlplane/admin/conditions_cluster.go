@@ -134,7 +134,8 @@ func queueConditions(p *observation, c *view.Cluster, subject view.Subject) []co
 		sprint("Not all requests of %s wait in its queue", c.Name)).explain(
 		sprint("Requests of %d of its %d Envoys do not.", watching-c.Queue.Envoys, watching), view.BlameNo,
 		"Envoys without the module send requests at once.",
-		"Make the configuration of these Envoys with steelyard bootstrap --module, or look for the reason in their logs.",
+		"Make the configuration of these Envoys with steelyard bootstrap --module, or look for the reason in their "+
+			"logs.",
 		"steelyard bootstrap --module --cluster "+quoted(c.Name)+" --xds HOST:PORT")
 	f.pendingFor = 5 * time.Second
 	return []condition{f}
@@ -154,8 +155,8 @@ func disputeCondition(p *observation, c *view.Cluster, d view.Dispute) condition
 		why += sprint("%.0f requests in progress at %s, but the metrics there contradict it while other requests are "+
 			"answered: it is wrong, or these are idle streams and uploads.", d.Requests.Or(0), endpoints)
 	case flagged == 0:
-		why += sprint("that its requests to %s fail. At least as many other Envoys get responses there, so no endpoint "+
-			"is flagged.", endpoints)
+		why += sprint("that its requests to %s fail. At least as many other Envoys get responses there, so no "+
+			"endpoint is flagged.", endpoints)
 	default:
 		why += sprint("that its requests to %s fail. At least as many other Envoys get responses there; %d of these "+
 			"endpoints are flagged, for what others report or for failures before that.", endpoints, flagged)
@@ -248,7 +249,8 @@ func causedBy(cause string) string { return because(strings.TrimRight(cause, "."
 func sourceNext(name string) string {
 	switch name {
 	case sourceScrape:
-		return "Request the metrics of one endpoint by hand. Did the metrics port or path move (scrape.port, scrape.path)?"
+		return "Request the metrics of one endpoint by hand. Did the metrics port or path move (scrape.port, " +
+			"scrape.path)?"
 	case "redis":
 		return "See whether Redis runs and is reachable from here (section redis of the configuration)."
 	case "discovery":

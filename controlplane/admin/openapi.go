@@ -9,8 +9,8 @@ import (
 	"steelyard/controlplane/view"
 )
 
-// An apiRoute is a route of the JSON: what serves it, and what the OpenAPI document has of it. Answer and body are values
-// of the types that are written and read.
+// An apiRoute is a route of the JSON: what serves it, and what the OpenAPI document has of it. Answer and body are
+// values of the types that are written and read.
 type apiRoute struct {
 	method, path, summary string // method is empty for GET
 	serve                 http.HandlerFunc
@@ -40,13 +40,15 @@ func (h *handler) apiRoutes() []apiRoute {
 			answer: ClusterList{}},
 		{path: "/api/v1/clusters/{name}", summary: "One cluster with its endpoints", serve: h.getCluster,
 			answer: view.Cluster{}, query: sorting},
-		{path: "/api/v1/clusters/{name}/history", summary: "The past of a cluster", serve: h.getHistory, answer: Window{},
+		{path: "/api/v1/clusters/{name}/history", summary: "The past of a cluster", serve: h.getHistory,
+			answer: Window{},
 			query: []apiParameter{{name: "window", kind: "string", meaning: "how far back, such as 5m"},
 				{name: "points", kind: "integer", meaning: "at most so many moments; 0 means all"},
 				{name: "endpoint", kind: "string", meaning: "only these endpoints", repeated: true},
 				{name: "fields", kind: "string", meaning: "of endpoints: some of " +
 					strings.Join(historyFields(), ",") + ", or none"}}},
-		{path: "/api/v1/clusters/{name}/matrix", summary: "Requests in flight by Envoy and endpoint", serve: h.getMatrix,
+		{path: "/api/v1/clusters/{name}/matrix", summary: "Requests in flight by Envoy and endpoint",
+			serve:  h.getMatrix,
 			answer: view.Matrix{}},
 		{path: "/api/v1/clusters/{name}/explain", summary: "Why an endpoint has its share", serve: h.getExplanation,
 			answer: Explanation{}, query: []apiParameter{{name: "endpoint", kind: "string", meaning: "its address"},
@@ -77,8 +79,10 @@ func (h *handler) operatorRoutes() []apiRoute {
 			answer: view.Override{}, body: OverrideRequest{}},
 		{method: http.MethodDelete, path: override, summary: "Ends that", serve: h.deleteOverride,
 			answer: view.Override{}},
-		{path: "/api/v1/log-level", summary: "The least level that is logged", serve: h.getLogLevel, answer: logLevel{}},
-		{method: http.MethodPost, path: "/api/v1/log-level", summary: "Sets it until the restart", serve: h.postLogLevel,
+		{path: "/api/v1/log-level", summary: "The least level that is logged", serve: h.getLogLevel,
+			answer: logLevel{}},
+		{method: http.MethodPost, path: "/api/v1/log-level", summary: "Sets it until the restart",
+			serve:  h.postLogLevel,
 			answer: logLevel{}, body: logLevel{}},
 		{method: http.MethodPost, path: "/api/v1/diff", summary: "What another configuration would change",
 			serve: h.postDiff, answer: view.Diff{}, text: "application/yaml",
@@ -144,7 +148,8 @@ func (r *apiRoute) operation(components schemas) map[string]any {
 	return out
 }
 
-// schemas has the objects of the answers, under the titles that they have in docs/admin-api.md: the names of their types.
+// schemas has the objects of the answers, under the titles that they have in docs/admin-api.md: the names of their
+// types.
 type schemas map[string]map[string]any
 
 // ofRequest returns the schema of an object in a request. Unlike in an answer, a key that is left out is null, and none

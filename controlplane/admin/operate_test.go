@@ -139,11 +139,13 @@ func TestAnOverrideIsAProblemThatExplainsAndAnEvent(t *testing.T) {
 	e := view.Endpoint{Address: "a:1", Reason: "pinned", Override: o}
 	const says = "pinned to 5 % of the requests by anna until 2026-03-14 12:00:00 UTC: canary"
 	p := &observation{now: noon}
-	if got := endpointProblems(p, &view.Cluster{}, &e); len(got) != 1 || got[0].Message != says || got[0].Severity != "warning" {
+	got := endpointProblems(p, &view.Cluster{}, &e)
+	if len(got) != 1 || got[0].Message != says || got[0].Severity != "warning" {
 		t.Errorf("%+v", got)
 	}
 	e.Reason = "fill"
-	if got := endpointProblems(p, &view.Cluster{}, &e); len(got) != 1 || !strings.Contains(got[0].Message, "not in effect") {
+	got = endpointProblems(p, &view.Cluster{}, &e)
+	if len(got) != 1 || !strings.Contains(got[0].Message, "not in effect") {
 		t.Errorf("%+v", got)
 	}
 	with := view.Cluster{Name: "llama", Endpoints: []view.Endpoint{e}}

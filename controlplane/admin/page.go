@@ -146,8 +146,8 @@ func assetHandler() http.Handler {
 	return mux
 }
 
-// stripComments returns a style or script without indentation and without comments on lines of their own. Lines keep their numbers,
-// for errors in the console of a browser.
+// stripComments returns a style or script without indentation and without comments on lines of their own. Lines keep
+// their numbers, for errors in the console of a browser.
 func stripComments(body []byte) []byte {
 	var out bytes.Buffer
 	for line := range bytes.Lines(body) {
@@ -160,8 +160,8 @@ func stripComments(body []byte) []byte {
 	return out.Bytes()
 }
 
-// minifyCSS returns a style without the spaces between its parts. Those of a selector (a b), a list of values (1px solid) and a
-// text stay.
+// minifyCSS returns a style without the spaces between its parts. Those of a selector (a b), a list of values (1px
+// solid) and a text stay.
 func minifyCSS(style []byte) []byte {
 	parts := strings.NewReplacer(" { ", "{", " {", "{", "; }", "}", " }", "}", "; ", ";", ": ", ":", ", ", ",")
 	return []byte(parts.Replace(string(style)))

@@ -245,7 +245,8 @@ func TestThePageIsSmall(t *testing.T) {
 // What is served differs from the sources by comments and indentation, as long as no text goes over several lines.
 func TestFilesAreServedWithoutCommentsAndIndentation(t *testing.T) {
 	const source = "/* One. */\na {\n  b: c; /* two */\n}\n// Three.\n\tif (x) // four\n\t\t// five\n\t\ty();\n"
-	if got, want := string(stripComments([]byte(source))), "\na {\nb: c; /* two */\n}\n\nif (x) // four\n\ny();\n"; got != want {
+	if got, want := string(stripComments([]byte(source))), "\na {\nb: c; /* two */\n}\n\nif (x) // "+
+		"four\n\ny();\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	const style = ".a > b, .a :focus { margin: 0 4px; color: rgb(0 0 0 / .2); }\n.a::after { content: \" ↓\"; }\n"

@@ -77,7 +77,8 @@ func boundProblems(listener, closed string, bounds []namedBound, setting func(na
 		reached := sprint("%s has reached its limit of %s", listener, b.what)
 		state := sprint("%d of %d are used%s", b.Used, b.Limit, setting(b))
 		if within(b.LastRefused, now, refusedRecently) {
-			out.fail("%s: %d refused so far, the latest %s; %s", reached, b.Refused, formatAgo(b.LastRefused, now), state)
+			out.fail("%s: %d refused so far, the latest %s; %s", reached, b.Refused, formatAgo(b.LastRefused, now),
+				state)
 		}
 		if within(b.LastDisplaced, now, refusedRecently) {
 			out.warn("%s: it closes %s to make room for new ones, %d so far, the latest %s; %s", reached, closed,

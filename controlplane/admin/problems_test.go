@@ -30,8 +30,8 @@ func TestEndpointProblems(t *testing.T) {
 			[]view.Problem{failure("No usable metrics for a:1: It is treated as a median endpoint: timeout.")}},
 		"unreadable": {view.Endpoint{Reason: "decay", LastScrape: failed, LoadSource: "fused",
 			Inputs: []view.Input{{Field: "queue", State: "decay"}}},
-			[]view.Problem{warning("The metrics of a:1 cannot be read: Timeout. The Envoys' in-flight counts are used " +
-				"instead.")}},
+			[]view.Problem{warning("The metrics of a:1 cannot be read: Timeout. The Envoys' in-flight counts are " +
+				"used instead.")}},
 		"unused": {view.Endpoint{Reason: "unused"},
 			[]view.Problem{warning("Envoys send nothing to a:1: They send it nothing, whatever its weight.")}},
 		"new": {view.Endpoint{Reason: "blackout"}, []view.Problem{warning("new, and no report yet")}},
@@ -43,8 +43,8 @@ func TestEndpointProblems(t *testing.T) {
 		},
 		"an outlier": {
 			view.Endpoint{Reason: "failing", Outlier: true, Overloaded: true, OverloadReason: "failing: 3 of 4"},
-			[]view.Problem{failure("a:1 fails its requests: Failing: 3 of 4. Envoys are asked to prefer others, and it " +
-				"is tried again by itself.")},
+			[]view.Problem{failure("a:1 fails its requests: Failing: 3 of 4. Envoys are asked to prefer others, and " +
+				"it is tried again by itself.")},
 		},
 		"a counter leapt": {
 			view.Endpoint{Reason: "fill", ImplausibleReadings: view.Num(3),
@@ -86,21 +86,23 @@ func TestClusterProblems(t *testing.T) {
 		"not ready": {with(func(c *view.Cluster) { c.Ready, c.NotReadyReason = false, "warming up" }),
 			[]view.Problem{failure("Cluster llama is not ready: warming up")}},
 		"not ready, without a word": {
-			with(func(c *view.Cluster) { c.Ready = false }), []view.Problem{failure("Cluster llama is not ready: no reason given")},
+			with(func(c *view.Cluster) { c.Ready = false }), []view.Problem{failure("Cluster llama is not ready: no " +
+				"reason given")},
 		},
 		"empty": {with(func(c *view.Cluster) { c.Counts.Total = 0 }),
-			[]view.Problem{failure("Cluster llama has no endpoints: Discovery has found none, so Envoys have nowhere to " +
-				"send its requests.")}},
+			[]view.Problem{failure("Cluster llama has no endpoints: Discovery has found none, so Envoys have nowhere " +
+				"to send its requests.")}},
 		"stuck": {with(func(c *view.Cluster) { c.Decision.At = view.At(noon.Add(-6 * time.Second)) }),
-			[]view.Problem{failure("Cluster llama gets no new decisions: The latest decision was made at 11:59:54 UTC.")}},
+			[]view.Problem{failure("Cluster llama gets no new decisions: The latest decision was made at 11:59:54 " +
+				"UTC.")}},
 		"slow by choice": {
 			with(func(c *view.Cluster) {
 				c.Decision.At, c.MinIntervalSeconds = view.At(noon.Add(-6*time.Second)), view.Num(3)
 			}), []view.Problem{},
 		},
 		"shedding": {with(func(c *view.Cluster) { c.Decision.DropFraction = view.Num(0.123) }),
-			[]view.Problem{failure("Cluster llama refuses requests: The whole pool is saturated: 12.3 % of the requests " +
-				"are refused, and the others are expected to wait –.")}},
+			[]view.Problem{failure("Cluster llama refuses requests: The whole pool is saturated: 12.3 % of the " +
+				"requests are refused, and the others are expected to wait –.")}},
 		"source down": {
 			with(func(c *view.Cluster) {
 				c.Sources = []view.SourceStatus{{Name: "redis", State: view.SourceDown, LastError: "refused"}}
@@ -112,8 +114,8 @@ func TestClusterProblems(t *testing.T) {
 				c.Sources = []view.SourceStatus{{Name: "dns", State: view.SourceStale,
 					LastSuccess: view.At(noon.Add(-90 * time.Second)), LastError: "no answer"}}
 			}),
-			[]view.Problem{warning("Source dns of llama is lost: It fails, last worked 2 min ago: no answer. Its last " +
-				"values are still in use.")},
+			[]view.Problem{warning("Source dns of llama is lost: It fails, last worked 2 min ago: no answer. Its " +
+				"last values are still in use.")},
 		},
 		"some Envoys do not report": {
 			with(func(c *view.Cluster) {
@@ -162,12 +164,12 @@ func TestClusterProblems(t *testing.T) {
 				}
 			}),
 			[]view.Problem{
-				warning("Reports of Envoy edge-3 conflict with all others: Envoy edge-3 at 10.0.0.9 has reported, for " +
-					"8.0 s, 2000 requests in progress at 2 endpoints (10.0.0.1:8000 and others), but the metrics " +
+				warning("Reports of Envoy edge-3 conflict with all others: Envoy edge-3 at 10.0.0.9 has reported, " +
+					"for 8.0 s, 2000 requests in progress at 2 endpoints (10.0.0.1:8000 and others), but the metrics " +
 					"there contradict it while other requests are answered: it is wrong, or these are idle streams " +
 					"and uploads."),
-				warning("Reports of Envoy edge-4 conflict with all others: Envoy edge-4 at 10.0.0.9 has reported, for " +
-					"2 min, that its requests to 10.0.0.1:8000 fail. At least as many other Envoys get responses " +
+				warning("Reports of Envoy edge-4 conflict with all others: Envoy edge-4 at 10.0.0.9 has reported, " +
+					"for 2 min, that its requests to 10.0.0.1:8000 fail. At least as many other Envoys get responses " +
 					"there, so no endpoint is flagged."),
 			},
 		},
@@ -178,18 +180,19 @@ func TestClusterProblems(t *testing.T) {
 				c.Endpoints = []view.Endpoint{{Address: "10.0.0.1:8000", Overloaded: true}, {Address: "10.0.0.2:8000"}}
 			}),
 			[]view.Problem{
-				warning("Reports of Envoy edge-4 conflict with all others: Envoy edge-4 at 10.0.0.9 has reported, for " +
-					"2 min, that its requests to 10.0.0.1:8000 fail. At least as many other Envoys get responses " +
+				warning("Reports of Envoy edge-4 conflict with all others: Envoy edge-4 at 10.0.0.9 has reported, " +
+					"for 2 min, that its requests to 10.0.0.1:8000 fail. At least as many other Envoys get responses " +
 					"there; 1 of these endpoints are flagged, for what others report or for failures before that."),
 			},
 		},
 		"half of the endpoints": {
 			with(func(c *view.Cluster) {
-				c.Endpoints = []view.Endpoint{{Address: "a:1", Overloaded: true, OverloadReason: "queue 5 per slot"}, {}}
+				c.Endpoints = []view.Endpoint{{Address: "a:1", Overloaded: true, OverloadReason: "queue 5 per slot"},
+					{}}
 				c.Counts.Total = 2
 			}),
-			[]view.Problem{failure("50 % or more of llama is overloaded: 1 of 2 endpoints are. The first, a:1: queue 5 " +
-				"per slot.")},
+			[]view.Problem{failure("50 % or more of llama is overloaded: 1 of 2 endpoints are. The first, a:1: queue " +
+				"5 per slot.")},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -282,8 +285,8 @@ func TestClientProblems(t *testing.T) {
 			with(func(s *Subscription) {
 				s.InSync, s.VersionAcked, s.LastSent = false, "v1", view.At(noon.Add(-7*time.Second))
 			}),
-			[]view.Problem{failure("Envoy edge-1 does not answer: It was last sent an assignment of llama 7.0 s ago, and " +
-				"last accepted one never.")},
+			[]view.Problem{failure("Envoy edge-1 does not answer: It was last sent an assignment of llama 7.0 s ago, " +
+				"and last accepted one never.")},
 		},
 		"about to answer": {
 			with(func(s *Subscription) {
@@ -294,13 +297,13 @@ func TestClientProblems(t *testing.T) {
 		"asks for a stranger": {with(func(s *Subscription) {
 			s.Resource, s.Cluster, s.Known = "lama", "lama",
 				false
-		}), []view.Problem{warning("Envoy edge-1 subscribes to lama, which is not configured here: It gets no endpoints for " +
-			"that name, and answers its requests with 503. Did its configuration mean llama?")}},
+		}), []view.Problem{warning("Envoy edge-1 subscribes to lama, which is not configured here: It gets no " +
+			"endpoints for that name, and answers its requests with 503. Did its configuration mean llama?")}},
 		"asks before it is ready": {with(func(s *Subscription) { s.Known = false }), []view.Problem{}},
 		"gave no sign of requests": {
 			Client{Signals: Signals{State: SignalSilent, LastReport: view.At(noon.Add(-8 * time.Second))}},
-			[]view.Problem{warning("Envoy edge-1 does not report its requests: Latest access log entry: never. Latest load " +
-				"report: 8.0 s ago.")},
+			[]view.Problem{warning("Envoy edge-1 does not report its requests: Latest access log entry: never. " +
+				"Latest load report: 8.0 s ago.")},
 		},
 		"shares its name in load reports": {
 			Client{Signals: Signals{State: SignalOK, ReportStreams: 2}},
@@ -309,8 +312,8 @@ func TestClientProblems(t *testing.T) {
 		},
 		"refuses its runtime": {
 			Client{Signals: Signals{Runtime: Runtime{Subscribed: true, Nack: "bad value"}}},
-			[]view.Problem{warning("Envoy edge-1 refuses the runtime values that switch its access log: Its answer: bad " +
-				"value")},
+			[]view.Problem{warning("Envoy edge-1 refuses the runtime values that switch its access log: Its answer: " +
+				"bad value")},
 		},
 		"cannot be told from others": {Client{Duplicates: 2},
 			[]view.Problem{warning("2 other connections use the same node id: two Envoys that cannot be " +
@@ -335,9 +338,10 @@ func TestStatusProblems(t *testing.T) {
 		"well": {Status{ConfigGeneration: 1}, 1, []view.Problem{}},
 		"draining": {Status{ConfigGeneration: 1, Draining: true}, 1,
 			[]view.Problem{warning("draining: the process is shutting down")}},
-		"no config": {Status{}, 1, []view.Problem{failure("No configuration has been applied yet: Steelyard serves nothing " +
-			"before it has one.")}},
-		"no Envoys": {Status{ConfigGeneration: 1}, 0, []view.Problem{warning("No Envoy is connected: Nothing follows the weights.")}},
+		"no config": {Status{}, 1, []view.Problem{failure("No configuration has been applied yet: Steelyard serves " +
+			"nothing before it has one.")}},
+		"no Envoys": {Status{ConfigGeneration: 1}, 0, []view.Problem{warning("No Envoy is connected: Nothing follows " +
+			"the weights.")}},
 		"file is polled": {
 			Status{ConfigGeneration: 1, ConfigWatchError: "no watches left"}, 1,
 			[]view.Problem{warning("changes of the config are found by polling only: no watches left")},
@@ -415,7 +419,8 @@ func TestPortProblems(t *testing.T) {
 					LastDisplaced: before(2 * time.Minute)}
 			}),
 			[]view.Problem{warning("the xDS port has reached its limit of connections from one address: it closes " +
-				"idle connections to make room for new ones, 1 so far, the latest 2 min ago; 20 of 20 are used (xds.limits.connections_per_address; – open files are allowed)")},
+				"idle connections to make room for new ones, 1 so far, the latest 2 min ago; 20 of 20 are used " +
+				"(xds.limits.connections_per_address; – open files are allowed)")},
 		},
 		"streams and subscriptions": {
 			with(func(p *Port) {
@@ -431,7 +436,8 @@ func TestPortProblems(t *testing.T) {
 		},
 		"incomplete requests": {
 			with(func(p *Port) {
-				p.UnreadBytes = stat.Bound{Used: 5, Limit: 268_435_456, Displaced: 3, LastDisplaced: before(time.Second)}
+				p.UnreadBytes = stat.Bound{Used: 5, Limit: 268_435_456, Displaced: 3,
+					LastDisplaced: before(time.Second)}
 			}),
 			[]view.Problem{failure("the xDS port closed 3 connections, the latest 1.0 s ago, because all peers " +
 				"together had sent more than 268435456 bytes of incomplete requests: peers that are not Envoys " +

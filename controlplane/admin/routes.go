@@ -34,8 +34,9 @@ func (t *router) add(r apiRoute) {
 	}
 }
 
-// operate registers a route that changes something. The pattern begins with its method. The handler is called for callers with the role operate only, never for a web page of another origin, and with a
-// body of at most 64 KiB. callerOf(r).name is that of the token. Each call is logged with its result.
+// operate registers a route that changes something. The pattern begins with its method. The handler is called for
+// callers with the role operate only, never for a web page of another origin, and with a body of at most 64 KiB.
+// callerOf(r).name is that of the token. Each call is logged with its result.
 func (t *router) operate(pattern string, f http.HandlerFunc) {
 	t.changes.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		if !t.authorized(w, r) {

@@ -119,8 +119,8 @@ func (g *Guard) deny(s *stream, u use) error {
 	g.mu.Lock()
 	d := g.denied[kind]
 	now := g.now()
-	d.DeniedClients = stat.DeniedClients{Kind: kind, Count: d.Count + 1, LastAt: stat.At(now), LastClient: s.client.Name,
-		LastPeer: s.peer, LastCluster: cluster}
+	d.DeniedClients = stat.DeniedClients{Kind: kind, Count: d.Count + 1, LastAt: stat.At(now),
+		LastClient: s.client.Name, LastPeer: s.peer, LastCluster: cluster}
 	speak := d.logged.IsZero() || now.Sub(d.logged) >= logged
 	if speak {
 		d.logged = now

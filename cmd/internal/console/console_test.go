@@ -54,8 +54,8 @@ func someStatus() *Status {
 			{NodeID: "edge-3", Resource: "llama-70b", State: admin.EnvoyBehind, VersionSent: "a1b2.tox.1520",
 				VersionAcked: "a1b2.tox.1499", LagSeconds: view.Num(14), Signals: "silent"},
 			{NodeID: "edge-4", Resource: "lama-70b", State: admin.EnvoyUnknown, Signals: "none",
-				Note: "Envoy edge-4 subscribes to lama-70b, which is not configured here: It gets no endpoints for that " +
-					"name, and answers its requests with 503. Did its configuration mean llama-70b?"},
+				Note: "Envoy edge-4 subscribes to lama-70b, which is not configured here: It gets no endpoints for " +
+					"that name, and answers its requests with 503. Did its configuration mean llama-70b?"},
 			{NodeID: "edge-1", Resource: "llama-70b/failsafe", State: admin.EnvoyFollows, VersionSent: "a1b2.tox.1520",
 				VersionAcked: "a1b2.tox.1520", LagSeconds: view.Num(0.0018), Signals: "batched"},
 		},
@@ -104,8 +104,8 @@ func someCluster() *view.Cluster {
 func someExplanation() *Explanation {
 	e := someCluster().Endpoints[1]
 	e.Why = "It gets 34.6 % of this decision's requests, and is 10.8 % of the capacity: it has a load of 3 (requests " +
-		"waiting and " +
-		"running), a level of 0.75 for each slot; 1.04 more, expected within 22 ms, fill the pool up to 0.915."
+		"waiting and running), a level of 0.75 for each slot; 1.04 more, expected within 22 ms, fill the pool up to " +
+		"0.915."
 	e.Share, e.Reason, e.Weight = view.Num(0.346), "fill", view.Num(3_460_112)
 	e.Load, e.Slots, e.LoadSource = view.Num(3), view.Num(4), "fused"
 	e.Inputs = []view.Input{{Field: "queue", Value: view.Num(0), AgeSeconds: view.Num(0.12), State: "fresh"},
