@@ -416,9 +416,9 @@ func sample(c *view.Cluster, m *measure) *Sample {
 	s, nan := newSample(m.addresses), math.NaN()
 	for i := range c.Endpoints {
 		e := &c.Endpoints[i]
-		for field, v := range [fineFields]float64{fieldShare: e.Share.Or(nan),
-			fieldServed: m.endpoints[i].served10s.Or(nan),
-			fieldLoad:   loadPerSlot(e).Or(nan), fieldInFlight: inFlight(e),
+		for field, v := range [fineFields]float64{
+			fieldShare: e.Share.Or(nan), fieldServed: m.endpoints[i].served10s.Or(nan),
+			fieldLoad: loadPerSlot(e).Or(nan), fieldInFlight: inFlight(e),
 			fieldLatency: e.FirstTokenMean.Or(latency(e))} {
 			s.Fields[field][i] = v
 		}
@@ -427,8 +427,7 @@ func sample(c *view.Cluster, m *measure) *Sample {
 	d := &c.Decision
 	fullest, flying := poolSums(c.Endpoints)
 	for k, n := range [poolFields]view.Number{d.ArrivalRate, d.MedianLoad, fullest, d.WaterLevel, flying,
-		c.FirstTokenMean,
-		c.AnswerP99Seconds, m.use.CapacityUsed, d.DropFraction} {
+		c.FirstTokenMean, c.AnswerP99Seconds, m.use.CapacityUsed, d.DropFraction} {
 		s.Pool[k] = n.Or(nan)
 	}
 	return s
