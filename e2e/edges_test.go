@@ -17,6 +17,7 @@ import (
 	"steelyard/controlplane/view"
 	"steelyard/e2e/rig/certs"
 	"steelyard/e2e/rig/proc"
+	"steelyard/internal/stat"
 )
 
 // gone wants these Envoys to be listed as gone, as "node: cause" by node, and to be named in the problems.
@@ -28,12 +29,12 @@ func (f *fleet) gone(want ...string) error {
 	var got []string
 	for _, g := range s.GoneEnvoys {
 		got = append(got, g.NodeID+": "+g.Cause)
-		what := "vanished"
+		what := "disconnected without closing its streams: " + g.NodeID + " (" + g.Address + "): " + g.Cause
 		if g.Silent {
 			what = "does not answer"
 		}
 		named := func(p view.Problem) bool {
-			return strings.Contains(p.Message, "Envoy "+g.NodeID+" ("+g.Address+") "+what)
+			return strings.HasPrefix(p.Message, "Envoy "+g.NodeID+" "+what)
 		}
 		if !slices.ContainsFunc(s.Problems, named) {
 			return fmt.Errorf("%s is not among the problems: %+v", g.NodeID, s.Problems)
@@ -199,7 +200,7 @@ func TestRealEnvoysThatAreRefusedAreCountedByTheReason(t *testing.T) {
 		for _, reason := range []string{"no_certificate", "expired", "unknown_authority", "refused_by_client",
 			"not_tls"} {
 			i := slices.IndexFunc(s.RefusedHandshakes,
-				func(h admin.RefusedHandshake) bool { return h.Reason == reason })
+				func(h stat.RefusedHandshake) bool { return h.Reason == reason })
 			if i < 0 || s.RefusedHandshakes[i].Count == 0 {
 				return fmt.Errorf("%s is not counted: %+v", reason, s.RefusedHandshakes)
 			}

@@ -123,7 +123,7 @@ func TestIdleConnectionsKeepNoEnvoyOut(t *testing.T) {
 	if n := f.metric("steelyard_xds_port_refused_total"); n < 300 {
 		t.Errorf("%v connections were turned away, want more than 300", n)
 	}
-	f.complains("the xDS port closes idle connections to make room for new ones")
+	f.complains("the xDS port has reached its limit of connections: it closes idle connections")
 	if n := f.logged("idle connections closed"); n < 1 || n > 3 {
 		t.Errorf("%d lines in the log about more than 300 connections", n)
 	}
@@ -176,7 +176,7 @@ func TestOneAddressMayNotTakeAllConnections(t *testing.T) {
 	if result := f.send(quick(100)).wait(t); result.Errors != 0 {
 		t.Errorf("%d of %d requests failed: %v", result.Errors, result.Requests, result.Codes)
 	}
-	f.complains("there are too many connections from one address")
+	f.complains("limit of connections from one address")
 	if n := f.logged("connections refused"); n < 1 || n > 3 {
 		t.Errorf("%d lines in the log about %d refused connections", n, p.ConnectionsPerAddress.Refused)
 	}
@@ -237,8 +237,8 @@ func TestAStrangerThatUsesUpStreamsAndNamesCostsNoEnvoyItsOwn(t *testing.T) {
 		}
 		return err
 	})
-	f.complains("there are too many streams")
-	f.complains("there are too many subscriptions")
+	f.complains("limit of streams")
+	f.complains("limit of subscriptions")
 	if n := f.logged("streams refused"); n < 1 || n > 3 {
 		t.Errorf("%d lines in the log about more than 1000 refused streams", n)
 	}

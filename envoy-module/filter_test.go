@@ -70,7 +70,7 @@ func TestConfigurationsWithTheSameSettingsShareOneStream(t *testing.T) {
 	if n := len(strings.Split(endpoints, ",")); n != 2 || reason != "fill" {
 		t.Errorf("right after the update: %q for the reason %q, want the loads that were there", endpoints, reason)
 	}
-	if got := server.Followers(); len(got) != 1 || got[0].Picker != "envoy-1" {
+	if got := server.Followers(); len(got) != 1 || got[0].Name != "envoy-1" {
 		t.Errorf("followers %+v, want one", got)
 	}
 	b.stop()

@@ -201,7 +201,7 @@ func TestTheSubscriptionsOfAllStreamsAreLimited(t *testing.T) {
 		u := b.server.Names()
 		return in+names*refused == names*len(strangers) && u.Used == in+1 && refused > 0 && u.Used <= limit
 	})
-	if u := b.server.Names(); u.Limit != limit || u.Refused == 0 || u.RefusedAt.IsZero() {
+	if u := b.server.Names(); u.Limit != limit || u.Refused == 0 || u.LastRefused.IsZero() {
 		t.Errorf("%+v, want the refusals counted", u)
 	}
 	b.publish("llama", shares(0.3, 0.7))

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"steelyard/internal/envoyid"
+	"steelyard/internal/stat"
 	"steelyard/internal/tally"
 )
 
@@ -45,15 +46,6 @@ const handshakesLogged = time.Minute
 // maxHandshakeError limits the length of a kept error in bytes: it can quote the certificate.
 const maxHandshakeError = 256
 
-// A RefusedHandshake counts the handshakes that failed for one reason.
-type RefusedHandshake struct {
-	Reason string
-	Count  uint64    // since the start
-	At     time.Time // of the last; zero when there was none
-	Peer   string    // of the last
-	Error  string    // of the last
-}
-
 // Handshakes counts the TLS handshakes that fail. It logs the first of each reason at once, and the others once a
 // minute.
 type Handshakes struct {
@@ -62,7 +54,7 @@ type Handshakes struct {
 }
 
 type refusedHandshakes struct {
-	RefusedHandshake
+	stat.RefusedHandshake
 	lines *tally.Tally
 }
 
@@ -74,17 +66,17 @@ func NewHandshakes(log *slog.Logger) *Handshakes {
 		if reason == failedClosed {
 			level, message = slog.LevelDebug, "TLS handshakes with clients not finished"
 		}
-		h.refused[reason] = &refusedHandshakes{RefusedHandshake{Reason: reason},
+		h.refused[reason] = &refusedHandshakes{stat.RefusedHandshake{Reason: reason},
 			tally.New(log, level, message, handshakesLogged)}
 	}
 	return h
 }
 
 // Refused returns the count of each possible reason, always in the same order.
-func (h *Handshakes) Refused() []RefusedHandshake {
+func (h *Handshakes) Refused() []stat.RefusedHandshake {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	out := make([]RefusedHandshake, len(handshakeReasons))
+	out := make([]stat.RefusedHandshake, len(handshakeReasons))
 	for i, reason := range handshakeReasons {
 		out[i] = h.refused[reason].RefusedHandshake
 	}
@@ -117,11 +109,11 @@ func (h *Handshakes) failed(peer string, err error) {
 	h.mu.Lock()
 	r := h.refused[handshakeReason(err)]
 	r.Count++
-	r.At, r.Peer = time.Now(), peer
-	r.Error = envoyid.Clip(strings.ToValidUTF8(err.Error(), "\uFFFD"), maxHandshakeError)
+	r.LastAt, r.LastPeer = stat.At(time.Now()), peer
+	r.LastError = envoyid.Clip(strings.ToValidUTF8(err.Error(), "\uFFFD"), maxHandshakeError)
 	last := r.RefusedHandshake
 	h.mu.Unlock()
-	r.lines.Add("reason", last.Reason, "last_peer", last.Peer, "last_error", last.Error)
+	r.lines.Add("reason", last.Reason, "last_peer", last.LastPeer, "last_error", last.LastError)
 }
 
 // handshakeReason classifies the error of a handshake. Some errors of crypto/tls have no type of their own.

@@ -39,7 +39,8 @@ func TestHandshakesThatAreRefusedAgainAndAgainAreSummedUpOnceAMinute(t *testing.
 				out.String())
 		}
 		for _, r := range h.Refused() {
-			if r.Reason == "other" && (r.Count != 1 || len(r.Error) != maxHandshakeError || r.Peer != "10.0.0.2:1") {
+			if r.Reason == "other" && (r.Count != 1 || len(r.LastError) != maxHandshakeError ||
+				r.LastPeer != "10.0.0.2:1") {
 				t.Errorf("%+v", r)
 			}
 		}

@@ -21,6 +21,7 @@ import (
 	serverv3 "github.com/envoyproxy/go-control-plane/pkg/server/v3"
 	"google.golang.org/grpc"
 
+	"steelyard/internal/stat"
 	"steelyard/weighting"
 	"steelyard/xds/assignment"
 	"steelyard/xds/port"
@@ -237,7 +238,7 @@ func (s *Server) remove(name string) {
 func (s *Server) Clients() []Client { return s.tracker.clients() }
 
 // Names returns the number of subscriptions of all streams together, to names of clusters and to other types.
-func (s *Server) Names() port.Usage { return s.tracker.names.Usage() }
+func (s *Server) Names() stat.Bound { return s.tracker.names.Usage() }
 
 // AckDelay returns the time from a push of the cluster to an Envoy's ACK, smoothed over about one ACK of each
 // subscribed Envoy. Of the two names that carry weights, it is that of the slower one. Zero is unknown: no Envoy has

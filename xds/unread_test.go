@@ -79,7 +79,7 @@ func TestHalfMessagesAreLimited(t *testing.T) {
 		sendHalfMessages(t, b.address, 5) // together 15 of 8 MiB
 	}
 	eventually(t, "the connection that holds the most is closed", func() bool { return l.Stats().Unread.Displaced > 0 })
-	if s := l.Stats().Unread; s.Used > limit || s.Limit != limit || s.DisplacedAt.IsZero() {
+	if s := l.Stats().Unread; s.Used > limit || s.Limit != limit || s.LastDisplaced.IsZero() {
 		t.Errorf("%+v, want at most %d bytes", s, limit)
 	}
 	b.publish("llama", equal(2))

@@ -69,7 +69,7 @@ func resultCases() []resultCase {
 		{
 			name: "a string is an error with the key's name",
 			fill: func(m *miniredis.Miniredis) { _ = m.Set("k", "7") },
-			err:  []string{`"k"`, "no sorted set", "WRONGTYPE"},
+			err:  []string{`"k"`, "not a sorted set", "WRONGTYPE"},
 		},
 		{
 			name: "scores that are no counts are named and left out, the others stay",

@@ -54,7 +54,7 @@ func ParseTokens(content []byte) ([]Token, error) {
 			return nil, fmt.Errorf("line %d: write ROLE NAME TOKEN, where ROLE is %s or %s", n, RoleView, RoleOperate)
 		}
 		if l := len(fields[2]); l < shortestToken || l > longestToken {
-			return nil, fmt.Errorf("line %d: the token has %d characters: write %d to %d, such as those of "+
+			return nil, fmt.Errorf("line %d: the token has %d characters: write %d to %d, for example, those of "+
 				"openssl rand -hex 32", n, l, shortestToken, longestToken)
 		}
 		t := Token{Role: fields[0], Name: fields[1], hash: sha256.Sum256([]byte(fields[2]))}
@@ -139,7 +139,7 @@ type DeniedRequests struct {
 	Count    uint64    `json:"count"` // since the start
 	LastAt   view.Time `json:"last_at"`
 	LastPeer string    `json:"last_peer"`
-	logged   time.Time
+	logged   logLimit
 }
 
 func (a *Access) status() AdminAccess {
@@ -277,13 +277,9 @@ func (a *Access) deny(reason string, r *http.Request, log *slog.Logger, now time
 	d := a.denied[reason]
 	d.Count++
 	d.LastAt, d.LastPeer = view.At(now), r.RemoteAddr
-	speak := reason != deniedNoToken && (d.logged.IsZero() || now.Sub(d.logged) >= refusalsLogged)
-	if speak {
-		d.logged = now
-	}
-	count := d.Count
+	count, shouldLog := d.Count, reason != deniedNoToken && d.logged.due(now)
 	a.mu.Unlock()
-	if speak {
+	if shouldLog {
 		log.Warn("admin request denied", "reason", reason, "peer", r.RemoteAddr, "path", r.URL.Path, "denied", count)
 	}
 }

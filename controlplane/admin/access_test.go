@@ -150,20 +150,6 @@ func TestWhatChangesSomethingIsNotReachedByGetNorFromAnotherOrigin(t *testing.T)
 	}
 }
 
-func TestARouteThatChangesSomethingNeedsAMethodThatMay(t *testing.T) {
-	routes := (&handler{Options: withDefaults(Options{Source: fixed{}})}).newRouter()
-	for _, pattern := range []string{"GET /x", "HEAD /x", "/x"} {
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Errorf("%s was registered", pattern)
-				}
-			}()
-			routes.operate(pattern, nil)
-		}()
-	}
-}
-
 func TestABrowserLogsInWithAToken(t *testing.T) {
 	g := newGuarded(t, AccessOptions{TokensFile: "tokens", TLS: true})
 	form := g.send("GET", "/?rows=all", "", "Accept", "text/html,*/*")

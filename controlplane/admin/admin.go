@@ -14,8 +14,7 @@ type Options struct {
 	// Operator acts on the control plane. Nil: nobody can.
 	Operator Operator
 	Metrics  *Metrics // nil: a new one
-	History  *History // nil: a new one, which stays empty
-	// Recorder is what looks at everything once a second; nil: one that does not look.
+	// Recorder samples all state every second; nil: one that takes no samples.
 	Recorder *Recorder
 	// Stuck lists what in the process makes no progress, and for how long; empty while all does.
 	// It must answer whatever is stuck. Nil: never anything.
@@ -52,20 +51,21 @@ func (h *handler) router() *router {
 	routes.view("/healthz", h.healthz)
 	routes.view("/readyz", h.readyz)
 	routes.view("/metrics", h.Metrics.handler(h.Source, h.refusals, h.Recorder.latest.Load, h.Now, h.Log).ServeHTTP)
-	routes.view("/api/v1/status", h.getStatus)
-	routes.view("/api/v1/clusters", h.getClusters)
-	routes.view("/api/v1/clusters/{name}", h.getCluster)
-	routes.view("/api/v1/clusters/{name}/history", h.getHistory)
-	routes.view("/api/v1/clients", h.getClients)
-	h.routeRecords(routes.view)
-	routes.view("/api/v1/session", h.getSession)
+	for _, r := range h.apiRoutes() {
+		routes.add(r)
+	}
+	if h.Operator != nil {
+		for _, r := range h.operatorRoutes() {
+			routes.add(r)
+		}
+	}
+	routes.view("/api/v1/openapi.json", h.getOpenAPI)
 	routes.view("/{$}", h.getPage)
 	routes.view("/assets/", assetHandler().ServeHTTP)
 	routes.view(loginPath, h.getLogin)
 	routes.view("/", notFound)
 	routes.changes.HandleFunc("POST "+loginPath, h.postLogin) // both change only what the browser keeps
 	routes.changes.HandleFunc("POST /logout", h.postLogout)
-	h.operations(routes)
 	return routes
 }
 
@@ -74,28 +74,15 @@ func (h *handler) guarded(routes *router) http.Handler {
 	return h.recovered(secured(h.hosts.checked(h.admitted(routes))))
 }
 
-// routeRecords adds the routes of what the Recorder keeps.
-func (h *handler) routeRecords(handle func(pattern string, f http.HandlerFunc)) {
-	handle("/api/v1/clusters/{name}/matrix", h.getMatrix)
-	handle("/api/v1/clusters/{name}/explain", h.getExplanation)
-	handle("/api/v1/incidents", h.getIncidents)
-	handle("/api/v1/events", h.getEvents)
-	handle("/api/v1/stream", h.getStream)
-	handle("/api/v1/openapi.json", h.getOpenAPI)
-}
-
 func withDefaults(o Options) Options {
 	if o.Metrics == nil {
-		o.Metrics = NewMetrics(MetricsOptions{Version: o.Version})
-	}
-	if o.History == nil {
-		o.History = NewHistory()
+		o.Metrics = NewMetrics(o.Version)
 	}
 	if o.Stuck == nil {
 		o.Stuck = func() []string { return nil }
 	}
 	if o.Recorder == nil {
-		o.Recorder = NewRecorder(RecorderOptions{Source: o.Source, History: o.History, Stuck: o.Stuck, Now: o.Now})
+		o.Recorder = NewRecorder(RecorderOptions{Source: o.Source, Stuck: o.Stuck, Now: o.Now})
 	}
 	if o.Access == nil {
 		o.Access = NewAccess(AccessOptions{Loopback: true})
@@ -107,11 +94,6 @@ func withDefaults(o Options) Options {
 		o.Now = time.Now
 	}
 	return o
-}
-
-func (h *handler) snapshot() snapshot {
-	return snapshot{source: h.Source, version: h.Version, now: h.Now(), refused: h.hosts.totals(),
-		access: h.Access.status(), stuck: h.Stuck(), moment: h.Recorder.latest.Load()}
 }
 
 // refusals are the requests to this listener that were refused.
@@ -128,7 +110,7 @@ func (h *handler) healthz(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	body := "stuck, restart it\n"
-	for _, s := range cut(stuck, maxStuck) {
+	for _, s := range limit(stuck, maxStuck) {
 		body += s + "\n"
 	}
 	if more := len(stuck) - maxStuck; more > 0 {
@@ -144,7 +126,7 @@ const maxStuck = 20
 func (h *handler) readyz(w http.ResponseWriter, r *http.Request) {
 	s := h.snapshot()
 	clusters := s.clusters()
-	status := s.status(clusters, 0)
+	status := s.status(clusters)
 	code, body := http.StatusOK, "ready\n"
 	switch {
 	case status.Draining:

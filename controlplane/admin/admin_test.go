@@ -68,7 +68,7 @@ func TestAnUnknownPathIsNotFoundAndListsTheKnownOnes(t *testing.T) {
 		"/api/v1/clusters/%3Cscript%3E%2F": "llama, mixtral",
 	} {
 		a := ask(t, h, http.MethodGet, route)
-		if a.code != http.StatusNotFound || !strings.Contains(decode[errorAnswer](t, a).Error, want) {
+		if a.code != http.StatusNotFound || !strings.Contains(decode[Error](t, a).Error, want) {
 			t.Errorf("%s: %d %s, want 404 with %q", route, a.code, a.body, want)
 		}
 	}
@@ -88,7 +88,7 @@ func TestWrongParametersAreRefusedWithWhatToWrite(t *testing.T) {
 		"/api/v1/clusters/llama/history?points=several": "at least 0",
 	} {
 		a := ask(t, h, http.MethodGet, route)
-		if a.code != http.StatusBadRequest || !strings.Contains(decode[errorAnswer](t, a).Error, want) {
+		if a.code != http.StatusBadRequest || !strings.Contains(decode[Error](t, a).Error, want) {
 			t.Errorf("%s: %d %s, want 400 with %q", route, a.code, a.body, want)
 		}
 	}
@@ -142,7 +142,7 @@ func TestWhatIsStuckIsAProblemOfTheProcess(t *testing.T) {
 	h := New(Options{Source: typical(noon),
 		Stuck: func() []string { return []string{"scrape targets: no progress for 31s"} }})
 	s := decode[Status](t, ask(t, h, http.MethodGet, "/api/v1/status"))
-	if !has(s.Problems, view.SeverityError, "scrape targets: no progress for 31s: a defect in Steelyard, restart it") {
+	if !has(s.Problems, view.SeverityError, "Steelyard is stuck: scrape targets: no progress for 31s") {
 		t.Errorf("problems %+v", s.Problems)
 	}
 }
@@ -179,13 +179,13 @@ func (broken) Clients() []Client { panic("index out of range") }
 func TestAPanicIsOneFailedRequestAndALineInTheLog(t *testing.T) {
 	var log strings.Builder
 	h := New(Options{Source: broken{typical(noon)}, Log: slog.New(slog.NewTextHandler(&log, nil))})
-	if a := ask(t, h, http.MethodGet, "/api/v1/clients"); a.code != 500 || decode[errorAnswer](t, a).Error == "" {
+	if a := ask(t, h, http.MethodGet, "/api/v1/clients"); a.code != 500 || decode[Error](t, a).Error == "" {
 		t.Errorf("got %d %s", a.code, a.body)
 	}
 	if !strings.Contains(log.String(), "index out of range") || !strings.Contains(log.String(), "/api/v1/clients") {
 		t.Errorf("log: %s", log.String())
 	}
-	if a := ask(t, h, http.MethodGet, "/api/v1/clusters"); a.code != 200 {
+	if a := ask(t, h, http.MethodGet, "/api/v1/incidents"); a.code != 200 {
 		t.Errorf("the next request got %d", a.code)
 	}
 }

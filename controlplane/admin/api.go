@@ -15,7 +15,7 @@ import (
 
 func (h *handler) getStatus(w http.ResponseWriter, _ *http.Request) {
 	s := h.snapshot()
-	writeJSON(w, s.status(s.clusters(), len(s.source.Clients())))
+	writeJSON(w, s.status(s.clusters()))
 }
 
 func (h *handler) getClusters(w http.ResponseWriter, _ *http.Request) {
@@ -41,7 +41,7 @@ func (h *handler) getCluster(w http.ResponseWriter, r *http.Request) {
 	if order.worstFirst {
 		sortWorstFirst(c.Endpoints)
 	}
-	c.Endpoints = cut(c.Endpoints, order.limit)
+	c.Endpoints = limit(c.Endpoints, order.limit)
 	for i := range c.Endpoints {
 		c.Endpoints[i].Why = c.Working.Explain(c.Endpoints[i].Address)
 	}
@@ -60,7 +60,7 @@ func (h *handler) getClients(w http.ResponseWriter, r *http.Request) {
 	if order.worstFirst {
 		sortClientsWorstFirst(clients)
 	}
-	writeJSON(w, ClientList{Total: total, Clients: cut(clients, order.limit), Left: s.moment.leftEnvoys(s.now)})
+	writeJSON(w, ClientList{Total: total, Clients: limit(clients, order.limit), Left: s.moment.leftEnvoys(s.seen.now)})
 }
 
 // defaultWindow is how far back the history goes by default.
@@ -78,12 +78,12 @@ func (h *handler) getHistory(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusBadRequest, "%v", err)
 		return
 	}
-	if n := h.History.numbers(name, q); n > windowNumbers {
+	if n := h.Recorder.o.History.numbers(name, q); n > windowNumbers {
 		writeError(w, http.StatusBadRequest, "this asks for %d numbers, and an answer has at most %d: ask for fewer "+
 			"endpoints or fields, or for fewer moments with points=150", n, windowNumbers)
 		return
 	}
-	writeJSON(w, h.History.Window(name, now, q))
+	writeJSON(w, h.Recorder.o.History.Window(name, now, q))
 }
 
 func (h *handler) noCluster(w http.ResponseWriter, r *http.Request) {
@@ -120,8 +120,8 @@ func parseOrder(q url.Values) (ordering, error) {
 	default:
 		return o, fmt.Errorf("sort=%q is not known: write name or worst", sort)
 	}
-	limit, err := parseCount(q, "limit")
-	o.limit = limit
+	var err error
+	o.limit, err = parseCount(q, "limit")
 	return o, err
 }
 
@@ -133,8 +133,8 @@ func parseWindow(q url.Values, now time.Time) (WindowQuery, error) {
 	if s := q.Get("window"); s != "" {
 		d, err := time.ParseDuration(s)
 		if err != nil || d <= 0 || d > longestWindow {
-			return WindowQuery{}, fmt.Errorf("window=%q is not a duration above 0 and up to 1h: write for "+
-				"instance 5m", s)
+			return WindowQuery{}, fmt.Errorf("window=%q is not a duration above 0 and up to 1h: for "+
+				"example, 5m", s)
 		}
 		window = d
 	}
@@ -181,10 +181,10 @@ func parseCount(q url.Values, key string) (int, error) {
 	return n, nil
 }
 
-// cut keeps the first limit items, all when limit is 0.
-func cut[T any](items []T, limit int) []T {
-	if limit > 0 && len(items) > limit {
-		return items[:limit]
+// limit keeps the first n items, all when n is 0.
+func limit[T any](items []T, n int) []T {
+	if n > 0 && len(items) > n {
+		return items[:n]
 	}
 	return items
 }
@@ -192,7 +192,7 @@ func cut[T any](items []T, limit int) []T {
 func writeJSON(w http.ResponseWriter, v any) { writeJSONCode(w, http.StatusOK, v) }
 
 func writeError(w http.ResponseWriter, code int, format string, args ...any) {
-	writeJSONCode(w, code, errorAnswer{fmt.Sprintf(format, args...)})
+	writeJSONCode(w, code, Error{fmt.Sprintf(format, args...)})
 }
 
 // writeJSONCode encodes before it writes, so that an answer is whole or a 500.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"steelyard/controlplane/view"
+	"steelyard/internal/stat"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -130,22 +131,22 @@ func TestExpiryIsASeriesOfEachCertificateAndOfTheLatestOfOneName(t *testing.T) {
 }
 
 func TestWhatVanishedAndWhatWasTurnedAwayAreProblemsForAWhile(t *testing.T) {
-	var gone []GoneEnvoy
-	for i := range 12 {
-		gone = append(gone, GoneEnvoy{NodeID: fmt.Sprint("edge-", i), Address: "10.0.0.1:1",
-			Since: view.At(noon.Add(-5 * time.Minute)), Cause: "the connection was reset"})
-	}
-	gone[3].Silent = true
-	s := Status{Now: view.At(noon), GoneEnvoys: gone, ConfigGeneration: 1, RefusedHandshakes: []RefusedHandshake{
+	p := well(Status{RefusedHandshakes: []stat.RefusedHandshake{
 		{Reason: "closed", Count: 9, LastAt: view.At(noon), LastPeer: "p", LastError: "EOF"}, // a port check
 		{Reason: "expired", Count: 3, LastAt: view.At(noon.Add(-59 * time.Second)), LastPeer: "10.0.0.2:2",
 			LastError: "it has expired"},
 		{Reason: "no_certificate", Count: 3, LastAt: view.At(noon.Add(-60 * time.Second)), LastPeer: "p",
 			LastError: "none"},
 		{Reason: "other"},
-	}}
+	}})
+	for i := range 12 {
+		p.left = append(p.left, LeftEnvoy{NodeID: fmt.Sprint("edge-", i), Address: "10.0.0.1:1", Vanished: true,
+			Clusters: []string{"llama", "mixtral"}, LeftAt: view.At(noon.Add(-5 * time.Minute)),
+			LeftReason: "the connection was reset"})
+	}
+	p.left[3].Silent = true
 	var got []string
-	for _, p := range statusProblems(s, 1) {
+	for _, p := range statusProblems(p) {
 		got = append(got, p.Message)
 		if silent := strings.Contains(p.Message, "does not answer"); silent != (p.Severity == view.SeverityError) {
 			t.Errorf("%+v", p)
@@ -154,12 +155,12 @@ func TestWhatVanishedAndWhatWasTurnedAwayAreProblemsForAWhile(t *testing.T) {
 	want := []string{"TLS handshakes on the xDS port are refused (expired): 3 since the start, the last 59.0 s ago " +
 		"with 10.0.0.2:2: it has expired"}
 	for i := range 10 {
-		want = append(want, fmt.Sprintf("Envoy edge-%d (10.0.0.1:1) vanished 5 min ago without closing its stream: "+
-			"the connection was reset", i))
+		want = append(want, fmt.Sprintf("Envoy edge-%[1]d disconnected without closing its streams: edge-%[1]d "+
+			"(10.0.0.1:1): the connection was reset. It subscribed to llama, mixtral.", i))
 	}
-	want[4] = "Envoy edge-3 (10.0.0.1:1) does not answer: Steelyard closed its connection 5 min ago, because pings " +
-		"were not answered"
-	want = append(want, "2 more Envoys vanished without closing their streams: see gone_envoys of /api/v1/status")
+	want[4] = "Envoy edge-3 does not answer: Neither assignments nor pings were answered, so Steelyard closed its " +
+		"connection at 11:55:00 UTC."
+	want = append(want, "2 more Envoys disconnected without closing their streams: see gone_envoys of /api/v1/status")
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("problems (-want +got):\n%s", diff)
 	}

@@ -1,51 +1,11 @@
 package admin
 
-import (
-	"steelyard/controlplane/view"
+import "steelyard/controlplane/view"
 
-	"github.com/prometheus/client_golang/prometheus"
-)
-
-// maxEnvoySeries bounds the Envoys with series of their own: their names are their own choice.
+// maxEnvoySeries bounds the Envoys with series of their own: clients choose their names.
 const maxEnvoySeries = 1000
 
-// envoySeries is what there is a series of for each Envoy, over all its connections.
-type envoySeries struct {
-	node, host         string
-	connected          bool
-	lag                view.Number
-	inSync             bool
-	rate, open         view.Number
-	received, unpaired view.Number
-}
-
-func (c *collector) describeEnvoys() {
-	c.envoy = families[envoySeries]{c: c, labels: []string{"envoy", "host"}}
-	add := &c.envoy
-	add.gauge("steelyard_envoy_connected", "1 while it has an open stream; 0 for an hour after it left.",
-		func(e *envoySeries) view.Number { return oneIf(e.connected) })
-	add.gauge("steelyard_envoy_in_sync", "1 when it accepted the current version of all clusters that it asks for.",
-		func(e *envoySeries) view.Number {
-			if !e.connected {
-				return view.Number{}
-			}
-			return oneIf(e.inSync)
-		})
-	add.gauge("steelyard_envoy_ack_delay_seconds", "Time from a push to its ACK, smoothed, of the slowest of its "+
-		"clusters.", func(e *envoySeries) view.Number { return e.lag })
-	add.gauge("steelyard_envoy_requests_per_second", "Requests that it begins.",
-		func(e *envoySeries) view.Number { return e.rate })
-	add.gauge("steelyard_envoy_open_requests", "Requests that it has in flight.",
-		func(e *envoySeries) view.Number { return e.open })
-	add.counter("steelyard_envoy_entries_total", "Entries of its access log.",
-		func(e *envoySeries) view.Number { return e.received })
-	add.counter("steelyard_envoy_unpaired_entries_total", "Entries about the end of a request whose beginning was "+
-		"not seen.", func(e *envoySeries) view.Number { return e.unpaired })
-	c.envoysDropped = c.gauge("steelyard_envoy_series_dropped", "Envoys without series of their own because there are "+
-		"too many.")
-}
-
-func (c *collector) collectIncidents(ch chan<- prometheus.Metric, clusters []view.Cluster, m *moment) {
+func collectIncidents(s sink, clusters []view.Cluster, m *moment) {
 	if m == nil {
 		return
 	}
@@ -53,7 +13,7 @@ func (c *collector) collectIncidents(ch chan<- prometheus.Metric, clusters []vie
 		cluster  string
 		severity view.Severity
 	}
-	counts := map[labels]float64{}
+	counts := map[labels]int{}
 	for _, name := range append([]string{""}, names(clusters)...) {
 		counts[labels{name, view.SeverityError}], counts[labels{name, view.SeverityWarning}] = 0, 0
 	}
@@ -61,7 +21,8 @@ func (c *collector) collectIncidents(ch chan<- prometheus.Metric, clusters []vie
 		counts[labels{i.Subject.Cluster, i.Severity}]++
 	}
 	for l, n := range counts {
-		c.incidents.set(ch, view.Num(n), l.cluster, string(l.severity))
+		s.with(labelCluster, l.cluster, "severity", string(l.severity)).set("steelyard_incidents", "Incidents of the "+
+			"cluster, by severity; those of the process have an empty cluster.", num(n))
 	}
 }
 
@@ -72,27 +33,49 @@ func names(clusters []view.Cluster) (out []string) {
 	return out
 }
 
-// collectEnvoys has a series for each Envoy that asks for something, and for those that left.
-func (c *collector) collectEnvoys(ch chan<- prometheus.Metric, clients []Client, m *moment) {
-	all := map[envoyID]*envoySeries{}
-	var order []envoyID
-	for i := range clients {
-		client := &clients[i]
-		id := idOf(client)
-		e := all[id]
-		if e == nil {
-			s := client.Signals
-			e = &envoySeries{node: id.node, host: id.host, connected: true, inSync: true, rate: s.RequestRate,
-				open: s.OpenRequests, received: view.Num(float64(s.Entries.Received)),
-				unpaired: view.Num(float64(s.Entries.Unpaired))}
-			all[id], order = e, append(order, id)
-		}
-		for _, s := range client.Subscriptions {
-			e.inSync = e.inSync && s.InSync
-			if d, known := s.AckDelaySeconds.Value(); known && d >= e.lag.Or(0) {
-				e.lag = s.AckDelaySeconds
+// collectSubscriptions counts the Envoys of each configured cluster. Names that only Envoys know are not made labels:
+// clients could create arbitrary label values.
+func collectSubscriptions(s sink, clusters []view.Cluster, clients []Client) {
+	type counts struct{ subscribed, inSync, nacking int }
+	per := map[string]*counts{}
+	for _, cluster := range clusters {
+		per[cluster.Name] = &counts{}
+	}
+	// One Envoy may hold several streams on its connection, and two Envoys may
+	// by mistake have one node id.
+	envoys := map[[2]string]bool{}
+	for _, client := range clients {
+		envoys[[2]string{client.NodeID, client.Address}] = true
+		for _, sub := range client.Subscriptions {
+			if n := per[sub.Cluster]; n != nil {
+				n.subscribed++
+				n.inSync += boolToInt(sub.InSync)
+				n.nacking += boolToInt(sub.Nack.Current)
 			}
 		}
+	}
+	s.set("steelyard_connected_envoys", "Envoys with an open stream, identified by node id and peer address.",
+		num(len(envoys)))
+	for name, n := range per {
+		of := s.with(labelCluster, name)
+		of.set("steelyard_envoy_subscriptions", "Envoys that subscribe to the cluster.", num(n.subscribed))
+		of.set("steelyard_envoy_subscriptions_in_sync", "Envoys that acknowledged the latest version sent to them.",
+			num(n.inSync))
+		of.set("steelyard_envoy_subscriptions_refused", "Envoys that refused the latest version sent to them.",
+			num(n.nacking))
+	}
+}
+
+// collectEnvoys has series for each connected Envoy, over all its connections, and for those that left.
+func collectEnvoys(s sink, clients []Client, m *moment) {
+	all := map[envoyID][]*Client{}
+	var order []envoyID
+	for i := range clients {
+		id := idOf(&clients[i])
+		if all[id] == nil {
+			order = append(order, id)
+		}
+		all[id] = append(all[id], &clients[i])
 	}
 	var left []LeftEnvoy
 	if m != nil {
@@ -100,13 +83,41 @@ func (c *collector) collectEnvoys(ch chan<- prometheus.Metric, clients []Client,
 	}
 	for _, l := range left {
 		id := idOf(&Client{NodeID: l.NodeID, Address: l.Address})
-		if all[id] == nil {
-			all[id], order = &envoySeries{node: id.node, host: id.host}, append(order, id)
+		if _, known := all[id]; !known {
+			all[id], order = nil, append(order, id)
 		}
 	}
-	shown := order[:min(maxEnvoySeries, len(order))]
-	for _, id := range shown {
-		c.envoy.set(ch, all[id], id.node, id.host)
+	for _, id := range limit(order, maxEnvoySeries) {
+		collectEnvoy(s.with("envoy", id.node, "host", id.host), all[id])
 	}
-	c.envoysDropped.set(ch, view.Num(float64(len(order)-len(shown))))
+	s.set("steelyard_envoy_series_dropped", "Envoys without series of their own because there are too many.",
+		num(max(0, len(order)-maxEnvoySeries)))
+}
+
+// collectEnvoy has the series of one Envoy with these connections; none: it left.
+func collectEnvoy(s sink, connections []*Client) {
+	s.set("steelyard_envoy_connected", "1 while it has an open stream; 0 for an hour after it left.",
+		oneIf(len(connections) > 0))
+	if len(connections) == 0 {
+		return
+	}
+	inSync, lag := true, view.Number{}
+	for _, c := range connections {
+		for _, sub := range c.Subscriptions {
+			inSync = inSync && sub.InSync
+			if d, known := sub.AckDelaySeconds.Value(); known && d >= lag.Or(0) {
+				lag = sub.AckDelaySeconds
+			}
+		}
+	}
+	signals := &connections[0].Signals
+	s.set("steelyard_envoy_in_sync", "1 when it accepted the current version of all clusters that it subscribes to.",
+		oneIf(inSync))
+	s.set("steelyard_envoy_ack_delay_seconds", "Time from a push to its ACK, smoothed, of the slowest of its clusters.",
+		lag)
+	s.set("steelyard_envoy_requests_per_second", "Requests that it begins.", signals.RequestRate)
+	s.set("steelyard_envoy_open_requests", "Requests that it has in flight.", signals.OpenRequests)
+	s.set("steelyard_envoy_entries_total", "Entries of its access log.", num(signals.Entries.Received))
+	s.set("steelyard_envoy_unpaired_entries_total", "Entries about the end of a request whose beginning was not seen.",
+		num(signals.Entries.Unpaired))
 }

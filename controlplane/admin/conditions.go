@@ -47,10 +47,10 @@ var groupTitles = map[view.IncidentKind]string{
 	kindUnused:         "get nothing from the Envoys",
 	kindRefuses:        "refuse their weights",
 	kindBehind:         "do not answer",
-	kindUnknownCluster: "ask for a cluster that is not configured",
+	kindUnknownCluster: "subscribe to a cluster that is not configured",
 	kindSilent:         "do not report their requests",
-	kindGone:           "went away without closing their streams",
-	kindDispute:        "report what others contradict",
+	kindGone:           "disconnected without closing their streams",
+	kindDispute:        "have reports that conflict with all others",
 }
 
 // sprint is Sprintf, with a shorter name for the sentences here.
@@ -82,11 +82,18 @@ func (f condition) explain(why string, blame view.Blame, because, next, command 
 
 // conditions returns all conditions at a moment.
 func conditions(p *observation) []condition {
-	out := processConditions(p)
+	out := append(processConditions(p), edgeConditions(p)...)
 	for i := range p.clusters {
-		out = append(out, clusterConditions(p, &p.clusters[i])...)
+		c := &p.clusters[i]
+		out = append(out, clusterConditions(p, c)...)
+		for k := range c.Endpoints {
+			out = append(out, endpointConditions(p, c, &c.Endpoints[k])...)
+		}
 	}
-	return append(out, envoyConditions(p)...)
+	for i := range p.clients {
+		out = append(out, clientConditions(p, &p.clients[i])...)
+	}
+	return append(out, leftConditions(p)...)
 }
 
 // processConditions returns the conditions about Steelyard itself.
@@ -94,7 +101,7 @@ func processConditions(p *observation) (out []condition) {
 	s, process := &p.status, view.Subject{Kind: view.SubjectProcess}
 	if len(p.stuck) > 0 {
 		out = append(out, newCondition(kindStuck, view.SeverityError, process, "Steelyard is stuck").explain(
-			strings.Join(cut(p.stuck, 3), "; "), view.BlameYes, "A loop or a lock in it makes no progress.",
+			strings.Join(limit(p.stuck, 3), "; "), view.BlameYes, "A loop or a lock in it makes no progress.",
 			"Restart it: Envoys keep their weights meanwhile. Then report it, with the log.",
 			"systemctl restart steelyard"))
 	}
@@ -122,7 +129,7 @@ func processConditions(p *observation) (out []condition) {
 		f.pendingFor = 5 * time.Second
 		out = append(out, f)
 	}
-	return append(out, edgeConditions(p, process)...)
+	return out
 }
 
 func checkCommand(file string) string {
@@ -141,14 +148,14 @@ func quoted(s string) string {
 }
 
 // edgeConditions returns the conditions about the ports, the certificates and the log.
-func edgeConditions(p *observation, process view.Subject) (out []condition) {
+func edgeConditions(p *observation) (out []condition) {
 	add := func(kind view.IncidentKind, name, title string, problems []view.Problem, blame view.Blame,
 		because, next, command string) {
 		if len(problems) == 0 {
 			return
 		}
-		subject := process
-		f := newCondition(kind, worst(problems), subject, title).explain(joined(problems), blame, because, next,
+		f := newCondition(kind, worst(problems), view.Subject{Kind: view.SubjectProcess},
+			title).explain(joined(problems), blame, because, next,
 			command)
 		if name != "" {
 			f.ID += "/" + name
@@ -163,16 +170,11 @@ func edgeConditions(p *observation, process view.Subject) (out []condition) {
 		"See who polls it, and from where.", "curl -s localhost:19000/api/v1/status")
 	add(kindCertificate, "", "A certificate needs attention", certificateProblems(p.status.Certificates, p.now),
 		view.BlameNo, "Its end was fixed when it was issued.", "Renew it.", "")
-	var refused []view.Problem
-	for _, r := range refusalProblems(p.status) {
-		if strings.HasPrefix(r.Message, "TLS") {
-			refused = append(refused, r)
-		}
-	}
-	add(kindHandshakes, "", "TLS handshakes with Envoys are refused", refused, view.BlameUnknown,
+	add(kindHandshakes, "", "TLS handshakes with Envoys are refused",
+		handshakeProblems(p.status.RefusedHandshakes, p.now), view.BlameUnknown,
 		"The handshake does not show whether the client's certificate or the authority configured here is wrong.",
 		"Compare xds.tls.client_ca_file with the authority of the client named here.", "")
-	add(kindLog, "", "Log lines are lost", logProblems(p.status.Log, view.At(p.now)), view.BlameNo,
+	add(kindLog, "", "Log lines are lost", logProblems(p.status.Log, p.now), view.BlameNo,
 		"Whatever reads its standard error does not keep up.", "See what reads the log.",
 		"journalctl -u steelyard -n 5")
 	return out
@@ -181,7 +183,7 @@ func edgeConditions(p *observation, process view.Subject) (out []condition) {
 // joined are the messages of problems.
 func joined(problems []view.Problem) string {
 	var out []string
-	for _, p := range cut(problems, 3) {
+	for _, p := range limit(problems, 3) {
 		out = append(out, p.Message)
 	}
 	if more := len(problems) - len(out); more > 0 {
@@ -190,37 +192,38 @@ func joined(problems []view.Problem) string {
 	return strings.Join(out, "; ")
 }
 
-// envoyConditions returns the conditions about single Envoys.
-func envoyConditions(p *observation) (out []condition) {
-	configured := names(p.clusters)
-	for i := range p.clients {
-		c := &p.clients[i]
-		for k := range c.Subscriptions {
-			out = append(out, subscriptionConditions(p, c, &c.Subscriptions[k], configured)...)
-		}
-		if c.Signals.State == SignalSilent {
-			f := newCondition(kindSilent, view.SeverityWarning,
-				view.Subject{Kind: view.SubjectEnvoy, Name: c.NodeID},
-				sprint("Envoy %s does not report its requests", c.NodeID)).explain(
-				sprint("Latest access log entry: %s. Latest load report: %s.", formatAgo(c.Signals.LastEntry, p.now),
-					formatAgo(c.Signals.LastReport, p.now)),
-				view.BlameNo, "It accepts assignments, and sends no reports.",
-				"Its requests are not counted meanwhile. See whether its access log and load reports reach this "+
-					"port.", "")
-			if len(c.Subscriptions) > 0 { // one that hangs does not answer either
-				f.inhibitedBy = conditionID(kindBehind, c.Subscriptions[0].Cluster, c.NodeID)
-			}
-			out = append(out, f)
-		}
-		if c.Signals.Runtime.Nack != "" {
-			f := newCondition(kindRefuses, view.SeverityWarning, view.Subject{Kind: view.SubjectEnvoy, Name: c.NodeID},
-				sprint("Envoy %s refuses the runtime values that switch its access log", c.NodeID)).explain(
-				"Its answer: "+c.Signals.Runtime.Nack, view.BlameYes, "It refuses what Steelyard sends.",
-				"Report it with the version of this Envoy: "+c.Version+".", "")
-			f.ID += "/runtime"
-			out = append(out, f)
-		}
+// clientConditions returns the conditions about one connected Envoy.
+func clientConditions(p *observation, c *Client) (out []condition) {
+	for i := range c.Subscriptions {
+		out = append(out, subscriptionConditions(p, c, &c.Subscriptions[i])...)
 	}
+	subject := view.Subject{Kind: view.SubjectEnvoy, Name: c.NodeID}
+	if c.Signals.State == SignalSilent {
+		f := newCondition(kindSilent, view.SeverityWarning, subject,
+			sprint("Envoy %s does not report its requests", c.NodeID)).explain(
+			sprint("Latest access log entry: %s. Latest load report: %s.", formatAgo(c.Signals.LastEntry, p.now),
+				formatAgo(c.Signals.LastReport, p.now)),
+			view.BlameNo, "It accepts assignments, and sends no reports.",
+			"Its requests are not counted meanwhile. See whether its access log and load reports reach this "+
+				"port.", "")
+		if len(c.Subscriptions) > 0 { // one that hangs does not answer either
+			f.inhibitedBy = conditionID(kindBehind, c.Subscriptions[0].Cluster, c.NodeID)
+		}
+		out = append(out, f)
+	}
+	if c.Signals.Runtime.Nack != "" {
+		f := newCondition(kindRefuses, view.SeverityWarning, subject,
+			sprint("Envoy %s refuses the runtime values that switch its access log", c.NodeID)).explain(
+			"Its answer: "+c.Signals.Runtime.Nack, view.BlameYes, "It refuses what Steelyard sends.",
+			"Report it with the version of this Envoy: "+c.Version+".", "")
+		f.ID += "/runtime"
+		out = append(out, f)
+	}
+	return out
+}
+
+// leftConditions returns the conditions about Envoys that are disconnected.
+func leftConditions(p *observation) (out []condition) {
 	for i := range p.left {
 		switch l := &p.left[i]; {
 		case lost(l, p.now):
@@ -234,8 +237,8 @@ func envoyConditions(p *observation) (out []condition) {
 
 func goneCondition(l *LeftEnvoy) condition {
 	f := newCondition(kindGone, view.SeverityWarning, view.Subject{Kind: view.SubjectEnvoy, Name: l.NodeID},
-		sprint("Envoy %s went away without closing its streams", l.NodeID)).explain(
-		sprint("%s (%s): %s. It asked for %s.", l.NodeID, l.Address, l.LeftReason,
+		sprint("Envoy %s disconnected without closing its streams", l.NodeID)).explain(
+		sprint("%s (%s): %s. It subscribed to %s.", l.NodeID, l.Address, l.LeftReason,
 			cmp.Or(listed(l.Clusters), "nothing")),
 		view.BlameNo, "Its connection ended from the other side, or with the network.",
 		"See whether it still runs, and reaches this port. An Envoy that runs keeps its last weights.", "")
@@ -244,9 +247,9 @@ func goneCondition(l *LeftEnvoy) condition {
 }
 
 // subscriptionConditions are what is wrong with what an Envoy does with one assignment.
-func subscriptionConditions(p *observation, c *Client, s *Subscription, names []string) []condition {
+func subscriptionConditions(p *observation, c *Client, s *Subscription) []condition {
 	subject := view.Subject{Kind: view.SubjectEnvoy, Cluster: s.Cluster, Name: c.NodeID}
-	configured := slices.Contains(names, s.Cluster)
+	configured := names(p.clusters)
 	switch {
 	case s.Nack.Current:
 		blame, because := blameNack(s.Nack.Message)
@@ -262,17 +265,17 @@ func subscriptionConditions(p *observation, c *Client, s *Subscription, names []
 		return []condition{behindCondition(subject, sprint(
 			"It was last sent an assignment of %s %s, and last accepted one %s.", s.Cluster,
 			formatAgo(s.LastSent, p.now), formatAgo(s.LastAck, p.now)))}
-	case !s.Known && !configured:
-		next := "Correct its configuration, or configure the cluster here."
-		if near := spelling.Nearest(s.Cluster, names); near != "" {
-			next = sprint("Did its configuration mean %s? Correct it, or configure the cluster here.", near)
+	case !s.Known && !slices.Contains(configured, s.Cluster):
+		why := "It gets no endpoints for that name, and answers its requests with 503."
+		if near := spelling.Nearest(s.Cluster, configured); near != "" {
+			why += sprint(" Did its configuration mean %s?", near)
 		}
 		// about the Envoy only: there is no such cluster
 		f := newCondition(kindUnknownCluster, view.SeverityWarning,
 			view.Subject{Kind: view.SubjectEnvoy, Name: c.NodeID},
-			sprint("Envoy %s asks for %s, which is not configured here", c.NodeID, s.Resource)).explain(
-			"It gets no endpoints for that name, and answers its requests with 503.", view.BlameNo,
-			sprint("Configured clusters: %s.", cmp.Or(listed(names), "nothing")), next, "")
+			sprint("Envoy %s subscribes to %s, which is not configured here", c.NodeID, s.Resource)).explain(
+			why, view.BlameNo, sprint("Configured clusters: %s.", cmp.Or(listed(configured), "nothing")),
+			"Correct its configuration, or configure the cluster here.", "")
 		f.ID += "/" + s.Resource
 		return []condition{f}
 	}

@@ -9,20 +9,12 @@ import (
 	"steelyard/controlplane/view"
 )
 
-// clusterConditions returns the conditions about a cluster and its endpoints.
+// clusterConditions returns the conditions about a cluster as a whole.
 func clusterConditions(p *observation, c *view.Cluster) []condition {
 	subject := view.Subject{Kind: view.SubjectCluster, Cluster: c.Name}
 	out := decisionConditions(p, c, subject)
 	out = append(out, sheddingConditions(p, c, subject)...)
-	if problems := queueProblems(c, p.clients); len(problems) > 0 {
-		f := newCondition(kindNoQueue, view.SeverityWarning, subject,
-			sprint("Not all requests of %s wait in its queue", c.Name)).explain(
-			joined(problems), view.BlameNo, "Envoys without the module or a picker send requests at once.",
-			"Make the configuration of the Envoys with steelyard bootstrap --module or --picker.",
-			"steelyard bootstrap --module --cluster "+quoted(c.Name)+" --xds HOST:PORT")
-		f.pendingFor = 5 * time.Second
-		out = append(out, f)
-	}
+	out = append(out, queueConditions(p, c, subject)...)
 	for i := range c.Sources {
 		out = append(out, sourceConditions(p, c, &c.Sources[i], subject)...)
 	}
@@ -30,17 +22,7 @@ func clusterConditions(p *observation, c *view.Cluster) []condition {
 	out = append(out, lateConditions(c, subject)...)
 	out = append(out, followConditions(p, c, subject)...)
 	for _, d := range c.Disputes {
-		pr := disputeProblem(d, flaggedOf(c.Endpoints, d.Endpoints), p.now)
-		envoy := view.Subject{Kind: view.SubjectEnvoy, Cluster: c.Name, Name: d.NodeID}
-		f := newCondition(kindDispute, pr.Severity, envoy,
-			sprint("Envoy %s reports what all others contradict", d.NodeID)).explain(pr.Message, view.BlameNo,
-			"The report does not count.", "Check that Envoy, and the network between it and these endpoints.", "")
-		f.ID += "/" + string(d.Kind)
-		f.began, f.pendingFor = d.Since.Time, disputePatience
-		out = append(out, f)
-	}
-	for i := range c.Endpoints {
-		out = append(out, endpointConditions(p, c, &c.Endpoints[i])...)
+		out = append(out, disputeCondition(p, c, d))
 	}
 	return out
 }
@@ -80,7 +62,7 @@ func decisionConditions(p *observation, c *view.Cluster, subject view.Subject) (
 	if old := c.Decision.At.Age(p.now).Or(0); old > patience {
 		f := newCondition(kindNoDecision, view.SeverityError, subject,
 			sprint("Cluster %s gets no new decisions", c.Name)).explain(
-			sprint("The latest was made at %s.", formatClock(c.Decision.At)), view.BlameYes,
+			sprint("The latest decision was made at %s.", formatClock(c.Decision.At)), view.BlameYes,
 			"Its loop makes no progress, or gets no CPU time.",
 			"See whether the machine has CPU time left; else restart Steelyard. Envoys keep their weights.",
 			"systemctl restart steelyard")
@@ -110,18 +92,94 @@ func sheddingConditions(p *observation, c *view.Cluster, subject view.Subject) (
 		f.ID += "/queue"
 		out = append(out, f)
 	}
-	if c.Shedding {
-		if problems := sheddingProblems(c.Name, p.clients); len(problems) > 0 {
-			f := newCondition(kindNoShedding, view.SeverityError, subject,
-				sprint("Shedding of %s has no effect", c.Name)).explain(
-				joined(problems), view.BlameYes, "What it sends to these Envoys cannot refuse requests.",
-				"Make the configuration of the Envoys with steelyard bootstrap --mode shedding.",
-				"steelyard bootstrap --mode shedding --cluster "+quoted(c.Name)+" --xds HOST:PORT")
-			f.pendingFor = 5 * time.Second
-			out = append(out, f)
-		}
+	if c.Shedding && sheddingIgnored(p, c) {
+		f := newCondition(kindNoShedding, view.SeverityError, subject,
+			sprint("Shedding of %s has no effect", c.Name)).explain(
+			sprint("No connected Envoy subscribes to %[1]s, and %[1]s/failsafe carries no drops.", c.Name),
+			view.BlameYes, "What it sends to these Envoys cannot refuse requests.",
+			"Make the configuration of the Envoys with steelyard bootstrap --mode shedding, or set shedding.enabled "+
+				"to false.", "steelyard bootstrap --mode shedding --cluster "+quoted(c.Name)+" --xds HOST:PORT")
+		f.pendingFor = 5 * time.Second
+		out = append(out, f)
 	}
 	return out
+}
+
+// sheddingIgnored reports whether Envoys subscribe to the cluster, and none to the assignment that carries drops: that
+// of the cluster's own name. The one of mode failsafe has none, because an aggregate cluster does not enforce them.
+func sheddingIgnored(p *observation, c *view.Cluster) bool {
+	subscribed := false
+	for i := range p.clients {
+		for _, s := range p.clients[i].Subscriptions {
+			if s.Resource == c.Name {
+				return false
+			}
+			subscribed = subscribed || s.Cluster == c.Name
+		}
+	}
+	return subscribed
+}
+
+// queueConditions are about a queue in which requests of some Envoys of the cluster do not wait.
+func queueConditions(p *observation, c *view.Cluster, subject view.Subject) []condition {
+	watching := 0
+	for i := range p.clients {
+		watching += boolToInt(slices.ContainsFunc(p.clients[i].Subscriptions,
+			func(s Subscription) bool { return s.Cluster == c.Name }))
+	}
+	if c.Queue == nil || c.Queue.Envoys >= watching {
+		return nil
+	}
+	f := newCondition(kindNoQueue, view.SeverityWarning, subject,
+		sprint("Not all requests of %s wait in its queue", c.Name)).explain(
+		sprint("Requests of %d of its %d Envoys do not.", watching-c.Queue.Envoys, watching), view.BlameNo,
+		"Envoys without the module or a picker send requests at once.",
+		"Make the configuration of these Envoys with steelyard bootstrap --module or --picker, or look for the reason "+
+			"in their logs.",
+		"steelyard bootstrap --module --cluster "+quoted(c.Name)+" --xds HOST:PORT")
+	f.pendingFor = 5 * time.Second
+	return []condition{f}
+}
+
+// disputeCondition is about a report that does not count. Of its endpoints, some may be flagged for other reasons.
+func disputeCondition(p *observation, c *view.Cluster, d view.Dispute) condition {
+	endpoints := strings.Join(limit(d.Endpoints, 1), "")
+	if n := len(d.Endpoints); n > 1 {
+		endpoints = sprint("%d endpoints (%s and others)", n, endpoints)
+	}
+	why := sprint("Envoy %s at %s has reported, for %s, ", d.NodeID, d.Host, formatSeconds(d.Since.Age(p.now).Or(0)))
+	switch flagged, _ := endpointsThat(c, func(e *view.Endpoint) bool {
+		return e.Overloaded && slices.Contains(d.Endpoints, e.Address)
+	}); {
+	case d.Kind == view.DisputeInFlight:
+		why += sprint("%.0f requests in progress at %s, but the metrics there contradict it while other requests are "+
+			"answered: it is wrong, or these are idle streams and uploads.", d.Requests.Or(0), endpoints)
+	case flagged == 0:
+		why += sprint("that its requests to %s fail. At least as many other Envoys get responses there, so no "+
+			"endpoint is flagged.", endpoints)
+	default:
+		why += sprint("that its requests to %s fail. At least as many other Envoys get responses there; %d of these "+
+			"endpoints are flagged, for what others report or for failures before that.", endpoints, flagged)
+	}
+	f := newCondition(kindDispute, view.SeverityWarning,
+		view.Subject{Kind: view.SubjectEnvoy, Cluster: c.Name, Name: d.NodeID},
+		sprint("Reports of Envoy %s conflict with all others", d.NodeID)).explain(why, view.BlameNo,
+		"The report does not count.", "Check that Envoy, and the network between it and these endpoints.", "")
+	f.ID += "/" + string(d.Kind)
+	f.began, f.pendingFor = d.Since.Time, disputePatience
+	return f
+}
+
+// endpointsThat counts the endpoints for which something holds, and returns the first.
+func endpointsThat(c *view.Cluster, holds func(*view.Endpoint) bool) (n int, first *view.Endpoint) {
+	for i := range c.Endpoints {
+		if e := &c.Endpoints[i]; holds(e) {
+			if n++; first == nil {
+				first = e
+			}
+		}
+	}
+	return n, first
 }
 
 // sourceConditions are what is wrong with a source as a whole. Single endpoints have conditions of their own.
@@ -151,14 +209,13 @@ func sourceConditions(p *observation, c *view.Cluster, s *view.SourceStatus, sub
 		return nil // Envoys with conditions of their own
 	case s.State == view.SourcePartial:
 		title = sprint("Some Envoys do not report to %s about %s", s.Name, c.Name)
-		why = sprint("Envoys that report: %s. Missing: %s.", formatReporting(s.Envoys),
-			cmp.Or(listed(s.Envoys.Missing), "nothing"))
+		why = sprint("Envoys that report: %s.", formatReporting(s.Envoys))
 	default:
 		return nil
 	}
-	if !slices.ContainsFunc(c.Endpoints,
-		func(e view.Endpoint) bool { return endpointState(&e) != view.EndpointBlind }) {
-		because = "Nothing usable is known of any endpoint, so all get their part of the capacity."
+	blind, _ := endpointsThat(c, func(e *view.Endpoint) bool { return endpointState(e) == view.EndpointBlind })
+	if blind == len(c.Endpoints) {
+		because = "No endpoint has usable metrics, so all get their part of the capacity."
 	}
 	f := newCondition(kindSource, severity, subject, title).explain(why, blame, because, sourceNext(s.Name),
 		sourceCommand(c, s))
@@ -192,7 +249,8 @@ func causedBy(cause string) string { return because(strings.TrimRight(cause, "."
 func sourceNext(name string) string {
 	switch name {
 	case sourceScrape:
-		return "Read one of the pages by hand. Did the metrics port or path move (scrape.port, scrape.path)?"
+		return "Request the metrics of one endpoint by hand. Did the metrics port or path move (scrape.port, " +
+			"scrape.path)?"
 	case "redis":
 		return "See whether Redis runs and is reachable from here (section redis of the configuration)."
 	case "discovery":
@@ -226,21 +284,13 @@ func inspectCommand(e *view.Endpoint) string {
 
 // overloadedConditions are about a pool of which a large part is overloaded: weights deal with single ones.
 func overloadedConditions(c *view.Cluster, subject view.Subject) []condition {
-	var overloaded int
-	var first *view.Endpoint
-	for i := range c.Endpoints {
-		if e := &c.Endpoints[i]; e.Overloaded && !e.Outlier {
-			if overloaded++; first == nil {
-				first = e
-			}
-		}
-	}
-	severity, title, rank := view.SeverityWarning, sprint("A quarter of %s or more is overloaded", c.Name), 0
+	overloaded, first := endpointsThat(c, func(e *view.Endpoint) bool { return e.Overloaded && !e.Outlier })
+	severity, title, rank := view.SeverityWarning, sprint("25 %% or more of %s is overloaded", c.Name), 0
 	switch {
 	case overloaded == 0 || 4*overloaded < c.Counts.Total || c.Counts.Total < 2:
 		return nil
 	case 2*overloaded >= c.Counts.Total:
-		severity, title, rank = view.SeverityError, sprint("Half of %s or more is overloaded", c.Name), 1
+		severity, title, rank = view.SeverityError, sprint("50 %% or more of %s is overloaded", c.Name), 1
 	}
 	why := sprint("%d of %d endpoints are. The first, %s: %s.", overloaded, c.Counts.Total, first.Address,
 		orUnknown(first.OverloadReason))
@@ -257,10 +307,9 @@ func overloadedConditions(c *view.Cluster, subject view.Subject) []condition {
 
 // lateConditions are about a pool of which half has only old reports, whatever the state of their source.
 func lateConditions(c *view.Cluster, subject view.Subject) []condition {
-	late := 0
-	for i := range c.Endpoints {
-		late += one(c.Endpoints[i].Reason == reasonDecay && endpointState(&c.Endpoints[i]) == view.EndpointLate)
-	}
+	late, _ := endpointsThat(c, func(e *view.Endpoint) bool {
+		return e.Reason == reasonDecay && endpointState(e) == view.EndpointLate
+	})
 	if late == 0 || 2*late < c.Counts.Total {
 		return nil
 	}
@@ -279,33 +328,28 @@ func followConditions(p *observation, c *view.Cluster, subject view.Subject) []c
 		return nil
 	}
 	blame, because := view.BlameYes, "All Envoys have accepted the latest assignment."
-	if names := notFollowing(p, c.Name); len(names) > 0 {
+	names := notFollowing(p, c.Name)
+	unused, _ := endpointsThat(c, func(e *view.Endpoint) bool { return e.Reason == reasonUnused })
+	if len(names) > 0 {
 		blame, because = view.BlameInPart, sprint("These have not accepted the latest assignment: %s.", listed(names))
-	} else if n := unusedOf(c); n > 0 {
+	} else if unused > 0 {
 		blame, because = view.BlameNo, sprint("The Envoys send nothing to %d endpoints whatever their weight: their "+
-			"health checks or outlier detection ejected them.", n)
+			"health checks or outlier detection ejected them.", unused)
 	}
 	f := newCondition(kindNotFollowed, view.SeverityError, subject,
-		sprint("Envoys do not follow the weights of %s", c.Name)).explain(
+		sprint("Traffic of %s does not match the weights", c.Name)).explain(
 		sprint("%.0f %% of the %.0f requests of the last minute went elsewhere than decided.", 100*gap,
 			c.Served.Requests1m.Or(0)), blame, because,
 		"Compare served and decided shares; look for retries, subsets, zone-aware routing or health checks in Envoy.",
 		"steelyard top "+quoted(c.Name))
 	f.pendingFor, f.keepFor = followPatience, followPatience
-	if names := notFollowing(p, c.Name); len(names) > 0 { // which have incidents of their own
+	if len(names) > 0 { // which have incidents of their own
 		f.inhibitedBy = conditionID(kindBehind, c.Name, names[0])
 		if refuses(p, c.Name, names[0]) {
 			f.inhibitedBy = conditionID(kindRefuses, c.Name, names[0])
 		}
 	}
 	return []condition{f}
-}
-
-func unusedOf(c *view.Cluster) (n int) {
-	for i := range c.Endpoints {
-		n += one(c.Endpoints[i].Reason == reasonUnused)
-	}
-	return n
 }
 
 // notFollowing are the Envoys that refuse the assignment of a cluster, or do not answer and may still run.
@@ -369,10 +413,10 @@ func endpointConditions(p *observation, c *view.Cluster, e *view.Endpoint) []con
 			outlierBecause(p, c), "See whether it is alive; restart it if the command hangs.", health)
 		f.rank, f.began = 3, e.OutlierSince.Time
 		return []condition{f}
-	case state == view.EndpointBlind:
+	case e.Reason == reasonNeutral: // also while it is flagged
 		f := newCondition(kindEndpoint, view.SeverityError, subject,
-			sprint("Nothing usable is known of %s", e.Address)).explain(
-			"It counts as a median endpoint"+because(e.LastScrape.Error)+".", view.BlameNo,
+			sprint("No usable metrics for %s", e.Address)).explain(
+			"It is treated as a median endpoint"+because(e.LastScrape.Error)+".", view.BlameNo,
 			"Its weight is the part of the pool that an endpoint of its capacity has in the mean.",
 			"See whether it is alive. If it is, did its metrics port move (scrape.port, metrics_port)?",
 			cmp.Or(inspectCommand(e), health))
@@ -391,8 +435,8 @@ func endpointConditions(p *observation, c *view.Cluster, e *view.Endpoint) []con
 		f := newCondition(kindEndpoint, view.SeverityWarning, subject,
 			sprint("The metrics of %s cannot be read", e.Address)).explain(
 			clause(e.LastScrape.Error)+" "+standIn(e), view.BlameNo,
-			"Its page fails, or is too slow for scrape.timeout.",
-			"Read the page by hand. A slow page needs a longer scrape.timeout.", cmp.Or(inspectCommand(e), health))
+			"Its metrics endpoint fails, or is too slow for scrape.timeout.",
+			"Request them by hand. A slow endpoint needs a longer scrape.timeout.", cmp.Or(inspectCommand(e), health))
 		f.rank, f.inhibitedBy = 1, sourceID(c.Name, sourceScrape)
 		return []condition{f}
 	}

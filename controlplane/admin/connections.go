@@ -6,16 +6,8 @@ import (
 	"time"
 
 	"steelyard/controlplane/view"
+	"steelyard/internal/stat"
 )
-
-// A RefusedHandshake sums up the TLS handshakes on the xDS port that failed for one reason.
-type RefusedHandshake struct {
-	Reason    string    `json:"reason"`
-	Count     uint64    `json:"count"`
-	LastAt    view.Time `json:"last_at"`
-	LastPeer  string    `json:"last_peer"`
-	LastError string    `json:"last_error"`
-}
 
 // An XDSAccess is who may use the xDS port, and who was denied.
 type XDSAccess struct {
@@ -25,17 +17,7 @@ type XDSAccess struct {
 	Insecure           bool `json:"insecure"`            // clients of other machines need none
 	Rules              int  `json:"rules"`               // of xds.clients; 0: every client may use all clusters
 
-	Denied []DeniedClients `json:"denied"` // one for each kind
-}
-
-// DeniedClients counts what the rules denied of one kind.
-type DeniedClients struct {
-	Kind        string    `json:"kind"`
-	Count       uint64    `json:"count"` // since the start
-	LastAt      view.Time `json:"last_at"`
-	LastClient  string    `json:"last_client"` // the names in its certificate
-	LastPeer    string    `json:"last_peer"`
-	LastCluster string    `json:"last_cluster"` // empty of kind stream
+	Denied []stat.DeniedClients `json:"denied"` // one for each kind
 }
 
 // wanted is what was denied, in words, by kind.
@@ -77,39 +59,14 @@ type GoneEnvoy struct {
 // refusalMemory is for how long a refusal is a problem: what was refused tries again within seconds.
 const refusalMemory = time.Minute
 
-// refusalProblems returns a problem for each kind of refused connections and requests.
-func refusalProblems(s Status) []view.Problem {
+// handshakeProblems returns a problem for each reason for which handshakes are refused.
+func handshakeProblems(all []stat.RefusedHandshake, now time.Time) []view.Problem {
 	var out problemList
-	for _, h := range s.RefusedHandshakes {
-		if ago, known := h.LastAt.Age(s.Now.Time).Value(); known && ago < refusalMemory.Seconds() &&
-			h.Reason != "closed" {
-			out.warn("TLS handshakes on the xDS port are refused (%s): %d since the start, the last %s ago with %s: %s",
-				h.Reason, h.Count, formatSeconds(ago), h.LastPeer, h.LastError)
+	for _, h := range all {
+		if within(h.LastAt, now, refusalMemory) && h.Reason != "closed" {
+			out.warn("TLS handshakes on the xDS port are refused (%s): %d since the start, the last %s with %s: %s",
+				h.Reason, h.Count, formatAgo(h.LastAt, now), h.LastPeer, h.LastError)
 		}
-	}
-	if ago, known := s.RefusedRequests.LastAt.Age(s.Now.Time).Value(); known && ago < refusalMemory.Seconds() {
-		out.warn("admin requests for the host %q are refused: add it to admin.allowed_hosts if it is yours",
-			s.RefusedRequests.LastHost)
-	}
-	return out
-}
-
-// maxGoneNamed is how many Envoys that vanished have a problem of their own.
-const maxGoneNamed = 10
-
-func goneProblems(gone []GoneEnvoy, now time.Time) []view.Problem {
-	var out problemList
-	for _, g := range cut(gone, maxGoneNamed) {
-		if g.Silent { // as in lostConditions: it may run
-			out.fail("Envoy %s (%s) does not answer: Steelyard closed its connection %s, because pings were not "+
-				"answered", g.NodeID, g.Address, formatAgo(g.Since, now))
-			continue
-		}
-		out.warn("Envoy %s (%s) vanished %s without closing its stream: %s", g.NodeID, g.Address,
-			formatAgo(g.Since, now), g.Cause)
-	}
-	if more := len(gone) - len(out); more > 0 {
-		out.warn("%d more Envoys vanished without closing their streams: see gone_envoys of /api/v1/status", more)
 	}
 	return out
 }

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
@@ -35,26 +36,13 @@ func (d *decided) pushed(at time.Time, n Decided) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.flush(at)
-	if !equal(d.addresses, n.Addresses) {
-		d.addresses = append([]string(nil), n.Addresses...)
+	if !slices.Equal(d.addresses, n.Addresses) {
+		d.addresses = slices.Clone(n.Addresses)
 		d.sums, d.weight = make([]float64, len(n.Addresses)), 0
 	}
 	d.shares = append(d.shares[:0], n.Shares...)
 	avoidFlagged(d.shares, n.Flagged)
 	d.since, d.rate = at, n.ArrivalRate
-}
-
-// equal compares addresses; those of two decisions in a row mostly have the same bytes, so that it costs little.
-func equal(a, b []string) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
 }
 
 // avoidFlagged moves the shares of flagged endpoints to the others, as Envoy does while enough of them are left.

@@ -59,7 +59,7 @@
 //
 // # Problems
 //
-// Problems (of the status, a cluster, an endpoint, a client) are derived here from the
-// rest of the view, in problems.go, so that the page, a script and a person with curl
-// read the same text.
+// A condition (conditions.go) is what is wrong at a moment; each fault has one. Conditions that last are incidents, and
+// problems.go lists those of the process, a cluster, an endpoint or a client under its key "problems", with warnings
+// that explain a number and need nobody. So the page, a script and a person with curl read the same text.
 package admin

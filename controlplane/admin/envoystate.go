@@ -12,13 +12,13 @@ type EnvoyState string
 
 // The states of an Envoy. Where several hold, the first one counts.
 const (
-	EnvoyRefuses EnvoyState = "refuses" // it refused the latest that it was sent
+	EnvoyRefuses EnvoyState = "refuses" // it refused the latest assignment
 	// EnvoyBehind has not answered for longer than Envoys take. Its connection may have been closed for that; after ten
-	// minutes it is gone.
+	// minutes it counts as gone.
 	EnvoyBehind  EnvoyState = "behind"
-	EnvoyUnknown EnvoyState = "unknown" // it asks for a cluster that is not configured, or has nothing to send yet
+	EnvoyUnknown EnvoyState = "unknown" // it subscribes to a cluster that is not configured or has nothing to send yet
 	EnvoySilent  EnvoyState = "silent"  // it follows, and does not report its requests
-	EnvoyIdle    EnvoyState = "idle"    // it asks for nothing
+	EnvoyIdle    EnvoyState = "idle"    // it subscribes to nothing
 	EnvoyFollows EnvoyState = "follows"
 	EnvoyGone    EnvoyState = "gone" // its connection ended while its streams were open
 	EnvoyLeft    EnvoyState = "left" // it closed its streams
@@ -27,7 +27,7 @@ const (
 // goneFor is how long an Envoy that vanished is an incident.
 const goneFor = 10 * time.Minute
 
-// SubscriptionState returns the state of one name that an Envoy asks for.
+// SubscriptionState returns the state of one name that an Envoy subscribes to.
 func SubscriptionState(s *Subscription, now time.Time) EnvoyState {
 	switch {
 	case s.Nack.Current:
@@ -45,7 +45,7 @@ func behind(s *Subscription, now time.Time) bool {
 	return !s.InSync && s.VersionSent != s.VersionAcked && s.LastSent.Age(now).Or(0) > ackPatience.Seconds()
 }
 
-// clientState is the worst of what an Envoy asks for.
+// clientState is the worst of an Envoy's subscriptions.
 func clientState(c *Client, now time.Time) EnvoyState {
 	if len(c.Subscriptions) == 0 {
 		return EnvoyIdle
@@ -89,10 +89,13 @@ func envoysOf(p *observation) (n fleetEnvoys) {
 		}
 	}
 	for i := range p.left {
-		n.Lost += one(lost(&p.left[i], p.now))
+		n.Lost += boolToInt(lost(&p.left[i], p.now))
 	}
 	return n
 }
+
+// Asked are the Envoys that should follow: those that are connected, and those that may still run.
+func (n fleetEnvoys) Asked() int { return n.Connected + n.Lost }
 
 // leftEnvoys are those that left in the last hour.
 func (m *moment) leftEnvoys(now time.Time) []LeftEnvoy {

@@ -104,15 +104,7 @@ func (e *events) since(now time.Time, id uint64) (out []view.Event, oldest uint6
 	if len(e.ring) > 0 {
 		oldest = e.ring[0].ID
 	}
-	i, _ := slices.BinarySearchFunc(e.ring, id+1, func(v view.Event, id uint64) int {
-		switch {
-		case v.ID < id:
-			return -1
-		case v.ID > id:
-			return 1
-		}
-		return 0
-	})
+	i, _ := slices.BinarySearchFunc(e.ring, id+1, func(v view.Event, id uint64) int { return cmp.Compare(v.ID, id) })
 	return slices.Clone(e.ring[i:]), oldest
 }
 
@@ -131,8 +123,8 @@ var eventWords = map[view.EventKind][2]string{
 	view.EventEndpointsJoined: {"endpoint %s joined", "%d endpoints joined"},
 	view.EventEndpointsLeft:   {"endpoint %s left", "%d endpoints left"},
 	view.EventFlagged:         {"endpoint %s was flagged", "%d endpoints were flagged"},
-	view.EventUnflagged:       {"the flag of endpoint %s was lifted", "the flags of %d endpoints were lifted"},
-	view.EventRetried:         {"endpoint %s failed another try", "%d endpoints failed another try"},
+	view.EventUnflagged:       {"the flag of endpoint %s was cleared", "the flags of %d endpoints were cleared"},
+	view.EventRetried:         {"endpoint %s failed another probe", "%d endpoints failed another probe"},
 	view.EventSourceLost:      {"%s was lost", "%d sources were lost"},
 	view.EventSourceBack:      {"%s is back", "%d sources are back"},
 	view.EventNack:            {"Envoy %s refused an assignment", "%d Envoys refused an assignment"},
@@ -151,7 +143,7 @@ func eventText(e *view.Event, detail string) string {
 	case e.Count > 1 && strings.Contains(words[1], "%d"):
 		text = fmt.Sprintf(words[1], e.Count)
 	case strings.Contains(words[0], "%s"):
-		text = fmt.Sprintf(words[0], cmp.Or(strings.Join(cut(e.Subjects, 1), ""), "without a node id"))
+		text = fmt.Sprintf(words[0], cmp.Or(strings.Join(limit(e.Subjects, 1), ""), "without a node id"))
 	}
 	if e.Cluster != "" {
 		text = e.Cluster + ": " + text
@@ -177,16 +169,16 @@ type eventPicture struct {
 }
 
 type clusterPicture struct {
-	addresses []string // sorted
-	flagged   []bool
-	outlier   []bool
-	probed    []bool // an outlier that is tried again: it has no flag, and nothing shows that it recovered
-	unread    []bool // its metrics cannot be read
-	reasons   []string
-	failures  []string
-	overrides []string          // what an operator decided, in words; empty: nothing
+	endpoints []endpointPicture // sorted by address
 	down      map[string]string // sources, with why
 	drops     bool
+}
+
+type endpointPicture struct {
+	address, reason, failure string
+	flagged, outlier, probed bool   // probed: tried again without a flag, and nothing shows that it recovered
+	unread                   bool   // its metrics cannot be read
+	override                 string // what an operator decided, in words; empty: nothing
 }
 
 // An envoyID identifies an Envoy over its connections.
@@ -224,18 +216,14 @@ func pictureOf(clusters []view.Cluster, clients []Client, refusing map[string]bo
 }
 
 func clusterPictureOf(c *view.Cluster) clusterPicture {
-	n := len(c.Endpoints)
-	p := clusterPicture{addresses: make([]string, n), flagged: make([]bool, n), outlier: make([]bool, n),
-		probed: make([]bool, n), unread: make([]bool, n), reasons: make([]string, n), failures: make([]string, n),
-		overrides: make([]string, n),
-		down:      map[string]string{}, drops: c.Decision.DropFraction.Or(0) > 0}
+	p := clusterPicture{endpoints: make([]endpointPicture, len(c.Endpoints)), down: map[string]string{},
+		drops: c.Decision.DropFraction.Or(0) > 0}
 	for i := range c.Endpoints {
 		e := &c.Endpoints[i]
-		p.addresses[i], p.flagged[i], p.reasons[i] = e.Address, e.Overloaded, e.OverloadReason
-		p.outlier[i], p.probed[i] = e.Outlier, e.Probed != ""
-		p.unread[i], p.failures[i] = unread(e), e.LastScrape.Error
+		p.endpoints[i] = endpointPicture{address: e.Address, reason: e.OverloadReason, failure: e.LastScrape.Error,
+			flagged: e.Overloaded, outlier: e.Outlier, probed: e.Probed != "", unread: unread(e)}
 		if e.Override != nil {
-			p.overrides[i] = overrideText(*e.Override)
+			p.endpoints[i].override = overrideText(*e.Override)
 		}
 	}
 	for _, s := range c.Sources {
@@ -252,7 +240,7 @@ func unread(e *view.Endpoint) bool {
 		return false
 	}
 	for _, field := range []string{"queue", "running", "utilization"} {
-		if in := input(e, field); in.State == "decay" || in.State == "neutral" {
+		if in := e.Input(field); in.State == "decay" || in.State == "neutral" {
 			return true
 		}
 	}
@@ -264,8 +252,12 @@ func changes(before, after eventPicture) (out []change) {
 	for name, now := range after.clusters {
 		was, known := before.clusters[name]
 		if !known {
-			if len(now.addresses) > 0 {
-				out = append(out, change{kind: view.EventEndpointsJoined, cluster: name, subjects: now.addresses})
+			joined := change{kind: view.EventEndpointsJoined, cluster: name}
+			for i := range now.endpoints {
+				joined.subjects = append(joined.subjects, now.endpoints[i].address)
+			}
+			if len(joined.subjects) > 0 {
+				out = append(out, joined)
 			}
 			continue
 		}
@@ -298,20 +290,20 @@ func clusterChanges(name string, was, now clusterPicture) (out []change) {
 		}
 		c.subjects = append(c.subjects, subject)
 	}
-	i, k := 0, 0
-	for i < len(was.addresses) || k < len(now.addresses) {
+	before, after := was.endpoints, now.endpoints
+	for len(before) > 0 || len(after) > 0 {
 		switch {
-		case k == len(now.addresses) || i < len(was.addresses) && was.addresses[i] < now.addresses[k]:
-			add(view.EventEndpointsLeft, was.addresses[i], "")
-			i++
+		case len(after) == 0 || len(before) > 0 && before[0].address < after[0].address:
+			add(view.EventEndpointsLeft, before[0].address, "")
+			before = before[1:]
 			continue
-		case i == len(was.addresses) || was.addresses[i] > now.addresses[k]:
-			add(view.EventEndpointsJoined, now.addresses[k], "")
+		case len(before) == 0 || before[0].address > after[0].address:
+			add(view.EventEndpointsJoined, after[0].address, "")
 		default:
-			endpointChanges(was, now, i, k, add)
-			i++
+			endpointChanges(&before[0], &after[0], add)
+			before = before[1:]
 		}
-		k++
+		after = after[1:]
 	}
 	for source, why := range now.down {
 		if _, was := was.down[source]; !was {
@@ -338,26 +330,25 @@ func clusterChanges(name string, was, now clusterPicture) (out []change) {
 }
 
 // endpointChanges compares an endpoint of both pictures.
-func endpointChanges(was, now clusterPicture, i, k int, add func(kind view.EventKind, subject, detail string)) {
-	address := now.addresses[k]
-	switch in, out := was.flagged[i] || was.probed[i], now.flagged[k] || now.probed[k]; {
-	case was.probed[i] && now.outlier[k]:
-		add(view.EventRetried, address, now.reasons[k])
+func endpointChanges(was, now *endpointPicture, add func(kind view.EventKind, subject, detail string)) {
+	switch in, out := was.flagged || was.probed, now.flagged || now.probed; {
+	case was.probed && now.outlier:
+		add(view.EventRetried, now.address, now.reason)
 	case out && !in:
-		add(view.EventFlagged, address, now.reasons[k])
+		add(view.EventFlagged, now.address, now.reason)
 	case in && !out:
-		add(view.EventUnflagged, address, "")
-	}
-	switch is, was := now.overrides[k], was.overrides[i]; {
-	case is != was && is != "":
-		add(view.EventOverride, address, is)
-	case is != was:
-		add(view.EventOverride, address, "it is not "+strings.SplitN(was, " ", 2)[0]+" any more")
+		add(view.EventUnflagged, now.address, "")
 	}
 	switch {
-	case now.unread[k] && !was.unread[i]:
-		add(view.EventSourceLost, "the metrics page of "+address, now.failures[k])
-	case !now.unread[k] && was.unread[i]:
-		add(view.EventSourceBack, "the metrics page of "+address, "")
+	case now.override != was.override && now.override != "":
+		add(view.EventOverride, now.address, now.override)
+	case now.override != was.override:
+		add(view.EventOverride, now.address, "it is not "+strings.SplitN(was.override, " ", 2)[0]+" any more")
+	}
+	switch {
+	case now.unread && !was.unread:
+		add(view.EventSourceLost, "the metrics endpoint of "+now.address, now.failure)
+	case !now.unread && was.unread:
+		add(view.EventSourceBack, "the metrics endpoint of "+now.address, "")
 	}
 }

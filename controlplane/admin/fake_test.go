@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"steelyard/controlplane/view"
+	"steelyard/internal/stat"
 	"steelyard/weighting"
 )
 
@@ -66,20 +67,20 @@ func typical(now time.Time) fixed {
 				Streams: map[string]SignalStreams{view.SourceAccessLog: {Open: 4, Refused: 1},
 					view.SourceLoadReports: {Open: 2, Broken: 3}},
 			},
-			XDSAccess: XDSAccess{TLS: true, ClientCertificates: true, Rules: 2, Denied: []DeniedClients{
+			XDSAccess: XDSAccess{TLS: true, ClientCertificates: true, Rules: 2, Denied: []stat.DeniedClients{
 				{Kind: "report"}, {Kind: "stream", Count: 2, LastAt: view.At(now.Add(-time.Hour)),
 					LastClient: "spiffe://prod/ns/other/sa/envoy", LastPeer: "10.0.9.4:40100"},
 				{Kind: "watch", Count: 7, LastAt: view.At(now.Add(-2 * time.Minute)),
 					LastClient: "spiffe://prod/ns/edge/sa/envoy", LastPeer: "10.0.9.3:51230", LastCluster: "mixtral"},
 			}},
 			XDSPort: Port{
-				Connections: Bound{Used: 9, Limit: 765, Displaced: 3,
+				Connections: stat.Bound{Used: 9, Limit: 765, Displaced: 3,
 					LastDisplaced: view.At(now.Add(-40 * time.Minute))},
-				ConnectionsPerAddress: Bound{Used: 9, Limit: 573},
-				Streams:               Bound{Used: 24, Limit: 131_072},
-				Subscriptions: Bound{Used: 4, Limit: 262_144, Refused: 2,
+				ConnectionsPerAddress: stat.Bound{Used: 9, Limit: 573},
+				Streams:               stat.Bound{Used: 24, Limit: 131_072},
+				Subscriptions: stat.Bound{Used: 4, Limit: 262_144, Refused: 2,
 					LastRefused: view.At(now.Add(-time.Hour))},
-				UnreadBytes: Bound{Used: 700, Limit: 268_435_456, Displaced: 1,
+				UnreadBytes: stat.Bound{Used: 700, Limit: 268_435_456, Displaced: 1,
 					LastDisplaced: view.At(now.Add(-2 * time.Hour))},
 				SilentStreams: 5, LastSilentStreamAt: view.At(now.Add(-2 * time.Hour)),
 				OpenFilesLimit: view.Num(1024),
@@ -87,8 +88,8 @@ func typical(now time.Time) fixed {
 				LastAcceptErrorAt: view.At(now.Add(-2 * time.Hour)),
 			},
 			AdminPort: AdminPort{
-				Connections: Bound{Used: 3, Limit: 128},
-				ConnectionsPerAddress: Bound{Used: 2, Limit: 96, Displaced: 1,
+				Connections: stat.Bound{Used: 3, Limit: 128},
+				ConnectionsPerAddress: stat.Bound{Used: 2, Limit: 96, Displaced: 1,
 					LastDisplaced: view.At(now.Add(-3 * time.Hour))},
 			},
 			Certificates: []Certificate{
@@ -98,7 +99,7 @@ func typical(now time.Time) fixed {
 					NotAfter: view.At(now.Add(900 * 24 * time.Hour))},
 				{Use: UseScrapeClient, File: "/etc/steelyard/tls/scrape.pem", Error: "no such file"},
 			},
-			RefusedHandshakes: []RefusedHandshake{
+			RefusedHandshakes: []stat.RefusedHandshake{
 				{Reason: "expired"},
 				{Reason: "no_certificate", Count: 812, LastAt: view.At(now.Add(-2 * time.Second)),
 					LastPeer: "10.0.9.3:51234", LastError: "tls: client didn't provide a certificate"},
@@ -114,7 +115,7 @@ func typical(now time.Time) fixed {
 				}},
 			GoneEnvoys: []GoneEnvoy{{NodeID: "edge-9", Address: "10.0.9.9:40112",
 				Since: view.At(now.Add(-42 * time.Second)), Cause: "the connection was reset"}},
-			Pickers: Pickers{List: []Picker{
+			Pickers: Pickers{List: []stat.Picker{
 				{Name: "gateway-7f9c", Address: "10.0.9.4:50122", Clusters: []string{"llama"},
 					Since: view.At(now.Add(-time.Hour))},
 				{Name: "gateway-x2x4", Address: "10.0.9.5:40990", Since: view.At(now.Add(-20 * time.Minute))}}},
@@ -323,14 +324,12 @@ func recent(now time.Time, clusters ...view.Cluster) *History {
 
 // sampleOf is a sample with these shares; the rest follows from them.
 func sampleOf(addresses []string, shares []float64) *Sample {
-	n := len(addresses)
-	s := &Sample{Addresses: addresses, Shares: shares, Served: shares, Loads: make([]float64, n),
-		InFlight: make([]float64, n), Latency: make([]float64, n), States: make([]view.EndpointState, n)}
+	s := newSample(addresses)
+	s.Fields[fieldShare], s.Fields[fieldServed], s.Fields[fieldLatency] = shares, shares, shares
 	for i := range addresses {
-		s.Loads[i], s.InFlight[i], s.Latency[i], s.States[i] = 10*shares[i], 100*shares[i], shares[i], view.EndpointOK
+		s.Fields[fieldLoad][i], s.Fields[fieldInFlight][i], s.States[i] = 10*shares[i], 100*shares[i], view.EndpointOK
 	}
-	s.Pool = Pool{ArrivalRate: 40, MedianLoad: 0.9, FullestLoad: 3, WaterLevel: 1.1, InFlight: 100, FirstToken: 0.2,
-		AnswerP99: 4, CapacityUsed: 0.7}
+	s.Pool = [poolFields]float64{40, 0.9, 3, 1.1, 100, 0.2, 4, 0.7, 0}
 	return s
 }
 

@@ -22,10 +22,6 @@ func formatFixed(n view.Number, decimals int) string {
 	return strconv.FormatFloat(v, 'f', decimals, 64)
 }
 
-func formatInt(n view.Number) string  { return formatFixed(n, 0) }
-func formatNum1(n view.Number) string { return formatFixed(n, 1) }
-func formatNum2(n view.Number) string { return formatFixed(n, 2) }
-
 func formatPercent(n view.Number) string {
 	v, known := n.Value()
 	if !known {
@@ -117,13 +113,6 @@ func formatAge(age view.Number) string {
 
 // formatBlame is the answer to whether Steelyard is the cause.
 func formatBlame(b view.Blame) string {
-	switch b {
-	case view.BlameNo:
-		return "No."
-	case view.BlameYes:
-		return "Yes."
-	case view.BlameInPart:
-		return "In part."
-	}
-	return "Not known."
+	return map[view.Blame]string{view.BlameNo: "No.", view.BlameYes: "Yes.", view.BlameInPart: "In part.",
+		view.BlameUnknown: "Not known."}[b]
 }

@@ -54,7 +54,7 @@ func optionsOf(f fixed) Options {
 			e.served10s, e.served1m, e.requests1m = view.Num(0.12), view.Num(0.125), view.Num(313)
 		}
 	}
-	return Options{Source: f, Operator: &deskOperator{level: "info"}, History: h, Recorder: r, Version: "1.2.3",
+	return Options{Source: f, Operator: &deskOperator{level: "info"}, Recorder: r, Version: "1.2.3",
 		Now: now}
 }
 

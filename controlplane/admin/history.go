@@ -371,7 +371,7 @@ func (c *span) addresses(wanted []string) (out []string, leftOut int) {
 		}
 		slices.Sort(out)
 		leftOut = max(0, len(out)-windowEndpoints)
-		return cut(out, windowEndpoints), leftOut
+		return limit(out, windowEndpoints), leftOut
 	}
 	for _, a := range wanted {
 		if exists[a] {

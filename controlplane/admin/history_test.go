@@ -105,7 +105,7 @@ func TestHistoryOfTenSecondsHasMeansTheHighestLoadAndTheWorstState(t *testing.T)
 	h := NewHistory()
 	for i := range 1000 {
 		s := sampleOf([]string{"a"}, []float64{0.5})
-		s.Loads[0] = float64(i % 10)
+		s.Fields[fieldLoad][0] = float64(i % 10)
 		if i%10 == 7 {
 			s.States[0] = view.EndpointOverloaded
 		}

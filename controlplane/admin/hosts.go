@@ -16,7 +16,7 @@ import (
 
 // A web page in a browser that can reach this listener cannot read it, because the page has
 // another origin; unless the name of that origin is made to resolve to this machine (DNS
-// rebinding). The browser then sends that name as Host, so a Host that a stranger can register
+// rebinding). The browser then sends that name as Host, so a Host that anyone can register
 // is refused.
 
 // RefusedRequests are requests that were refused for their Host header.
@@ -24,6 +24,15 @@ type RefusedRequests struct {
 	Count    uint64    `json:"count"`
 	LastAt   view.Time `json:"last_at"`
 	LastHost string    `json:"last_host"` // as the client wrote it, cut
+}
+
+// hostProblems returns the problem of requests that were refused a moment ago.
+func hostProblems(r RefusedRequests, now time.Time) []view.Problem {
+	if !within(r.LastAt, now, refusalMemory) {
+		return nil
+	}
+	return []view.Problem{problem(view.SeverityWarning, "admin requests for the host %q are refused: add it to "+
+		"admin.allowed_hosts if it is yours", r.LastHost)}
 }
 
 // A hostCheck has the Host names that the listener accepts.
@@ -35,7 +44,7 @@ type hostCheck struct {
 
 	mu      sync.Mutex
 	refused RefusedRequests
-	logged  time.Time
+	logged  logLimit
 }
 
 func newHostCheck(allowed []string, log *slog.Logger, now func() time.Time) *hostCheck {
@@ -62,7 +71,7 @@ func canonicalHost(host string) string {
 // for private use.
 var private = []string{"localhost", "svc", "cluster.local", "internal"}
 
-// allows reports whether no stranger can make the name resolve to this machine: an address is no
+// allows reports whether nobody else can make the name resolve to this machine: an address is no
 // name, one word is no domain on the internet, and the others are configured or private.
 func (h *hostCheck) allows(host string) bool {
 	name := canonicalHost(host)
@@ -93,6 +102,18 @@ func (h *hostCheck) checked(next http.Handler) http.Handler {
 // refusalsLogged is the least time between two log lines of one kind of refusal.
 const refusalsLogged = time.Minute
 
+// A logLimit is when a line about refusals was last written.
+type logLimit struct{ last time.Time }
+
+// due reports whether a line may be written now, and notes that it is.
+func (l *logLimit) due(now time.Time) bool {
+	if !l.last.IsZero() && now.Sub(l.last) < refusalsLogged {
+		return false
+	}
+	l.last = now
+	return true
+}
+
 func (h *hostCheck) refuse(r *http.Request) {
 	const longest = 100 // bytes of a name that is shown
 	h.mu.Lock()
@@ -100,12 +121,9 @@ func (h *hostCheck) refuse(r *http.Request) {
 	h.refused.Count++
 	h.refused.LastAt = view.At(now)
 	h.refused.LastHost = strings.ToValidUTF8(r.Host[:min(len(r.Host), longest)], "")
-	refused, speak := h.refused, h.logged.IsZero() || now.Sub(h.logged) >= refusalsLogged
-	if speak {
-		h.logged = now
-	}
+	refused, shouldLog := h.refused, h.logged.due(now)
 	h.mu.Unlock()
-	if speak {
+	if shouldLog {
 		h.log.Warn("admin request refused: its Host is not in admin.allowed_hosts", "host", refused.LastHost,
 			"peer", r.RemoteAddr, "refused", refused.Count)
 	}

@@ -72,7 +72,7 @@ func TestARefusedHostGetsTheKeyToSetAndIsAProblem(t *testing.T) {
 		asHost(h, "steelyard.example.com:443", "/metrics")
 	}
 	a := asHost(h, long, "/")
-	if e := decode[errorAnswer](t, a); !strings.Contains(e.Error, "admin.allowed_hosts") || len(e.Error) > 300 {
+	if e := decode[Error](t, a); !strings.Contains(e.Error, "admin.allowed_hosts") || len(e.Error) > 300 {
 		t.Errorf("answered %q", e.Error)
 	}
 	asHost(h, "steelyard.example.com:443", "/metrics")

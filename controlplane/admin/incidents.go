@@ -207,9 +207,6 @@ func grouped(all []condition, was map[string]*incidentState) []condition {
 
 // joint is one condition for several of a kind.
 func joint(members []condition) condition {
-	if len(members) == 0 {
-		return condition{}
-	}
 	f := members[0]
 	f.rank = 0
 	names := make([]string, 0, len(members))

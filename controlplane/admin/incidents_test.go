@@ -467,7 +467,7 @@ func (s *scene) agrees(t *testing.T, name string) {
 	incidents := clusterIncidents(shownOf(s.states, s.now), c.Name)
 	state := worstState(incidents)
 	m := &moment{incidents: incidents}
-	shown := completeCluster(c, m, s.clients, s.now)
+	shown := completeCluster(&s.observation, c, m)
 	if shown.State != state {
 		t.Errorf("%s: the cluster shows %s, its incidents are %s", name, shown.State, state)
 	}
@@ -483,8 +483,8 @@ func (s *scene) agrees(t *testing.T, name string) {
 	blind := 0
 	for i := range c.Endpoints {
 		e := c.Endpoints[i]
-		completeEndpoint(&e, 0, nil, s.now)
-		blind += one(e.State == view.EndpointBlind)
+		completeEndpoint(&s.observation, &c, &e, 0, nil)
+		blind += boolToInt(e.State == view.EndpointBlind)
 		shownWell := e.State == view.EndpointOK || e.State == view.EndpointWarming || e.State == view.EndpointAboveLevel
 		if shownWell && count([]view.Endpoint{e}).Stale > 0 {
 			t.Errorf("%s: %s is %s, and counted as stale", name, e.Address, e.State)
@@ -654,7 +654,8 @@ func TestAnEnvoyThatDiedIsGoneAndNotBehind(t *testing.T) {
 	}
 }
 
-// The state of each Envoy, its problems, the counts and the incidents follow from the same.
+// The state of each Envoy, its problems, the counts and the incidents follow from the same; and the page that the
+// server renders has the counts that its script shows.
 func TestTheStateOfAnEnvoyAgreesWithItsIncidents(t *testing.T) {
 	for name, c := range map[string]struct {
 		set      func(*Client)
@@ -674,6 +675,8 @@ func TestTheStateOfAnEnvoyAgreesWithItsIncidents(t *testing.T) {
 		"asks for the unknown": {func(c *Client) {
 			c.Subscriptions[0] = Subscription{Resource: "lama", Cluster: "lama"}
 		}, EnvoyUnknown, kindUnknownCluster, fleetEnvoys{Connected: 3, InSync: 2}},
+		"refuses its runtime values": {func(c *Client) { c.Signals.Runtime = Runtime{Subscribed: true, Nack: "no"} },
+			EnvoyFollows, kindRefuses, fleetEnvoys{Connected: 3, InSync: 3}},
 		"asks for nothing": {func(c *Client) { c.Subscriptions = nil }, EnvoyIdle, "",
 			fleetEnvoys{Connected: 3, InSync: 2}},
 		"silent": {func(c *Client) { c.Signals.State = SignalSilent }, EnvoySilent, kindSilent,
@@ -686,8 +689,9 @@ func TestTheStateOfAnEnvoyAgreesWithItsIncidents(t *testing.T) {
 				s.clients[0].Subscriptions[i].LastSent = view.At(s.now.Add(-time.Minute))
 			}
 			var kind view.IncidentKind
+			var severity view.Severity
 			if all := s.after(time.Second); len(all) > 0 {
-				kind = only(t, all).Kind
+				kind, severity = only(t, all).Kind, all[0].Severity
 			}
 			if state := clientState(&s.clients[0], s.now); state != c.state || kind != c.incident {
 				t.Errorf("%s with the incident %q, want %s with %q", state, kind, c.state, c.incident)
@@ -695,11 +699,28 @@ func TestTheStateOfAnEnvoyAgreesWithItsIncidents(t *testing.T) {
 			if n := envoysOf(&s.observation); n != c.counted {
 				t.Errorf("%+v, want %+v", n, c.counted)
 			}
-			problems := clientProblems(s.clients[0], map[string]bool{"llama": true}, s.now)
-			if (worst(problems) == view.SeverityError) != (c.state == EnvoyRefuses || c.state == EnvoyBehind) {
-				t.Errorf("%s with the problems %v", c.state, problems)
+			if problems := clientProblems(&s.observation, &s.clients[0]); worst(problems) != severity {
+				t.Errorf("%s with the problems %v, and an incident that is %q", c.state, problems, severity)
 			}
+			s.pageAgrees(t, c.counted)
 		})
+	}
+}
+
+// pageAgrees wants the page that the server renders, and the frames for its script, to have these counts.
+func (s *scene) pageAgrees(t *testing.T, want fleetEnvoys) {
+	t.Helper()
+	now := func() time.Time { return s.now }
+	f := fixed{clusters: s.clusters, clients: s.clients, status: s.status}
+	r := NewRecorder(RecorderOptions{Source: f, Now: now})
+	r.Tick()
+	if got := r.latest.Load().fleet.Envoys; got != want {
+		t.Errorf("the frames have %+v, want %+v", got, want)
+	}
+	doc, _ := parsePage(t, New(Options{Source: f, Recorder: r, Now: now}), "/")
+	shown := fmt.Sprintf("followed by %d of %d Envoys", want.InSync, want.Asked())
+	if chain := words(byID(t, doc, "chain")); !strings.Contains(chain, shown) {
+		t.Errorf("the page has %q, want %q", chain, shown)
 	}
 }
 

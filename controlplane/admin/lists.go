@@ -22,7 +22,7 @@ type LeftEnvoy struct {
 	Locality    string    `json:"locality"`
 	Address     string    `json:"address"`
 	ConnectedAt view.Time `json:"connected_at"`
-	Clusters    []string  `json:"clusters"` // that it asked for
+	Clusters    []string  `json:"clusters"` // that it subscribed to
 	LeftAt      view.Time `json:"left_at"`
 	LeftReason  string    `json:"left_reason"`
 	Vanished    bool      `json:"vanished"` // without closing its streams
@@ -65,8 +65,8 @@ type Explanation struct {
 	StepSeconds view.Number   `json:"step_seconds"` // between two that are kept
 }
 
-// errorAnswer is the body of every response that is not a success, except for the probes.
-type errorAnswer struct {
+// An Error is the body of every response that is not a success, except for the probes.
+type Error struct {
 	Error string `json:"error"`
 }
 
@@ -86,7 +86,7 @@ type fleet struct {
 // fleetEnvoys counts the Envoys by what they do with the assignments.
 type fleetEnvoys struct {
 	Connected int `json:"connected"`
-	InSync    int `json:"in_sync"` // of them, those that ask for something, and accepted it
+	InSync    int `json:"in_sync"` // of them, those that subscribe to something and accepted it
 	Behind    int `json:"behind"`  // have not answered for longer than Envoys take
 	Refusing  int `json:"refusing"`
 	Lost      int `json:"lost"` // not connected any more, because they answered nothing in the last ten minutes

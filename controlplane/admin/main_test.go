@@ -41,7 +41,7 @@ func preview(address string) error {
 	h := recent(start, clusters(start)...)
 	r := NewRecorder(RecorderOptions{Source: live{clusters}, History: h})
 	go func() { _ = r.Run(ctx) }()
-	return Serve(ctx, listener, New(Options{Source: live{clusters}, History: h, Recorder: r, Version: "0.1.0-preview"}))
+	return Serve(ctx, listener, New(Options{Source: live{clusters}, Recorder: r, Version: "0.1.0-preview"}))
 }
 
 // live has the same state at every time, with current times.

@@ -9,8 +9,8 @@ import (
 	"steelyard/controlplane/view"
 )
 
-// A measured is what follows of a cluster from one second to the next: the shares that were served, and how much of the
-// capacity is in use.
+// A measured holds per-second statistics of a cluster: the shares that were served, and how much of the capacity is in
+// use.
 type measured struct {
 	addresses []string
 	meters    []meter // by the index of addresses
@@ -79,17 +79,12 @@ func (m *measured) observe(now time.Time, c *view.Cluster, d *decided) *measure 
 
 // follow keeps the meters those of the endpoints.
 func (m *measured) follow(endpoints []view.Endpoint) {
-	if len(endpoints) == len(m.addresses) {
-		same := true
-		for i := range endpoints {
-			if endpoints[i].Address != m.addresses[i] {
-				same = false
-				break
-			}
-		}
-		if same {
-			return
-		}
+	same := len(endpoints) == len(m.addresses)
+	for i := 0; same && i < len(endpoints); i++ {
+		same = endpoints[i].Address == m.addresses[i]
+	}
+	if same {
+		return
 	}
 	before, meters := m.addresses, m.meters
 	m.addresses, m.meters = make([]string, len(endpoints)), make([]meter, len(endpoints))
@@ -365,38 +360,33 @@ func endpointState(e *view.Endpoint) view.EndpointState {
 	return view.EndpointOK
 }
 
-// heard is the age of the oldest input that is in use.
-func heard(e *view.Endpoint) (oldest view.Number) {
-	for _, in := range e.Inputs {
-		age, known := in.AgeSeconds.Value()
-		if used := in.State == "fresh" || in.State == "hold" || in.State == "decay"; known && used &&
-			age >= oldest.Or(-1) {
+// oldestInput is the age of the oldest input whose state is one of these; of all without any.
+func oldestInput(e *view.Endpoint, states ...string) (oldest view.Number) {
+	for i := range e.Inputs {
+		in := &e.Inputs[i]
+		if len(states) > 0 && !slices.Contains(states, in.State) {
+			continue
+		}
+		if age, known := in.AgeSeconds.Value(); known && age >= oldest.Or(0) {
 			oldest = in.AgeSeconds
 		}
 	}
 	return oldest
 }
 
+// lastSeen is the age of the oldest input that is in use.
+func lastSeen(e *view.Endpoint) view.Number { return oldestInput(e, "fresh", "hold", "decay") }
+
 // inFlight is the requests at an endpoint: by the Envoys' counts, or else waiting and running by its metrics.
 func inFlight(e *view.Endpoint) float64 {
-	if in := input(e, "in_flight"); in.State != "neutral" && in.State != "unknown" {
+	if in := e.Input("in_flight"); in.State != "neutral" && in.State != "unknown" {
 		return in.Value.Or(math.NaN())
 	}
-	queue, running := input(e, "queue"), input(e, "running")
+	queue, running := e.Input("queue"), e.Input("running")
 	if queue.State == "neutral" || running.State == "neutral" {
 		return math.NaN()
 	}
 	return queue.Value.Or(math.NaN()) + running.Value.Or(math.NaN())
-}
-
-// input is the endpoint's input of that field, without a copy of the endpoint.
-func input(e *view.Endpoint, field string) view.Input {
-	for i := range e.Inputs {
-		if e.Inputs[i].Field == field {
-			return e.Inputs[i]
-		}
-	}
-	return view.Input{State: "unknown"}
 }
 
 // latency is the mean of an endpoint's answers, NaN where the newest is older than a minute: a line that stays flat
@@ -408,34 +398,37 @@ func latency(e *view.Endpoint) float64 {
 	return e.LatencySeconds.Or(math.NaN())
 }
 
-// sample is what the history keeps of a cluster.
-func sample(c *view.Cluster, m *measure) *Sample {
-	n := len(c.Endpoints)
-	s := &Sample{Addresses: m.addresses, Shares: make([]float64, n), Served: make([]float64, n),
-		Loads: make([]float64, n), InFlight: make([]float64, n), Latency: make([]float64, n),
-		States: make([]view.EndpointState, n)}
-	nan := math.NaN()
-	fullest, flying := nan, nan
-	for i := range c.Endpoints {
-		e := &c.Endpoints[i]
-		s.Shares[i], s.Served[i] = e.Share.Or(nan), m.endpoints[i].served10s.Or(nan)
-		s.Loads[i], s.InFlight[i] = loadPerSlot(e).Or(nan), inFlight(e)
-		s.Latency[i] = e.FirstTokenMean.Or(latency(e))
-		s.States[i] = endpointState(e)
-		if !(s.Loads[i] <= fullest) && !math.IsNaN(s.Loads[i]) {
-			fullest = s.Loads[i]
+// poolSums are the highest load per slot and the sum of the requests in flight; unknown where no endpoint has any.
+func poolSums(endpoints []view.Endpoint) (fullest, flying view.Number) {
+	for i := range endpoints {
+		if load := loadPerSlot(&endpoints[i]); load.Or(-1) > fullest.Or(-1) {
+			fullest = load
 		}
-		if !math.IsNaN(s.InFlight[i]) {
-			if math.IsNaN(flying) {
-				flying = 0
-			}
-			flying += s.InFlight[i]
+		if n, known := view.Num(inFlight(&endpoints[i])).Value(); known {
+			flying = view.Num(flying.Or(0) + n)
 		}
 	}
+	return fullest, flying
+}
+
+// sample is what the history keeps of a cluster.
+func sample(c *view.Cluster, m *measure) *Sample {
+	s, nan := newSample(m.addresses), math.NaN()
+	for i := range c.Endpoints {
+		e := &c.Endpoints[i]
+		for field, v := range [fineFields]float64{
+			fieldShare: e.Share.Or(nan), fieldServed: m.endpoints[i].served10s.Or(nan),
+			fieldLoad: loadPerSlot(e).Or(nan), fieldInFlight: inFlight(e),
+			fieldLatency: e.FirstTokenMean.Or(latency(e))} {
+			s.Fields[field][i] = v
+		}
+		s.States[i] = endpointState(e)
+	}
 	d := &c.Decision
-	s.Pool = Pool{ArrivalRate: d.ArrivalRate.Or(nan), MedianLoad: d.MedianLoad.Or(nan), FullestLoad: fullest,
-		WaterLevel: d.WaterLevel.Or(nan), InFlight: flying, FirstToken: c.FirstTokenMean.Or(nan),
-		AnswerP99: c.AnswerP99Seconds.Or(nan), CapacityUsed: m.use.CapacityUsed.Or(nan),
-		DropFraction: d.DropFraction.Or(nan)}
+	fullest, flying := poolSums(c.Endpoints)
+	for k, n := range [poolFields]view.Number{d.ArrivalRate, d.MedianLoad, fullest, d.WaterLevel, flying,
+		c.FirstTokenMean, c.AnswerP99Seconds, m.use.CapacityUsed, d.DropFraction} {
+		s.Pool[k] = n.Or(nan)
+	}
 	return s
 }

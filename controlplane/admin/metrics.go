@@ -8,9 +8,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
 
-// DefaultMaxEndpointSeries bounds how many endpoints have series of their own.
-const DefaultMaxEndpointSeries = 2000
-
 // Metrics are the process's own counters and histograms, on a registry of their
 // own. State (weights, flags, ages, readiness), as opposed to events, is not set
 // here: it is read from the Source when /metrics is scraped, so that the series of an
@@ -19,8 +16,10 @@ const DefaultMaxEndpointSeries = 2000
 // Every method is safe for concurrent use. The cluster label of every series is
 // a configured name; call Forget when a cluster is removed.
 type Metrics struct {
-	registry  *prometheus.Registry
-	maxSeries int
+	registry *prometheus.Registry
+	vectors  []interface {
+		DeletePartialMatch(prometheus.Labels) int
+	}
 
 	scrapes        *prometheus.CounterVec
 	scrapeDuration *prometheus.HistogramVec
@@ -37,7 +36,7 @@ type Metrics struct {
 	nacks      *prometheus.CounterVec
 
 	polls        *prometheus.CounterVec
-	pollDuration prometheus.Histogram
+	pollDuration prometheus.Observer
 	ignored      *prometheus.GaugeVec
 
 	kubernetes *prometheus.CounterVec
@@ -48,14 +47,6 @@ type Metrics struct {
 	reloads       *prometheus.CounterVec
 	reloadOK      prometheus.Gauge
 	reloadSuccess prometheus.Gauge
-}
-
-// MetricsOptions are what can be chosen about Metrics.
-type MetricsOptions struct {
-	Version string
-	// MaxEndpointSeries is how many endpoints, of all clusters together, have
-	// series of their own: 0 means DefaultMaxEndpointSeries, below 0 none.
-	MaxEndpointSeries int
 }
 
 // Labels and their values.
@@ -70,23 +61,17 @@ const (
 	resultError = "error"
 )
 
-// NewMetrics returns metrics on a registry of their own, with those of the Go
-// runtime and the process.
-func NewMetrics(o MetricsOptions) *Metrics {
-	if o.MaxEndpointSeries == 0 {
-		o.MaxEndpointSeries = DefaultMaxEndpointSeries
-	}
-	m := &Metrics{registry: prometheus.NewRegistry(), maxSeries: max(0, o.MaxEndpointSeries)}
+// NewMetrics returns metrics of this version of Steelyard on a registry of their own, with those of the Go runtime and
+// the process.
+func NewMetrics(version string) *Metrics {
+	m := &Metrics{registry: prometheus.NewRegistry()}
 	m.registry.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		collectors.NewBuildInfoCollector(),
 	)
-	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "steelyard_build_info", Help: "Always 1; the label is the version of Steelyard.",
-	}, []string{"version"})
-	build.WithLabelValues(label(o.Version)).Set(1)
-	m.registry.MustRegister(build)
+	m.gauge("steelyard_build_info", "Always 1; the label is the version of Steelyard.", "version").
+		WithLabelValues(label(version)).Set(1)
 	m.registerCollection()
 	m.registerDecisions()
 	m.registerStreams()
@@ -104,15 +89,10 @@ func (m *Metrics) registerCollection() {
 		prometheus.ExponentialBuckets(1024, 4, 8), labelCluster)
 	m.polls = m.counter("steelyard_redis_polls_total", "Round trips to Redis for the in-flight counts, by result.",
 		labelResult)
-	m.pollDuration = prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name: "steelyard_redis_poll_duration_seconds", Help: "Time of a round trip to Redis.", Buckets: scrapeBuckets(),
-	})
-	m.registry.MustRegister(m.pollDuration)
-	m.ignored = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "steelyard_inflight_ignored_members", Help: "Members of the latest in-flight set that are no endpoint " +
-			"of the cluster.",
-	}, []string{labelCluster})
-	m.registry.MustRegister(m.ignored)
+	m.pollDuration = m.histogram("steelyard_redis_poll_duration_seconds", "Time of a round trip to Redis.",
+		scrapeBuckets()).WithLabelValues()
+	m.ignored = m.gauge("steelyard_inflight_ignored_members", "Members of the latest in-flight set that are not "+
+		"endpoints of the cluster.", labelCluster)
 	m.kubernetes = m.counter("steelyard_kubernetes_requests_total", "Requests to the Kubernetes API, and watches that "+
 		"ended by an error, by result.", "resource", "verb", labelResult)
 	m.polls.WithLabelValues(resultOK)
@@ -146,15 +126,10 @@ func (m *Metrics) registerReloads() {
 		"Attempts to apply a config, the one at the start included.", labelResult)
 	m.reloads.WithLabelValues(resultOK)
 	m.reloads.WithLabelValues(resultError)
-	m.reloadOK = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "steelyard_config_last_reload_successful", Help: "1 when the latest config was applied, 0 when it was " +
-			"refused and the previous one still runs.",
-	})
-	m.reloadSuccess = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "steelyard_config_last_reload_success_timestamp_seconds",
-		Help: "Unix time at which a config was last applied, 0 before the first.",
-	})
-	m.registry.MustRegister(m.reloadOK, m.reloadSuccess)
+	m.reloadOK = m.gauge("steelyard_config_last_reload_successful", "1 when the latest config was applied, 0 when it "+
+		"was refused and the previous one still runs.").WithLabelValues()
+	m.reloadSuccess = m.gauge("steelyard_config_last_reload_success_timestamp_seconds",
+		"Unix time at which a config was last applied, 0 before the first.").WithLabelValues()
 }
 
 // registerQueues makes the metrics of the queues of requests.
@@ -177,13 +152,22 @@ func scrapeBuckets() []float64 { return prometheus.ExponentialBuckets(0.0005, 2,
 func (m *Metrics) counter(name, help string, labels ...string) *prometheus.CounterVec {
 	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	m.registry.MustRegister(c)
+	m.vectors = append(m.vectors, c)
 	return c
 }
 
 func (m *Metrics) histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
 	h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
 	m.registry.MustRegister(h)
+	m.vectors = append(m.vectors, h)
 	return h
+}
+
+func (m *Metrics) gauge(name, help string, labels ...string) *prometheus.GaugeVec {
+	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+	m.registry.MustRegister(g)
+	m.vectors = append(m.vectors, g)
+	return g
 }
 
 // label makes any string fit for a label: client_golang panics on one that is
@@ -296,13 +280,8 @@ func (m *Metrics) Reloaded(ok bool) {
 
 // Forget drops all series of a cluster that is no longer configured.
 func (m *Metrics) Forget(cluster string) {
-	match := prometheus.Labels{labelCluster: label(cluster)}
-	for _, v := range []interface {
-		DeletePartialMatch(prometheus.Labels) int
-	}{m.scrapes, m.scrapeDuration, m.scrapeBody, m.ignored, m.decisions, m.step, m.flags, m.pushes, m.suppressed,
-		m.ackDelay, m.acks, m.nacks, m.queueGranted, m.queueReleased, m.queueRefused, m.queueLeft,
-		m.queueWait} {
-		v.DeletePartialMatch(match)
+	for _, v := range m.vectors {
+		v.DeletePartialMatch(prometheus.Labels{labelCluster: label(cluster)})
 	}
 }
 

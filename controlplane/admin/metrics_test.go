@@ -23,7 +23,7 @@ import (
 
 // used are metrics in which every method was called once.
 func used() *Metrics {
-	m := NewMetrics(MetricsOptions{Version: "1.2.3"})
+	m := NewMetrics("1.2.3")
 	m.ScrapeDone("llama", "ok", 4*time.Millisecond, 60000)
 	m.ScrapeDone("llama", "timeout", 200*time.Millisecond, -1)
 	m.Polled(true, time.Millisecond)
@@ -66,7 +66,7 @@ steelyard_config_reloads_total{result="ok"} 1
 # HELP steelyard_decisions_total Steps of the weighting law.
 # TYPE steelyard_decisions_total counter
 steelyard_decisions_total{cluster="llama"} 1
-# HELP steelyard_inflight_ignored_members Members of the latest in-flight set that are no endpoint of the cluster.
+# HELP steelyard_inflight_ignored_members Members of the latest in-flight set that are not endpoints of the cluster.
 # TYPE steelyard_inflight_ignored_members gauge
 steelyard_inflight_ignored_members{cluster="llama"} 3
 # HELP steelyard_nacks_total Assignments that Envoys refused.
@@ -137,7 +137,7 @@ func TestDurationsAndSizesAreHistogramsInBaseUnits(t *testing.T) {
 }
 
 func TestAReloadThatWorkedIsDated(t *testing.T) {
-	m := NewMetrics(MetricsOptions{})
+	m := NewMetrics("")
 	if got := testutil.ToFloat64(m.reloadSuccess); got != 0 {
 		t.Errorf("before the first: %v", got)
 	}
@@ -171,7 +171,7 @@ func TestForgetDropsEverySeriesOfACluster(t *testing.T) {
 				if l.GetName() == labelCluster && l.GetValue() == "llama" {
 					t.Errorf("%s is still there", f.GetName())
 				}
-				others += one(l.GetValue() == "other")
+				others += boolToInt(l.GetValue() == "other")
 			}
 		}
 	}
@@ -185,8 +185,8 @@ func noRefusals() (RefusedRequests, AdminAccess) { return RefusedRequests{}, Adm
 // state collects the series about a source.
 func state(f fixed, maxSeries int) *prometheus.Registry {
 	r := prometheus.NewPedanticRegistry()
-	r.MustRegister(newCollector(f, noRefusals, func() *moment { return nil }, maxSeries,
-		func() time.Time { return noon }))
+	r.MustRegister(&collector{source: f, refused: noRefusals, latest: func() *moment { return nil },
+		maxSeries: maxSeries, now: func() time.Time { return noon }})
 	return r
 }
 
@@ -201,7 +201,7 @@ steelyard_cluster_endpoints{cluster="llama",reason="floor"} 1
 steelyard_cluster_endpoints{cluster="llama",reason="neutral"} 1
 steelyard_cluster_endpoints{cluster="llama",reason="ramp"} 1
 steelyard_cluster_endpoints{cluster="mixtral",reason="blackout"} 2
-# HELP steelyard_cluster_ready 1 when the cluster has weights worth pushing, or has no endpoints.
+# HELP steelyard_cluster_ready 1 when the cluster has usable weights, or has no endpoints.
 # TYPE steelyard_cluster_ready gauge
 steelyard_cluster_ready{cluster="llama"} 1
 steelyard_cluster_ready{cluster="mixtral"} 0
@@ -234,7 +234,7 @@ steelyard_report_age_seconds{cluster="llama",field="utilization"} 14.03
 # HELP steelyard_connected_envoys Envoys with an open stream, identified by node id and peer address.
 # TYPE steelyard_connected_envoys gauge
 steelyard_connected_envoys 3
-# HELP steelyard_envoy_subscriptions Envoys that ask for the cluster.
+# HELP steelyard_envoy_subscriptions Envoys that subscribe to the cluster.
 # TYPE steelyard_envoy_subscriptions gauge
 steelyard_envoy_subscriptions{cluster="llama"} 3
 steelyard_envoy_subscriptions{cluster="mixtral"} 0
@@ -246,7 +246,7 @@ steelyard_envoy_subscriptions_in_sync{cluster="mixtral"} 0
 # TYPE steelyard_envoy_subscriptions_refused gauge
 steelyard_envoy_subscriptions_refused{cluster="llama"} 1
 steelyard_envoy_subscriptions_refused{cluster="mixtral"} 0
-# HELP steelyard_disputed_endpoints Endpoints about which a single Envoy reports what all others contradict, so that its report does not count: in_flight (requests in progress) or failures.
+# HELP steelyard_disputed_endpoints Endpoints about which the reports of a single Envoy conflict with all others, and do not count: in_flight (requests in progress) or failures.
 # TYPE steelyard_disputed_endpoints gauge
 steelyard_disputed_endpoints{cluster="llama",kind="failures"} 1
 steelyard_disputed_endpoints{cluster="llama",kind="in_flight"} 2
@@ -488,14 +488,6 @@ steelyard_endpoint_series_dropped{cluster="mixtral"} %d
 				t.Errorf("%d series, %v, want %d", n, err, tc.series)
 			}
 		})
-	}
-}
-
-func TestMaxEndpointSeriesOption(t *testing.T) {
-	for option, want := range map[int]int{0: 2000, 5: 5, -1: 0} {
-		if got := NewMetrics(MetricsOptions{MaxEndpointSeries: option}).maxSeries; got != want {
-			t.Errorf("option %d gives %d, want %d", option, got, want)
-		}
 	}
 }
 

@@ -72,19 +72,6 @@ type logLevel struct {
 	Level string `json:"level"` // debug, info, warn or error
 }
 
-// operations registers the routes that need an Operator.
-func (h *handler) operations(routes *router) {
-	if h.Operator == nil {
-		return
-	}
-	routes.view("/api/v1/overrides", h.getOverrides)
-	routes.view("/api/v1/log-level", h.getLogLevel)
-	routes.ask("POST /api/v1/diff", maxConfig, h.postDiff)
-	routes.operate("PUT /api/v1/clusters/{name}/overrides/{address}", h.putOverride)
-	routes.operate("DELETE /api/v1/clusters/{name}/overrides/{address}", h.deleteOverride)
-	routes.operate("POST /api/v1/log-level", h.postLogLevel)
-}
-
 func (h *handler) getOverrides(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, OverrideList{At: view.At(h.Now()), Overrides: orEmpty(h.Operator.Overrides())})
 }

@@ -138,11 +138,14 @@ func TestAnOverrideIsAProblemThatExplainsAndAnEvent(t *testing.T) {
 		Reason: "canary"}
 	e := view.Endpoint{Address: "a:1", Reason: "pinned", Override: o}
 	const says = "pinned to 5 % of the requests by anna until 2026-03-14 12:00:00 UTC: canary"
-	if got := endpointProblems(e, noon); len(got) != 1 || got[0].Message != says || got[0].Severity != "warning" {
+	p := &observation{now: noon}
+	got := endpointProblems(p, &view.Cluster{}, &e)
+	if len(got) != 1 || got[0].Message != says || got[0].Severity != "warning" {
 		t.Errorf("%+v", got)
 	}
 	e.Reason = "fill"
-	if got := endpointProblems(e, noon); len(got) != 1 || !strings.Contains(got[0].Message, "not in effect") {
+	got = endpointProblems(p, &view.Cluster{}, &e)
+	if len(got) != 1 || !strings.Contains(got[0].Message, "not in effect") {
 		t.Errorf("%+v", got)
 	}
 	with := view.Cluster{Name: "llama", Endpoints: []view.Endpoint{e}}

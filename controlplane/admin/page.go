@@ -32,7 +32,7 @@ type page struct{ tmpl *template.Template }
 
 func newPage() *page {
 	funcs := template.FuncMap{
-		"num1": formatNum1, "num2": formatNum2, "pct": formatPercent, "clock": formatClock, "secs": formatDuration,
+		"fixed": formatFixed, "pct": formatPercent, "clock": formatClock, "secs": formatDuration,
 		"ago": formatAge, "problems": formatProblems, "worst": worst, "blame": formatBlame,
 	}
 	return &page{template.Must(template.New("page.html").Funcs(funcs).ParseFS(assets, "assets/page.html"))}
@@ -48,11 +48,9 @@ type pageData struct {
 	Clusters  []view.Cluster
 	Worst     []pageEndpoint
 	Endpoints int         // of all clusters
-	Heard     int         // of them, those with a report in use
+	Fresh     int         // of them, those with a report in use
 	Decided   view.Number // age of the oldest of the clusters' decisions
-	Clients   int
-	Asked     int // Clients, and the Envoys that are gone and may still run
-	InSync    int // of them, those without an error
+	Envoys    fleetEnvoys
 }
 
 type pageEndpoint struct {
@@ -74,28 +72,21 @@ func (h *handler) getPage(w http.ResponseWriter, _ *http.Request) {
 func (h *handler) pageData() pageData {
 	s := h.snapshot()
 	clusters := s.clusters()
-	clients := s.clients(clusters)
-	d := pageData{Status: s.status(clusters, len(clients)), Now: view.At(s.now), Clusters: clusters,
-		Clients: len(clients), Asked: len(clients)}
+	d := pageData{Status: s.status(clusters), Now: view.At(s.seen.now), Clusters: clusters,
+		Envoys: envoysOf(&s.seen)}
 	var all []view.Incident
 	if found := h.Recorder.latest.Load(); found != nil {
 		all = found.incidents
-		for i := range found.left {
-			d.Asked += one(lost(&found.left[i], s.now))
-		}
 	}
-	d.Incidents = cut(all, pageIncidents)
+	d.Incidents = limit(all, pageIncidents)
 	d.More = len(all) - len(d.Incidents)
 	for _, i := range all {
-		d.Errors += one(i.Severity == view.SeverityError)
-	}
-	for _, c := range clients {
-		d.InSync += one(worst(c.Problems) != view.SeverityError)
+		d.Errors += boolToInt(i.Severity == view.SeverityError)
 	}
 	for _, c := range clusters {
 		d.Endpoints += c.Counts.Total
-		d.Heard += c.Counts.Total - c.Counts.Stale
-		if age := c.Decision.At.Age(s.now); age.Or(-1) > d.Decided.Or(-1) {
+		d.Fresh += c.Counts.Total - c.Counts.Stale
+		if age := c.Decision.At.Age(s.seen.now); age.Or(-1) > d.Decided.Or(-1) {
 			d.Decided = age
 		}
 	}
@@ -108,14 +99,14 @@ func worstEndpoints(clusters []view.Cluster) []pageEndpoint {
 	var out []pageEndpoint
 	for _, c := range clusters {
 		sortWorstFirst(c.Endpoints)
-		for _, e := range cut(c.Endpoints, pageRows) {
+		for _, e := range limit(c.Endpoints, pageRows) {
 			out = append(out, pageEndpoint{c.Name, e})
 		}
 	}
 	slices.SortStableFunc(out, func(a, b pageEndpoint) int {
 		return cmp.Compare(rank(worst(b.Problems)), rank(worst(a.Problems)))
 	})
-	return cut(out, pageRows)
+	return limit(out, pageRows)
 }
 
 // assetHandler serves the styles, the scripts and the icon of the page.
@@ -136,8 +127,8 @@ func assetHandler() http.Handler {
 		if err != nil {
 			panic("admin: " + err.Error())
 		}
-		if body = bare(body); kind == types[".css"] {
-			body = tight(body)
+		if body = stripComments(body); kind == types[".css"] {
+			body = minifyCSS(body)
 		}
 		packed := gzipped(body)
 		mux.HandleFunc("/assets/"+e.Name(), func(w http.ResponseWriter, r *http.Request) {
@@ -155,9 +146,9 @@ func assetHandler() http.Handler {
 	return mux
 }
 
-// bare is a style or script without indentation and without comments on lines of their own. Lines keep their numbers,
-// for errors in the console of a browser.
-func bare(body []byte) []byte {
+// stripComments returns a style or script without indentation and without comments on lines of their own. Lines keep
+// their numbers, for errors in the console of a browser.
+func stripComments(body []byte) []byte {
 	var out bytes.Buffer
 	for line := range bytes.Lines(body) {
 		line = bytes.TrimLeft(line, "\t ")
@@ -169,9 +160,9 @@ func bare(body []byte) []byte {
 	return out.Bytes()
 }
 
-// tight is a style without the spaces between its parts. Those of a selector (a b), a list of values (1px solid) and a
-// text stay.
-func tight(style []byte) []byte {
+// minifyCSS returns a style without the spaces between its parts. Those of a selector (a b), a list of values (1px
+// solid) and a text stay.
+func minifyCSS(style []byte) []byte {
 	parts := strings.NewReplacer(" { ", "{", " {", "{", "; }", "}", " }", "}", "; ", ";", ": ", ":", ", ", ",")
 	return []byte(parts.Replace(string(style)))
 }

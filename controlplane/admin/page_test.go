@@ -106,7 +106,7 @@ func TestPageShowsClustersAndTheWorstEndpointsWithoutScript(t *testing.T) {
 		t.Fatalf("%d endpoints, want all 10:\n%s", len(endpoints), strings.Join(endpoints, "\n"))
 	}
 	if !strings.HasPrefix(endpoints[0], "10.0.0.3:8000 | llama | ") ||
-		!strings.Contains(endpoints[0], "no usable report") {
+		!strings.Contains(endpoints[0], "No usable metrics") {
 		t.Errorf("the first is %q, want the one without a usable report", endpoints[0])
 	}
 	all := strings.Join(endpoints, "\n")
@@ -128,7 +128,7 @@ func TestPageHasTheWorstOfALargePoolOnly(t *testing.T) {
 		t.Errorf("%d endpoints, want %d, and how many there are", len(got), pageRows)
 	}
 	for _, r := range got[:10] {
-		if !strings.Contains(r, "no usable report") {
+		if !strings.Contains(r, "No usable metrics") {
 			t.Errorf("%q stands among the first", r)
 		}
 	}
@@ -245,12 +245,13 @@ func TestThePageIsSmall(t *testing.T) {
 // What is served differs from the sources by comments and indentation, as long as no text goes over several lines.
 func TestFilesAreServedWithoutCommentsAndIndentation(t *testing.T) {
 	const source = "/* One. */\na {\n  b: c; /* two */\n}\n// Three.\n\tif (x) // four\n\t\t// five\n\t\ty();\n"
-	if got, want := string(bare([]byte(source))), "\na {\nb: c; /* two */\n}\n\nif (x) // four\n\ny();\n"; got != want {
+	if got, want := string(stripComments([]byte(source))), "\na {\nb: c; /* two */\n}\n\nif (x) // "+
+		"four\n\ny();\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	const style = ".a > b, .a :focus { margin: 0 4px; color: rgb(0 0 0 / .2); }\n.a::after { content: \" ↓\"; }\n"
 	const tighter = ".a > b,.a :focus{margin:0 4px;color:rgb(0 0 0 / .2)}\n.a::after{content:\" ↓\"}\n"
-	if got := string(tight([]byte(style))); got != tighter {
+	if got := string(minifyCSS([]byte(style))); got != tighter {
 		t.Errorf("%q, want %q", got, tighter)
 	}
 	for name, body := range allAssets(t) {
@@ -282,9 +283,9 @@ func TestEveryAssetIsServedWithItsType(t *testing.T) {
 	for name, body := range allAssets(t) {
 		a := ask(t, h, http.MethodGet, "/assets/"+name)
 		want, served := kinds[path.Ext(name)]
-		body = string(bare([]byte(body)))
+		body = string(stripComments([]byte(body)))
 		if want == kinds[".css"] {
-			body = string(tight([]byte(body)))
+			body = string(minifyCSS([]byte(body)))
 		}
 		if served && (a.code != http.StatusOK || a.body != body || a.header.Get("Content-Type") != want) {
 			t.Errorf("%s: %d %s", name, a.code, a.header.Get("Content-Type"))

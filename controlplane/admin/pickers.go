@@ -1,23 +1,13 @@
 package admin
 
 import (
-	"github.com/prometheus/client_golang/prometheus"
-
-	"steelyard/controlplane/view"
+	"steelyard/internal/stat"
 )
 
 // Pickers are the programs that follow the loads, each by a stream of its own.
 type Pickers struct {
-	Connected int      `json:"connected"`
-	List      []Picker `json:"list"` // the oldest first; the handler shows at most maxPickers
-}
-
-// A Picker is one of them.
-type Picker struct {
-	Name     string    `json:"name"` // as it names itself
-	Address  string    `json:"address"`
-	Clusters []string  `json:"clusters"` // that it asks for; empty: all
-	Since    view.Time `json:"since"`
+	Connected int           `json:"connected"`
+	List      []stat.Picker `json:"list"` // the oldest first; the handler shows at most maxPickers
 }
 
 // maxPickers bounds the list in an answer.
@@ -25,19 +15,11 @@ const maxPickers = 100
 
 func (p Pickers) complete() Pickers {
 	p.Connected = len(p.List)
-	shown := make([]Picker, 0, min(len(p.List), maxPickers))
-	for _, picker := range cut(p.List, maxPickers) {
+	shown := make([]stat.Picker, 0, min(len(p.List), maxPickers))
+	for _, picker := range limit(p.List, maxPickers) {
 		picker.Clusters = orEmpty(picker.Clusters)
 		shown = append(shown, picker)
 	}
 	p.List = shown
 	return p
-}
-
-func (c *collector) describePickers() {
-	c.pickers = c.gauge("steelyard_pickers", "Pickers that follow the loads.")
-}
-
-func (c *collector) collectPickers(ch chan<- prometheus.Metric, p Pickers) {
-	c.pickers.set(ch, view.Num(float64(len(p.List))))
 }

@@ -1,22 +1,22 @@
 package admin
 
 import (
-	"fmt"
 	"time"
 
 	"steelyard/controlplane/view"
+	"steelyard/internal/stat"
 )
 
 // A Port is what all peers of a listener together use of their limits.
 type Port struct {
-	Connections Bound `json:"connections"`
+	Connections stat.Bound `json:"connections"`
 	// ConnectionsPerAddress is about the address with the most connections.
-	ConnectionsPerAddress Bound `json:"connections_per_address"`
-	Streams               Bound `json:"streams"`
-	Subscriptions         Bound `json:"subscriptions"`
+	ConnectionsPerAddress stat.Bound `json:"connections_per_address"`
+	Streams               stat.Bound `json:"streams"`
+	Subscriptions         stat.Bound `json:"subscriptions"`
 	// UnreadBytes is about requests that are not complete, or that Steelyard has not handled yet. To keep the
 	// limit, it displaces the connection that sent the most of them.
-	UnreadBytes Bound `json:"unread_bytes"`
+	UnreadBytes stat.Bound `json:"unread_bytes"`
 
 	// PacedRequests were handled later, because their client sends too many or subscribes to more clusters than others.
 	PacedRequests uint64 `json:"paced_requests"` // since the start
@@ -32,24 +32,19 @@ type Port struct {
 
 // An AdminPort is what all peers of the admin listener together use of its limits.
 type AdminPort struct {
-	Connections           Bound `json:"connections"`
-	ConnectionsPerAddress Bound `json:"connections_per_address"` // as in Port
+	Connections           stat.Bound `json:"connections"`
+	ConnectionsPerAddress stat.Bound `json:"connections_per_address"` // as in Port
 }
 
-// A Bound is the use of a limit, and what was refused because of it.
-type Bound struct {
-	Used          int       `json:"used"`
-	Limit         int       `json:"limit"`
-	Refused       uint64    `json:"refused"` // because the limit was reached, since the start
-	LastRefused   view.Time `json:"last_refused"`
-	Displaced     uint64    `json:"displaced"` // open ones that were closed to make room for new ones, since the start
-	LastDisplaced view.Time `json:"last_displaced"`
+// results are how often the limit was reached, by what became of the new one.
+func results(b stat.Bound) map[string]uint64 {
+	return map[string]uint64{"refused": b.Refused, "displaced": b.Displaced}
 }
 
 // A namedBound carries the name of its key in the JSON, and what it bounds in words.
 type namedBound struct {
 	name, what string
-	Bound
+	stat.Bound
 }
 
 func (p Port) bounds() []namedBound {
@@ -58,12 +53,8 @@ func (p Port) bounds() []namedBound {
 
 // configuredBounds are those that have the same name in the configuration's section xds.limits.
 func (p Port) configuredBounds() []namedBound {
-	return []namedBound{
-		{"connections", "connections", p.Connections},
-		{"connections_per_address", "connections from one address", p.ConnectionsPerAddress},
-		{"streams", "streams", p.Streams},
-		{"subscriptions", "subscriptions", p.Subscriptions},
-	}
+	return append(AdminPort{p.Connections, p.ConnectionsPerAddress}.bounds(),
+		namedBound{"streams", "streams", p.Streams}, namedBound{"subscriptions", "subscriptions", p.Subscriptions})
 }
 
 func (p AdminPort) bounds() []namedBound {
@@ -77,29 +68,39 @@ func (p AdminPort) bounds() []namedBound {
 // the problem to be current.
 const refusedRecently = 5 * time.Minute
 
-// portProblems returns a problem for each bound that refused peers recently.
-func portProblems(p Port, now time.Time) []view.Problem {
-	var out problemList
-	for _, b := range p.configuredBounds() {
-		state := fmt.Sprintf("%d of %d are used (xds.limits.%s; %s open files are allowed)", b.Used, b.Limit, b.name,
-			formatInt(p.OpenFilesLimit))
+// boundProblems returns a problem for each limit of a listener that was reached recently. It closes some of its
+// connections in favour of new ones; setting is where the limit can be changed.
+func boundProblems(listener, closed string, bounds []namedBound, setting func(namedBound) string, now time.Time) (
+	out problemList,
+) {
+	for _, b := range bounds {
+		reached := sprint("%s has reached its limit of %s", listener, b.what)
+		state := sprint("%d of %d are used%s", b.Used, b.Limit, setting(b))
 		if within(b.LastRefused, now, refusedRecently) {
-			out.fail("the xDS port refuses peers, there are too many %s: %d refused so far, the latest %s; %s", b.what,
-				b.Refused, formatAgo(b.LastRefused, now), state)
+			out.fail("%s: %d refused so far, the latest %s; %s", reached, b.Refused, formatAgo(b.LastRefused, now),
+				state)
 		}
 		if within(b.LastDisplaced, now, refusedRecently) {
-			out.warn("the xDS port closes idle connections to make room for new ones, there are too many %s: %d "+
-				"closed so far, the latest %s; %s", b.what, b.Displaced, formatAgo(b.LastDisplaced, now), state)
+			out.warn("%s: it closes %s to make room for new ones, %d so far, the latest %s; %s", reached, closed,
+				b.Displaced, formatAgo(b.LastDisplaced, now), state)
 		}
 	}
+	return out
+}
+
+// portProblems returns the problems of the xDS port.
+func portProblems(p Port, now time.Time) []view.Problem {
+	out := boundProblems("the xDS port", "idle connections", p.configuredBounds(), func(b namedBound) string {
+		return sprint(" (xds.limits.%s; %s open files are allowed)", b.name, formatFixed(p.OpenFilesLimit, 0))
+	}, now)
 	if b := p.UnreadBytes; within(b.LastDisplaced, now, refusedRecently) {
 		out.fail("the xDS port closed %d connections, the latest %s, because all peers together had sent more than %d "+
-			"bytes of incomplete requests: peers that are no Envoys connect, or Steelyard is overloaded", b.Displaced,
+			"bytes of incomplete requests: peers that are not Envoys connect, or Steelyard is overloaded", b.Displaced,
 			formatAgo(b.LastDisplaced, now), b.Limit)
 	}
 	if within(p.LastSilentStreamAt, now, refusedRecently) {
 		out.warn("the xDS port ended %d streams whose first message did not arrive in time, the latest %s: peers that "+
-			"are no Envoys connect, or cannot send", p.SilentStreams, formatAgo(p.LastSilentStreamAt, now))
+			"are not Envoys connect, or cannot send", p.SilentStreams, formatAgo(p.LastSilentStreamAt, now))
 	}
 	if within(p.LastAcceptErrorAt, now, refusedRecently) {
 		out.fail("the xDS port could not accept connections %d times, the latest %s: %s", p.AcceptErrors,
@@ -108,21 +109,9 @@ func portProblems(p Port, now time.Time) []view.Problem {
 	return out
 }
 
-// adminPortProblems returns a problem for each bound of the admin listener that was reached recently.
+// adminPortProblems returns the problems of the admin listener.
 func adminPortProblems(p AdminPort, now time.Time) []view.Problem {
-	var out problemList
-	for _, b := range p.bounds() {
-		if within(b.LastRefused, now, refusedRecently) {
-			out.fail("the admin listener refuses clients, there are too many %s: %d refused so far, the latest %s; %d "+
-				"of %d are used", b.what, b.Refused, formatAgo(b.LastRefused, now), b.Used, b.Limit)
-		}
-		if within(b.LastDisplaced, now, refusedRecently) {
-			out.warn("the admin listener closes connections to make room for new ones, there are too many %s: %d "+
-				"closed so far, the latest %s; %d of %d are used", b.what, b.Displaced, formatAgo(b.LastDisplaced, now),
-				b.Used, b.Limit)
-		}
-	}
-	return out
+	return boundProblems("the admin listener", "connections", p.bounds(), func(namedBound) string { return "" }, now)
 }
 
 // within reports whether t is no longer ago than that.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"steelyard/controlplane/view"
+	"steelyard/internal/stat"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -24,16 +25,26 @@ func TestEndpointProblems(t *testing.T) {
 		"going stale": {view.Endpoint{Reason: "decay", LastScrape: failed},
 			[]view.Problem{warning("report is going stale: moving to the pool's median: timeout")}},
 		"stale": {view.Endpoint{Reason: "neutral"},
-			[]view.Problem{failure("no usable report: weighted as a median endpoint")}},
+			[]view.Problem{failure("No usable metrics for a:1: It is treated as a median endpoint.")}},
+		"stale, and its scrapes fail": {view.Endpoint{Reason: "neutral", LastScrape: failed},
+			[]view.Problem{failure("No usable metrics for a:1: It is treated as a median endpoint: timeout.")}},
+		"unreadable": {view.Endpoint{Reason: "decay", LastScrape: failed, LoadSource: "fused",
+			Inputs: []view.Input{{Field: "queue", State: "decay"}}},
+			[]view.Problem{warning("The metrics of a:1 cannot be read: Timeout. The Envoys' in-flight counts are " +
+				"used instead.")}},
 		"unused": {view.Endpoint{Reason: "unused"},
-			[]view.Problem{warning("the Envoys send it nothing, whatever its weight: check whether their health " +
-				"checks or outlier detection ejected it")}},
+			[]view.Problem{warning("Envoys send nothing to a:1: They send it nothing, whatever its weight.")}},
 		"new": {view.Endpoint{Reason: "blackout"}, []view.Problem{warning("new, and no report yet")}},
 		"new, unreachable": {view.Endpoint{Reason: "blackout", LastScrape: failed},
-			[]view.Problem{failure("new, and its scrapes fail: timeout")}},
+			[]view.Problem{warning("new, and no report yet: timeout")}},
 		"overloaded": {
 			view.Endpoint{Reason: "floor", Overloaded: true, OverloadReason: "queue 5 per slot"},
 			[]view.Problem{warning("overloaded: queue 5 per slot")},
+		},
+		"an outlier": {
+			view.Endpoint{Reason: "failing", Outlier: true, Overloaded: true, OverloadReason: "failing: 3 of 4"},
+			[]view.Problem{failure("a:1 fails its requests: Failing: 3 of 4. Envoys are asked to prefer others, and " +
+				"it is tried again by itself.")},
 		},
 		"a counter leapt": {
 			view.Endpoint{Reason: "fill", ImplausibleReadings: view.Num(3),
@@ -45,11 +56,14 @@ func TestEndpointProblems(t *testing.T) {
 			LastImplausibleReading: view.At(noon.Add(-time.Minute))}, []view.Problem{}},
 		"overloaded and stale": {
 			view.Endpoint{Reason: "neutral", Overloaded: true},
-			[]view.Problem{failure("no usable report: weighted as a median endpoint"), warning("overloaded")},
+			[]view.Problem{failure("No usable metrics for a:1: It is treated as a median endpoint."),
+				warning("overloaded")},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, endpointProblems(tc.in, noon)); diff != "" {
+			tc.in.Address = "a:1"
+			got := endpointProblems(&observation{now: noon}, &view.Cluster{Name: "llama"}, &tc.in)
+			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -57,7 +71,7 @@ func TestEndpointProblems(t *testing.T) {
 }
 
 func TestClusterProblems(t *testing.T) {
-	healthy := view.Cluster{Ready: true, Counts: view.EndpointCounts{Total: 8},
+	healthy := view.Cluster{Name: "llama", Ready: true, Counts: view.EndpointCounts{Total: 8},
 		Decision: view.Decision{At: view.At(noon)}}
 	with := func(change func(*view.Cluster)) view.Cluster {
 		c := healthy
@@ -70,40 +84,46 @@ func TestClusterProblems(t *testing.T) {
 	}{
 		"healthy": {healthy, []view.Problem{}},
 		"not ready": {with(func(c *view.Cluster) { c.Ready, c.NotReadyReason = false, "warming up" }),
-			[]view.Problem{failure("not ready: warming up")}},
+			[]view.Problem{failure("Cluster llama is not ready: warming up")}},
 		"not ready, without a word": {
-			with(func(c *view.Cluster) { c.Ready = false }), []view.Problem{failure("not ready: no reason given")},
+			with(func(c *view.Cluster) { c.Ready = false }), []view.Problem{failure("Cluster llama is not ready: no " +
+				"reason given")},
 		},
 		"empty": {with(func(c *view.Cluster) { c.Counts.Total = 0 }),
-			[]view.Problem{failure("no endpoints: discovery has found none")}},
+			[]view.Problem{failure("Cluster llama has no endpoints: Discovery has found none, so Envoys have nowhere " +
+				"to send its requests.")}},
 		"stuck": {with(func(c *view.Cluster) { c.Decision.At = view.At(noon.Add(-6 * time.Second)) }),
-			[]view.Problem{failure("no decision for 6.0 s: the loop is stuck")}},
+			[]view.Problem{failure("Cluster llama gets no new decisions: The latest decision was made at 11:59:54 " +
+				"UTC.")}},
 		"slow by choice": {
 			with(func(c *view.Cluster) {
 				c.Decision.At, c.MinIntervalSeconds = view.At(noon.Add(-6*time.Second)), view.Num(3)
 			}), []view.Problem{},
 		},
 		"shedding": {with(func(c *view.Cluster) { c.Decision.DropFraction = view.Num(0.123) }),
-			[]view.Problem{failure("shedding 12.3 % of the requests: the whole pool is saturated")}},
+			[]view.Problem{failure("Cluster llama refuses requests: The whole pool is saturated: 12.3 % of the " +
+				"requests are refused, and the others are expected to wait –.")}},
 		"source down": {
 			with(func(c *view.Cluster) {
 				c.Sources = []view.SourceStatus{{Name: "redis", State: view.SourceDown, LastError: "refused"}}
 			}),
-			[]view.Problem{failure("source redis is down, and has never worked: refused")},
+			[]view.Problem{failure("Source redis of llama is lost: It is down, and has never worked: refused.")},
 		},
 		"source stale": {
 			with(func(c *view.Cluster) {
 				c.Sources = []view.SourceStatus{{Name: "dns", State: view.SourceStale,
 					LastSuccess: view.At(noon.Add(-90 * time.Second)), LastError: "no answer"}}
 			}),
-			[]view.Problem{warning("source dns is stale, last worked 2 min ago: no answer")},
+			[]view.Problem{warning("Source dns of llama is lost: It fails, last worked 2 min ago: no answer. Its " +
+				"last values are still in use.")},
 		},
 		"some Envoys do not report": {
 			with(func(c *view.Cluster) {
 				c.Sources = []view.SourceStatus{{Name: view.SourceAccessLog, State: view.SourcePartial,
 					Envoys: view.Reporting{Expected: view.Num(3), Reporting: view.Num(2), Missing: []string{"edge-3"}}}}
 			}),
-			[]view.Problem{warning("source access_log is partial, Envoys that report: 2 of 3, without edge-3")},
+			[]view.Problem{warning("Some Envoys do not report to access_log about llama: Envoys that report: 2 of 3, " +
+				"without edge-3.")},
 		},
 		"idle Envoys": {
 			with(func(c *view.Cluster) {
@@ -125,13 +145,13 @@ func TestClusterProblems(t *testing.T) {
 					LastSuccess: view.At(noon.Add(-8 * time.Second)),
 					Envoys:      view.Reporting{Expected: view.Num(3), Reporting: view.Num(0)}}}
 			}),
-			[]view.Problem{failure("source load_reports is down, last worked 8.0 s ago")},
+			[]view.Problem{failure("Source load_reports of llama is lost: It is down, last worked 8.0 s ago.")},
 		},
 		"ignored members": {
 			with(func(c *view.Cluster) {
 				c.Sources = []view.SourceStatus{{Name: "redis", State: view.SourceOK, IgnoredMembers: 3}}
 			}),
-			[]view.Problem{warning("source redis: 3 members are no endpoints of this cluster and are ignored")},
+			[]view.Problem{warning("source redis: 3 members are not endpoints of this cluster and are ignored")},
 		},
 		"one Envoy against all": {
 			with(func(c *view.Cluster) {
@@ -144,12 +164,13 @@ func TestClusterProblems(t *testing.T) {
 				}
 			}),
 			[]view.Problem{
-				warning("Envoy edge-3 at 10.0.0.9 has reported, for 8.0 s, 2000 requests in progress at 2 endpoints " +
-					"(10.0.0.1:8000 and others); the metrics there contradict it, while other requests are answered, " +
-					"so the report does not count: it is wrong, or these are idle streams and uploads"),
-				warning("Envoy edge-4 at 10.0.0.9 has reported, for 2 min, that its requests to 10.0.0.1:8000 " +
-					"fail; at least as many others get responses there, so these failures do not count and no " +
-					"endpoint is flagged: check the network between them, and that Envoy"),
+				warning("Reports of Envoy edge-3 conflict with all others: Envoy edge-3 at 10.0.0.9 has reported, " +
+					"for 8.0 s, 2000 requests in progress at 2 endpoints (10.0.0.1:8000 and others), but the metrics " +
+					"there contradict it while other requests are answered: it is wrong, or these are idle streams " +
+					"and uploads."),
+				warning("Reports of Envoy edge-4 conflict with all others: Envoy edge-4 at 10.0.0.9 has reported, " +
+					"for 2 min, that its requests to 10.0.0.1:8000 fail. At least as many other Envoys get responses " +
+					"there, so no endpoint is flagged."),
 			},
 		},
 		"failures that do not count, at an endpoint that is flagged for others": {
@@ -159,27 +180,23 @@ func TestClusterProblems(t *testing.T) {
 				c.Endpoints = []view.Endpoint{{Address: "10.0.0.1:8000", Overloaded: true}, {Address: "10.0.0.2:8000"}}
 			}),
 			[]view.Problem{
-				warning("Envoy edge-4 at 10.0.0.9 has reported, for 2 min, that its requests to 10.0.0.1:8000 " +
-					"fail; at least as many others get responses there, so these failures do not count; 1 of these " +
-					"endpoints are flagged, for what others report or for failures before that: check the network " +
-					"between them, and that Envoy"),
-			},
-		},
-		"some endpoints": {
-			with(func(c *view.Cluster) { c.Counts.Stale, c.Counts.Overloaded, c.Counts.Failing = 1, 3, 2 }),
-			[]view.Problem{
-				warning("1 of 8 endpoints without a fresh report: weighted towards the pool's median"),
-				warning("3 of 8 endpoints overloaded"),
-				warning("2 of 8 endpoints failed their latest scrape"),
+				warning("Reports of Envoy edge-4 conflict with all others: Envoy edge-4 at 10.0.0.9 has reported, " +
+					"for 2 min, that its requests to 10.0.0.1:8000 fail. At least as many other Envoys get responses " +
+					"there; 1 of these endpoints are flagged, for what others report or for failures before that."),
 			},
 		},
 		"half of the endpoints": {
-			with(func(c *view.Cluster) { c.Counts.Overloaded = 4 }),
-			[]view.Problem{failure("4 of 8 endpoints overloaded")},
+			with(func(c *view.Cluster) {
+				c.Endpoints = []view.Endpoint{{Address: "a:1", Overloaded: true, OverloadReason: "queue 5 per slot"},
+					{}}
+				c.Counts.Total = 2
+			}),
+			[]view.Problem{failure("50 % or more of llama is overloaded: 1 of 2 endpoints are. The first, a:1: queue " +
+				"5 per slot.")},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, clusterProblems(tc.in, noon)); diff != "" {
+			if diff := cmp.Diff(tc.want, clusterProblems(&observation{now: noon}, &tc.in)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -193,15 +210,14 @@ func TestEnvoysWhoseRequestsDoNotWaitAreAProblem(t *testing.T) {
 		queue *view.Queue
 		want  []view.Problem
 	}{
-		"no queue":           {nil, nil},
-		"all of the cluster": {&view.Queue{Envoys: 2}, nil},
-		"one without": {&view.Queue{Envoys: 1}, []view.Problem{warning("requests of 1 of the 2 Envoys of llama do " +
-			"not wait in its queue: make the configuration of these Envoys with steelyard bootstrap --module " +
-			"or --picker, or look for the reason in their logs")}},
+		"no queue":           {nil, []view.Problem{}},
+		"all of the cluster": {&view.Queue{Envoys: 2}, []view.Problem{}},
+		"one without": {&view.Queue{Envoys: 1}, []view.Problem{warning("Not all requests of llama wait in its queue: " +
+			"Requests of 1 of its 2 Envoys do not.")}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := &view.Cluster{Name: "llama", Queue: tc.queue}
-			if diff := cmp.Diff(tc.want, queueProblems(c, clients)); diff != "" {
+			c := &view.Cluster{Name: "llama", Ready: true, Counts: view.EndpointCounts{Total: 1}, Queue: tc.queue}
+			if diff := cmp.Diff(tc.want, clusterProblems(&observation{now: noon, clients: clients}, c)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -210,10 +226,8 @@ func TestEnvoysWhoseRequestsDoNotWaitAreAProblem(t *testing.T) {
 
 // Through the snapshot, because the problem is of a cluster and its Envoys together.
 func TestSheddingThatNoEnvoyFollowsIsAProblem(t *testing.T) {
-	without := []view.Problem{failure("shedding is enabled and without effect: no connected Envoy asks for llama, " +
-		"and llama/failsafe carries no drops. " +
-		"Make the configuration of the Envoys with steelyard bootstrap --mode shedding, or set shedding.enabled to " +
-		"false")}
+	without := []view.Problem{failure("Shedding of llama has no effect: No connected Envoy subscribes to llama, and " +
+		"llama/failsafe carries no drops.")}
 	asks := func(resources ...string) Client {
 		var c Client
 		for _, r := range resources {
@@ -239,8 +253,9 @@ func TestSheddingThatNoEnvoyFollowsIsAProblem(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			llama := view.Cluster{Name: "llama", Ready: true, Shedding: tc.shedding,
 				Endpoints: []view.Endpoint{{Address: "10.0.0.1:8000"}}, Decision: view.Decision{At: view.At(noon)}}
-			c, _ := snapshot{source: fixed{clusters: []view.Cluster{llama}, clients: tc.clients},
-				now: noon}.cluster("llama")
+			s := snapshot{source: fixed{clusters: []view.Cluster{llama}},
+				seen: observation{now: noon, clients: tc.clients}}
+			c, _ := s.cluster("llama")
 			if diff := cmp.Diff(tc.want, c.Problems); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -263,14 +278,15 @@ func TestClientProblems(t *testing.T) {
 		"in sync": {with(func(*Subscription) {}), []view.Problem{}},
 		"refuses": {
 			with(func(s *Subscription) { s.InSync, s.Nack = false, Nack{Message: "bad weight", Current: true} }),
-			[]view.Problem{failure("refuses cluster llama: bad weight")},
+			[]view.Problem{failure("Envoy edge-1 refuses the weights of llama: Its answer: bad weight")},
 		},
 		"refused once": {with(func(s *Subscription) { s.Nack = Nack{Message: "bad weight"} }), []view.Problem{}},
 		"silent": {
 			with(func(s *Subscription) {
 				s.InSync, s.VersionAcked, s.LastSent = false, "v1", view.At(noon.Add(-7*time.Second))
 			}),
-			[]view.Problem{failure("has not answered version v2 of cluster llama for 7.0 s")},
+			[]view.Problem{failure("Envoy edge-1 does not answer: It was last sent an assignment of llama 7.0 s ago, " +
+				"and last accepted one never.")},
 		},
 		"about to answer": {
 			with(func(s *Subscription) {
@@ -281,11 +297,13 @@ func TestClientProblems(t *testing.T) {
 		"asks for a stranger": {with(func(s *Subscription) {
 			s.Resource, s.Cluster, s.Known = "lama", "lama",
 				false
-		}), []view.Problem{warning("asks for cluster lama, which is not configured here: did you mean llama?")}},
+		}), []view.Problem{warning("Envoy edge-1 subscribes to lama, which is not configured here: It gets no " +
+			"endpoints for that name, and answers its requests with 503. Did its configuration mean llama?")}},
 		"asks before it is ready": {with(func(s *Subscription) { s.Known = false }), []view.Problem{}},
 		"gave no sign of requests": {
 			Client{Signals: Signals{State: SignalSilent, LastReport: view.At(noon.Add(-8 * time.Second))}},
-			[]view.Problem{warning("silent: last entry never, last report 8.0 s ago; its requests are not counted")},
+			[]view.Problem{warning("Envoy edge-1 does not report its requests: Latest access log entry: never. " +
+				"Latest load report: 8.0 s ago.")},
 		},
 		"shares its name in load reports": {
 			Client{Signals: Signals{State: SignalOK, ReportStreams: 2}},
@@ -294,14 +312,17 @@ func TestClientProblems(t *testing.T) {
 		},
 		"refuses its runtime": {
 			Client{Signals: Signals{Runtime: Runtime{Subscribed: true, Nack: "bad value"}}},
-			[]view.Problem{failure("refuses the runtime values that switch its access log: bad value")},
+			[]view.Problem{warning("Envoy edge-1 refuses the runtime values that switch its access log: Its answer: " +
+				"bad value")},
 		},
 		"cannot be told from others": {Client{Duplicates: 2},
 			[]view.Problem{warning("2 other connections use the same node id: two Envoys that cannot be " +
 				"distinguished, or one that reconnected")}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, clientProblems(tc.in, map[string]bool{"llama": true}, noon)); diff != "" {
+			tc.in.NodeID = "edge-1"
+			p := &observation{now: noon, clusters: []view.Cluster{{Name: "llama"}}}
+			if diff := cmp.Diff(tc.want, clientProblems(p, &tc.in)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -317,8 +338,10 @@ func TestStatusProblems(t *testing.T) {
 		"well": {Status{ConfigGeneration: 1}, 1, []view.Problem{}},
 		"draining": {Status{ConfigGeneration: 1, Draining: true}, 1,
 			[]view.Problem{warning("draining: the process is shutting down")}},
-		"no config": {Status{}, 1, []view.Problem{failure("no config has been applied yet")}},
-		"no Envoys": {Status{ConfigGeneration: 1}, 0, []view.Problem{warning("no Envoy is connected")}},
+		"no config": {Status{}, 1, []view.Problem{failure("No configuration has been applied yet: Steelyard serves " +
+			"nothing before it has one.")}},
+		"no Envoys": {Status{ConfigGeneration: 1}, 0, []view.Problem{warning("No Envoy is connected: Nothing follows " +
+			"the weights.")}},
 		"file is polled": {
 			Status{ConfigGeneration: 1, ConfigWatchError: "no watches left"}, 1,
 			[]view.Problem{warning("changes of the config are found by polling only: no watches left")},
@@ -337,32 +360,39 @@ func TestStatusProblems(t *testing.T) {
 			[]view.Problem{warning("the log cannot be written, 4 lines were dropped since the start: broken pipe")},
 		},
 		"log lacks lines": {
-			Status{ConfigGeneration: 1, Now: view.At(noon),
+			Status{ConfigGeneration: 1,
 				Log: LogStatus{DroppedLines: 4, LastDrop: view.At(noon.Add(-9 * time.Minute))}}, 1,
 			[]view.Problem{warning("4 log lines were dropped since the start, the latest 9 min ago, because they " +
 				"could not be written in time")},
 		},
 		"log lacked lines": {
-			Status{ConfigGeneration: 1, Now: view.At(noon),
+			Status{ConfigGeneration: 1,
 				Log: LogStatus{DroppedLines: 4, LastDrop: view.At(noon.Add(-11 * time.Minute))}}, 1,
 			[]view.Problem{},
 		},
 		"bad reload": {
 			Status{ConfigGeneration: 3, LastReload: Reload{Error: "line 4: unknown key"}}, 1,
-			[]view.Problem{failure("the latest config was refused, generation 3 still runs: line 4: unknown key")},
+			[]view.Problem{failure("The latest configuration was refused: line 4: unknown key")},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, statusProblems(tc.in, tc.clients)); diff != "" {
+			p := &observation{now: noon, status: tc.in, clients: make([]Client, tc.clients)}
+			if diff := cmp.Diff(tc.want, statusProblems(p)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
+// well is an observation of a process in which nothing else is wrong.
+func well(s Status) *observation {
+	s.ConfigGeneration = 1
+	return &observation{now: noon, status: s, clients: make([]Client, 1)}
+}
+
 func TestPortProblems(t *testing.T) {
 	before := func(ago time.Duration) view.Time { return view.At(noon.Add(-ago)) }
-	port := Port{Connections: Bound{Used: 765, Limit: 765}, OpenFilesLimit: view.Num(1024)}
+	port := Port{Connections: stat.Bound{Used: 765, Limit: 765}, OpenFilesLimit: view.Num(1024)}
 	with := func(change func(*Port)) Port {
 		p := port
 		change(&p)
@@ -375,8 +405,8 @@ func TestPortProblems(t *testing.T) {
 		"full": {port, nil},
 		"refused": {
 			with(func(p *Port) { p.Connections.Refused, p.Connections.LastRefused = 7, before(3*time.Second) }),
-			[]view.Problem{failure("the xDS port refuses peers, there are too many connections: 7 refused so far, " +
-				"the latest 3.0 s ago; 765 of 765 are used (xds.limits.connections; 1024 open files are allowed)")},
+			[]view.Problem{failure("the xDS port has reached its limit of connections: 7 refused so far, the " +
+				"latest 3.0 s ago; 765 of 765 are used (xds.limits.connections; 1024 open files are allowed)")},
 		},
 		"refused long ago": {with(func(p *Port) {
 			p.Connections.Refused, p.Connections.LastRefused = 7,
@@ -385,37 +415,38 @@ func TestPortProblems(t *testing.T) {
 		"displaced": {
 			with(func(p *Port) {
 				p.OpenFilesLimit = view.Number{}
-				p.ConnectionsPerAddress = Bound{Used: 20, Limit: 20, Displaced: 1,
+				p.ConnectionsPerAddress = stat.Bound{Used: 20, Limit: 20, Displaced: 1,
 					LastDisplaced: before(2 * time.Minute)}
 			}),
-			[]view.Problem{warning("the xDS port closes idle connections to make room for new ones, there are too " +
-				"many connections from one address: 1 closed so far, the latest 2 min ago; 20 of 20 are used " +
+			[]view.Problem{warning("the xDS port has reached its limit of connections from one address: it closes " +
+				"idle connections to make room for new ones, 1 so far, the latest 2 min ago; 20 of 20 are used " +
 				"(xds.limits.connections_per_address; – open files are allowed)")},
 		},
 		"streams and subscriptions": {
 			with(func(p *Port) {
-				p.Streams = Bound{Used: 900, Limit: 1000, Refused: 1, LastRefused: before(0)}
-				p.Subscriptions = Bound{Used: 800, Limit: 1000, Refused: 2, LastRefused: before(0)}
+				p.Streams = stat.Bound{Used: 900, Limit: 1000, Refused: 1, LastRefused: before(0)}
+				p.Subscriptions = stat.Bound{Used: 800, Limit: 1000, Refused: 2, LastRefused: before(0)}
 			}),
 			[]view.Problem{
-				failure("the xDS port refuses peers, there are too many streams: 1 refused so far, the latest < 1 s " +
-					"ago; 900 of 1000 are used (xds.limits.streams; 1024 open files are allowed)"),
-				failure("the xDS port refuses peers, there are too many subscriptions: 2 refused so far, the latest " +
-					"< 1 s ago; 800 of 1000 are used (xds.limits.subscriptions; 1024 open files are allowed)"),
+				failure("the xDS port has reached its limit of streams: 1 refused so far, the latest < 1 s ago; " +
+					"900 of 1000 are used (xds.limits.streams; 1024 open files are allowed)"),
+				failure("the xDS port has reached its limit of subscriptions: 2 refused so far, the latest < 1 s " +
+					"ago; 800 of 1000 are used (xds.limits.subscriptions; 1024 open files are allowed)"),
 			},
 		},
 		"incomplete requests": {
 			with(func(p *Port) {
-				p.UnreadBytes = Bound{Used: 5, Limit: 268_435_456, Displaced: 3, LastDisplaced: before(time.Second)}
+				p.UnreadBytes = stat.Bound{Used: 5, Limit: 268_435_456, Displaced: 3,
+					LastDisplaced: before(time.Second)}
 			}),
 			[]view.Problem{failure("the xDS port closed 3 connections, the latest 1.0 s ago, because all peers " +
-				"together had sent more than 268435456 bytes of incomplete requests: peers that are no Envoys " +
+				"together had sent more than 268435456 bytes of incomplete requests: peers that are not Envoys " +
 				"connect, or Steelyard is overloaded")},
 		},
 		"silent streams": {
 			with(func(p *Port) { p.SilentStreams, p.LastSilentStreamAt = 5, before(time.Second) }),
 			[]view.Problem{warning("the xDS port ended 5 streams whose first message did not arrive in time, " +
-				"the latest 1.0 s ago: peers that are no Envoys connect, or cannot send")},
+				"the latest 1.0 s ago: peers that are not Envoys connect, or cannot send")},
 		},
 		"accepting fails": {
 			with(func(p *Port) {
@@ -429,7 +460,7 @@ func TestPortProblems(t *testing.T) {
 			if diff := cmp.Diff(tc.want, portProblems(tc.in, noon)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			status := statusProblems(Status{ConfigGeneration: 1, Now: view.At(noon), XDSPort: tc.in}, 1)
+			status := statusProblems(well(Status{XDSPort: tc.in}))
 			if len(status) != len(tc.want) {
 				t.Errorf("the status has the problems %v", status)
 			}
@@ -443,25 +474,25 @@ func TestAdminPortProblems(t *testing.T) {
 		in   AdminPort
 		want []view.Problem
 	}{
-		"full": {AdminPort{Connections: Bound{Used: 128, Limit: 128}}, nil},
-		"long ago": {AdminPort{Connections: Bound{Used: 128, Limit: 128, Displaced: 5,
+		"full": {AdminPort{Connections: stat.Bound{Used: 128, Limit: 128}}, nil},
+		"long ago": {AdminPort{Connections: stat.Bound{Used: 128, Limit: 128, Displaced: 5,
 			LastDisplaced: before(time.Hour)}}, nil},
 		"refused and displaced": {
 			AdminPort{
-				Connections: Bound{Used: 128, Limit: 128, Refused: 2, LastRefused: before(time.Second)},
-				ConnectionsPerAddress: Bound{Used: 96, Limit: 96, Displaced: 44,
+				Connections: stat.Bound{Used: 128, Limit: 128, Refused: 2, LastRefused: before(time.Second)},
+				ConnectionsPerAddress: stat.Bound{Used: 96, Limit: 96, Displaced: 44,
 					LastDisplaced: before(2 * time.Minute)},
 			},
 			[]view.Problem{
-				failure("the admin listener refuses clients, there are too many connections: 2 refused so far, the " +
-					"latest 1.0 s ago; 128 of 128 are used"),
-				warning("the admin listener closes connections to make room for new ones, there are too many " +
-					"connections from one address: 44 closed so far, the latest 2 min ago; 96 of 96 are used"),
+				failure("the admin listener has reached its limit of connections: 2 refused so far, the latest " +
+					"1.0 s ago; 128 of 128 are used"),
+				warning("the admin listener has reached its limit of connections from one address: it closes " +
+					"connections to make room for new ones, 44 so far, the latest 2 min ago; 96 of 96 are used"),
 			},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			status := statusProblems(Status{ConfigGeneration: 1, Now: view.At(noon), AdminPort: tc.in}, 1)
+			status := statusProblems(well(Status{AdminPort: tc.in}))
 			if diff := cmp.Diff(tc.want, status, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

@@ -21,7 +21,7 @@ type RecorderOptions struct {
 	Now     func() time.Time // nil: time.Now
 }
 
-// A Recorder looks at everything once a second. It keeps what one moment does not show: the shares that
+// A Recorder samples all state every second. It keeps what one sample does not show: the shares that
 // were served, incidents with their beginnings, events, Envoys that left, and decisions of the last minutes. It is safe
 // for concurrent use.
 type Recorder struct {
@@ -51,6 +51,7 @@ type moment struct {
 	measures  map[string]*measure
 	incidents []view.Incident
 	left      []LeftEnvoy
+	refusing  map[string]bool // as in observation
 	fleet     *fleet
 }
 
@@ -155,7 +156,7 @@ func (r *Recorder) Tick() {
 	p := &observation{now: now, status: status, stuck: r.o.Stuck(), clusters: clusters, clients: clients, left: r.left,
 		configs: configs, refusing: refusing}
 	r.incidents = evaluate(r.incidents, p)
-	m.incidents, m.left = shownOf(r.incidents, now), slices.Clone(r.left)
+	m.incidents, m.left, m.refusing = shownOf(r.incidents, now), slices.Clone(r.left), refusing
 	m.fleet = fleetOf(p, m, r.events.last())
 	m.fleet.PushRate = r.pushes.rate(now, clusters)
 	r.latest.Store(m)
@@ -178,7 +179,7 @@ func (r *Recorder) record(now time.Time, c *view.Cluster) *measure {
 	return m
 }
 
-// forgetOthers drops what is kept of clusters that are gone.
+// forgetOthers drops what is kept of clusters that are no longer configured.
 func (r *Recorder) forgetOthers(clusters []view.Cluster) {
 	there := make(map[string]bool, len(clusters))
 	for i := range clusters {
@@ -280,7 +281,7 @@ func (r *Recorder) follow(now time.Time, clients []Client, gone []GoneEnvoy) {
 		return back[e.NodeID] || now.Sub(e.LeftAt.Time) > leftFor
 	})
 	slices.SortStableFunc(r.left, func(a, b LeftEnvoy) int { return b.LeftAt.Compare(a.LeftAt.Time) })
-	r.left = cut(r.left, maxLeft)
+	r.left = limit(r.left, maxLeft)
 	if len(leaving) > 0 {
 		slices.Sort(leaving)
 		r.events.add(now, change{kind: view.EventEnvoyLeft, subjects: leaving, detail: why})
@@ -292,7 +293,7 @@ const maxClusters = 20
 
 // unseen are Envoys that came and vanished between two looks.
 func (r *Recorder) unseen(gone []GoneEnvoy) (out []LeftEnvoy) {
-	for _, g := range cut(gone, maxLeft) {
+	for _, g := range limit(gone, maxLeft) {
 		if !slices.ContainsFunc(r.left, func(e LeftEnvoy) bool { return e.NodeID == g.NodeID }) {
 			out = append(out, LeftEnvoy{NodeID: g.NodeID, Address: g.Address, Clusters: []string{}, LeftAt: g.Since,
 				LeftReason: g.Cause, Vanished: true, Silent: g.Silent})
@@ -305,7 +306,7 @@ func (r *Recorder) unseen(gone []GoneEnvoy) (out []LeftEnvoy) {
 func fleetOf(p *observation, m *moment, lastEvent uint64) *fleet {
 	f := &fleet{StartedAt: p.status.StartedAt, ConfigGeneration: p.status.ConfigGeneration,
 		Ready: ready(p.status, p.clusters), State: worstState(m.incidents), Envoys: envoysOf(p),
-		Clusters: make([]fleetCluster, 0, len(p.clusters)), Incidents: cut(m.incidents, 50), LastEventID: lastEvent}
+		Clusters: make([]fleetCluster, 0, len(p.clusters)), Incidents: limit(m.incidents, 50), LastEventID: lastEvent}
 	for i := range p.clusters {
 		c := &p.clusters[i]
 		line := fleetCluster{Name: c.Name, State: worstState(clusterIncidents(m.incidents, c.Name)), Ready: c.Ready,
@@ -313,15 +314,7 @@ func fleetOf(p *observation, m *moment, lastEvent uint64) *fleet {
 			WaterLevel: c.Decision.WaterLevel, Unit: c.Decision.Unit, FirstTokenMean: c.FirstTokenMean,
 			AnswerP99: c.AnswerP99Seconds, CapacityUsed: c.Use.CapacityUsed, ToSpare: c.Use.ToSpare,
 			DropFraction: c.Decision.DropFraction, DecisionAge: c.Decision.AgeSeconds, VsDecided: c.Served.VsDecided}
-		for k := range c.Endpoints {
-			e := &c.Endpoints[k]
-			if load, known := loadPerSlot(e).Value(); known && load >= line.FullestLoad.Or(-1) {
-				line.FullestLoad = view.Num(load)
-			}
-			if n, known := view.Num(inFlight(e)).Value(); known {
-				line.InFlight = view.Num(line.InFlight.Or(0) + n)
-			}
-		}
+		line.FullestLoad, line.InFlight = poolSums(c.Endpoints)
 		f.Clusters = append(f.Clusters, line)
 	}
 	slices.SortFunc(f.Clusters, func(a, b fleetCluster) int { return strings.Compare(a.Name, b.Name) })

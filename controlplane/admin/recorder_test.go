@@ -88,7 +88,7 @@ func (s *stage) Cluster(name string) (view.Cluster, bool) {
 }
 
 func (s *stage) handler() http.Handler {
-	return New(Options{Source: s, History: s.history, Recorder: s.recorder, Now: s.clock})
+	return New(Options{Source: s, Recorder: s.recorder, Now: s.clock})
 }
 
 func (s *stage) cluster(t *testing.T) view.Cluster {
@@ -296,7 +296,7 @@ func TestEventsAreWhatChangedBetweenTwoLooks(t *testing.T) {
 		},
 			"llama: endpoint 10.1.0.1:8000 was flagged: queue per slot 5 >= 4"},
 		{func(c *view.Cluster) { c.Endpoints[0].Overloaded = false },
-			"llama: the flag of endpoint 10.1.0.1:8000 was lifted"},
+			"llama: the flag of endpoint 10.1.0.1:8000 was cleared"},
 		{func(c *view.Cluster) { c.Endpoints = c.Endpoints[:3] }, "llama: endpoint 10.9.0.1:80 left"},
 		{func(c *view.Cluster) {
 			c.Sources = []view.SourceStatus{{Name: "redis", State: view.SourceDown, LastError: "refused"}}
@@ -308,7 +308,7 @@ func TestEventsAreWhatChangedBetweenTwoLooks(t *testing.T) {
 			e := &c.Endpoints[1]
 			e.LastScrape.Error = "get http://x/metrics: refused"
 			e.Inputs = []view.Input{{Field: "queue", Value: view.Num(1), AgeSeconds: view.Num(5), State: "decay"}}
-		}, "llama: the metrics page of 10.1.0.2:8000 was lost: get http://x/metrics: refused"},
+		}, "llama: the metrics endpoint of 10.1.0.2:8000 was lost: get http://x/metrics: refused"},
 		{func(*view.Cluster) {
 			s.clients[0].Subscriptions = []Subscription{{Cluster: "llama", Nacks: 1,
 				Nack: Nack{Message: "no such field", Current: true}}}
@@ -364,13 +364,13 @@ func TestATryOfAServerThatAnswersNothingIsOneEvent(t *testing.T) {
 	}{
 		{flagged, "llama: endpoint 10.1.0.1:8000 was flagged: " + stalled},
 		{probed, ""},
-		{flagged, "llama: endpoint 10.1.0.1:8000 failed another try: " + stalled},
+		{flagged, "llama: endpoint 10.1.0.1:8000 failed another probe: " + stalled},
 		{probed, ""},
-		{flagged, "llama: endpoint 10.1.0.1:8000 failed another try: " + stalled},
+		{flagged, "llama: endpoint 10.1.0.1:8000 failed another probe: " + stalled},
 		{probed, ""},
 		{in(false, true, stalled), ""}, // for its queue
 		{in(false, true, ""), ""},
-		{well, "llama: the flag of endpoint 10.1.0.1:8000 was lifted"},
+		{well, "llama: the flag of endpoint 10.1.0.1:8000 was cleared"},
 	} {
 		s.second(func() {
 			s.now = s.now.Add(eventTogether)
@@ -393,7 +393,7 @@ func TestWhatAQueueRefusesIsAnEventAndAnIncident(t *testing.T) {
 	class = &s.clusters[0].Queue.Classes[0]
 	incidents := func() (n int) {
 		for _, i := range s.recorder.latest.Load().incidents {
-			n += one(i.ID == "drops/llama/queue")
+			n += boolToInt(i.ID == "drops/llama/queue")
 		}
 		return n
 	}

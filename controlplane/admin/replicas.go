@@ -3,8 +3,6 @@ package admin
 import (
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"steelyard/controlplane/view"
 )
 
@@ -42,7 +40,7 @@ type ReplicaMessages struct {
 type Replica struct {
 	ID    string    `json:"id"`
 	Name  string    `json:"name"`
-	State string    `json:"state"` // "live"; "gone": silent or stopped; "unreachable": the way through Redis is cut
+	State string    `json:"state"` // "live"; "gone": silent or stopped; "unreachable": no connectivity through Redis
 	Since view.Time `json:"since"`
 	// LastMessage is when one came, by the clock of this replica.
 	LastMessage view.Time `json:"last_message"`
@@ -86,41 +84,4 @@ func replicaProblems(r Replicas, now time.Time) (out problemList) {
 			"have each other's counts", r.Messages.Foreign, formatAgo(at, now))
 	}
 	return out
-}
-
-func (c *collector) describeReplicas() {
-	c.replicaConnected = c.gauge("steelyard_replicas_connected", "1 while the messages of this replica come back "+
-		"through Redis, 0 while it is cut off from the others.")
-	c.replicaCount = c.gauge("steelyard_replicas", "Other replicas by state: live, gone or unreachable.", "state")
-	c.replicaAge = c.gauge("steelyard_replica_message_age_seconds", "Time since the last message of the live replica "+
-		"that is silent for longest.")
-	c.replicaScraping = c.gauge("steelyard_replica_scraped_endpoints", "Endpoints that this replica scrapes.")
-	c.replicaMessages = c.counter("steelyard_replica_messages_total", "Messages between replicas, by what became of "+
-		"them: sent, failed, received, lost, stale, foreign (of another version), invalid or refused.", labelResult)
-}
-
-// collectReplicas has no series of the only replica.
-func (c *collector) collectReplicas(ch chan<- prometheus.Metric, r Replicas) {
-	if !r.Enabled {
-		return
-	}
-	states := map[string]float64{replicaLive: 0, "gone": 0, "unreachable": 0}
-	var oldest view.Number
-	for _, o := range r.Others {
-		states[o.State]++
-		if age := o.AgeSeconds; o.State == replicaLive && age.Or(0) >= oldest.Or(0) {
-			oldest = age
-		}
-	}
-	c.replicaConnected.set(ch, oneIf(r.Connected))
-	for state, n := range states {
-		c.replicaCount.set(ch, view.Num(n), state)
-	}
-	c.replicaAge.set(ch, oldest)
-	c.replicaScraping.set(ch, r.Scraping)
-	m := r.Messages
-	for result, n := range map[string]uint64{"sent": m.Sent, "failed": m.Failed, "received": m.Received,
-		"lost": m.Lost, "stale": m.Stale, "foreign": m.Foreign, "invalid": m.Invalid, "refused": m.Refused} {
-		c.replicaMessages.set(ch, view.Num(float64(n)), result)
-	}
 }

@@ -1,9 +1,6 @@
 package admin
 
-import (
-	"net/http"
-	"strings"
-)
+import "net/http"
 
 // maxRequestBody bounds the body of a request that changes something.
 const maxRequestBody = 64 << 10
@@ -24,19 +21,23 @@ func (h *handler) newRouter() *router {
 // view registers a route that changes nothing, for GET and HEAD. The pattern has no method.
 func (t *router) view(pattern string, f http.HandlerFunc) { t.reads.HandleFunc(pattern, f) }
 
-// operate registers a route that changes something. The pattern begins with its method, such as
-//
-//	t.operate("POST /api/v1/clusters/{name}/drain", h.postDrain)
-//
-// The handler is called for callers with the role operate only, never for a web page of another origin, and with a
-// body of at most 64 KiB. callerOf(r).name is that of the token. Each call is logged with its result.
-func (t *router) operate(pattern string, f http.HandlerFunc) {
-	method, _, _ := strings.Cut(pattern, " ")
-	switch method {
-	case http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
+// add registers a route that reads, one that answers a question in its body, which callers who may view may ask, or one
+// that changes something. Those with a body are never for a web page of another origin.
+func (t *router) add(r apiRoute) {
+	switch {
+	case r.method == "":
+		t.view(r.path, r.serve)
+	case r.text != "":
+		t.changes.Handle(r.method+" "+r.path, http.MaxBytesHandler(r.serve, maxConfig))
 	default:
-		panic("admin: " + pattern + " has no method that may change something")
+		t.operate(r.method+" "+r.path, r.serve)
 	}
+}
+
+// operate registers a route that changes something. The pattern begins with its method. The handler is called for
+// callers with the role operate only, never for a web page of another origin, and with a body of at most 64 KiB.
+// callerOf(r).name is that of the token. Each call is logged with its result.
+func (t *router) operate(pattern string, f http.HandlerFunc) {
 	t.changes.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		if !t.authorized(w, r) {
 			return
@@ -46,15 +47,6 @@ func (t *router) operate(pattern string, f http.HandlerFunc) {
 		f(result, r)
 		t.h.Log.Info("admin operation", "by", callerOf(r).name, "peer", r.RemoteAddr, "method", r.Method,
 			"path", r.URL.Path, "code", result.code)
-	})
-}
-
-// ask registers a route that changes nothing and takes a body of at most limit bytes, for callers who may view, never
-// for a web page of another origin. The pattern begins with POST.
-func (t *router) ask(pattern string, limit int64, f http.HandlerFunc) {
-	t.changes.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-		r.Body = http.MaxBytesReader(w, r.Body, limit)
-		f(w, r)
 	})
 }
 

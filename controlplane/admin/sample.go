@@ -13,28 +13,26 @@ import (
 // A Sample is what is kept of a cluster at one moment. The lists go together by index; NaN is unknown.
 type Sample struct {
 	Addresses []string // sorted; not changed by the caller any more
-	Shares    []float64
-	Served    []float64
-	Loads     []float64 // for each slot
-	InFlight  []float64
-	Latency   []float64 // seconds
+	Fields    [fineFields][]float64
 	States    []view.EndpointState
-	Pool      Pool
+	Pool      [poolFields]float64 // of the cluster as a whole, in the order of a PoolTrace
 }
 
-// A Pool is what is kept of the cluster as a whole; NaN is unknown.
-type Pool struct {
-	ArrivalRate, MedianLoad, FullestLoad, WaterLevel, InFlight, FirstToken, AnswerP99, CapacityUsed,
-	DropFraction float64
+func newSample(addresses []string) *Sample {
+	s := &Sample{Addresses: addresses, States: make([]view.EndpointState, len(addresses))}
+	for field := range s.Fields {
+		s.Fields[field] = make([]float64, len(addresses))
+	}
+	return s
 }
 
 // The fields of an endpoint in a row: two bytes each, then one byte for the state.
 const (
 	fieldShare = iota
 	fieldServed
-	fieldLoad
+	fieldLoad // per slot
 	fieldInFlight
-	fieldLatency
+	fieldLatency                    // seconds
 	fineFields                      // of a row of one second
 	fieldMaxLoad = fineFields       // the mean is in fieldLoad
 	coarseFields = fieldMaxLoad + 1 // of a row of several seconds
@@ -63,7 +61,7 @@ type row struct {
 	data   []byte // a column of two bytes an endpoint for each field, then one of a byte for the states
 }
 
-// poolFields is how many numbers a Pool has.
+// poolFields is how many numbers a PoolTrace has.
 const poolFields = 9
 
 // bytes is what a row takes, about.
@@ -105,16 +103,14 @@ func (r *row) fill(field int, values []float64) {
 // fineRow makes the row of one second.
 func fineRow(at time.Time, o *order, s *Sample) *row {
 	r := newRow(at, o, fineFields)
-	for field, values := range [][]float64{s.Shares, s.Served, s.Loads, s.InFlight, s.Latency} {
+	for field, values := range s.Fields {
 		r.fill(field, values)
 	}
 	states := r.states()
 	for i, state := range s.States {
 		states[i] = stateCode(state)
 	}
-	p := &s.Pool
-	for i, v := range []float64{p.ArrivalRate, p.MedianLoad, p.FullestLoad, p.WaterLevel, p.InFlight, p.FirstToken,
-		p.AnswerP99, p.CapacityUsed, p.DropFraction} {
+	for i, v := range s.Pool {
 		r.pool[i] = float32(v)
 	}
 	return r

@@ -3,7 +3,6 @@ package admin
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"steelyard/controlplane/view"
 )
@@ -13,15 +12,26 @@ import (
 type snapshot struct {
 	source  Source
 	version string
-	now     time.Time
 	refused RefusedRequests
 	access  AdminAccess
-	stuck   []string // parts of the process that make no progress
-	moment  *moment  // the latest of the Recorder; nil before the first
+	moment  *moment // the latest of the Recorder; nil before the first
+	// seen is what problems are found in: the connected Envoys, and what the Recorder keeps of the past. The
+	// methods add what they read.
+	seen observation
+}
+
+func (h *handler) snapshot() *snapshot {
+	s := &snapshot{source: h.Source, version: h.Version, refused: h.hosts.totals(), access: h.Access.status(),
+		moment: h.Recorder.latest.Load(),
+		seen:   observation{now: h.Now(), stuck: h.Stuck(), clients: h.Source.Clients()}}
+	if m := s.moment; m != nil {
+		s.seen.left, s.seen.refusing = m.left, m.refusing
+	}
+	return s
 }
 
 // clusters returns all clusters, completed.
-func (s snapshot) clusters() []view.Cluster {
+func (s *snapshot) clusters() []view.Cluster {
 	clusters := slices.Clone(s.source.Clusters())
 	for i := range clusters {
 		clusters[i] = s.complete(clusters[i])
@@ -31,7 +41,7 @@ func (s snapshot) clusters() []view.Cluster {
 }
 
 // cluster returns one cluster, completed.
-func (s snapshot) cluster(name string) (view.Cluster, bool) {
+func (s *snapshot) cluster(name string) (view.Cluster, bool) {
 	c, ok := s.source.Cluster(name)
 	if !ok {
 		return view.Cluster{}, false
@@ -39,17 +49,14 @@ func (s snapshot) cluster(name string) (view.Cluster, bool) {
 	return s.complete(c), true
 }
 
-func (s snapshot) complete(c view.Cluster) view.Cluster {
-	var clients []Client
-	if c.Shedding {
-		clients = s.source.Clients()
-	}
+func (s *snapshot) complete(c view.Cluster) view.Cluster {
 	c.Endpoints = slices.Clone(orEmpty(c.Endpoints))
+	c = completeCluster(&s.seen, c, s.moment)
 	m, capacity := s.moment.measureOf(c.Name), capacityOf(c.Endpoints)
 	for i := range c.Endpoints {
-		completeEndpoint(&c.Endpoints[i], capacity, m, s.now)
+		completeEndpoint(&s.seen, &c, &c.Endpoints[i], capacity, m)
 	}
-	return completeCluster(c, s.moment, clients, s.now)
+	return c
 }
 
 // capacityOf is the capacity of a pool.
@@ -62,10 +69,10 @@ func capacityOf(endpoints []view.Endpoint) (sum float64) {
 
 // completeEndpoint fills in what follows from the rest, and what was measured; capacity is that of the pool. Why is for
 // the few that are shown.
-func completeEndpoint(e *view.Endpoint, capacity float64, m *measure, now time.Time) {
+func completeEndpoint(p *observation, c *view.Cluster, e *view.Endpoint, capacity float64, m *measure) {
 	e.Inputs = orEmpty(e.Inputs)
-	e.LoadPerSlot, e.State, e.HeardSeconds = loadPerSlot(e), endpointState(e), heard(e)
-	e.Problems = endpointProblems(*e, now)
+	e.LoadPerSlot, e.State, e.HeardSeconds = loadPerSlot(e), endpointState(e), lastSeen(e)
+	e.Problems = endpointProblems(p, c, e)
 	found := m.of(e.Address)
 	e.ServedShare10s, e.ServedShare1m, e.ServedRequests1m = found.served10s, found.served1m, found.requests1m
 	e.UseWithout = found.useWithout
@@ -82,7 +89,7 @@ func capacityShare(e *view.Endpoint, capacity float64) view.Number {
 }
 
 // completeCluster does the same for a cluster, but for its endpoints.
-func completeCluster(c view.Cluster, m *moment, clients []Client, now time.Time) view.Cluster {
+func completeCluster(p *observation, c view.Cluster, m *moment) view.Cluster {
 	c.Sources = slices.Clone(orEmpty(c.Sources))
 	for i := range c.Sources {
 		c.Sources[i].Envoys.Missing = orEmpty(c.Sources[i].Envoys.Missing)
@@ -101,11 +108,7 @@ func completeCluster(c view.Cluster, m *moment, clients []Client, now time.Time)
 	}
 	c.Counts = count(c.Endpoints)
 	c.Counts.Terminating = len(c.Terminating)
-	c.Problems = clusterProblems(c, now)
-	if c.Shedding {
-		c.Problems = append(c.Problems, sheddingProblems(c.Name, clients)...)
-	}
-	c.Problems = append(c.Problems, queueProblems(&c, clients)...)
+	c.Problems = clusterProblems(p, &c)
 	return c
 }
 
@@ -118,41 +121,40 @@ func (m *moment) measureOf(cluster string) *measure {
 }
 
 // clients returns all clients, completed, given the clusters there are.
-func (s snapshot) clients(clusters []view.Cluster) []Client {
-	configured := make(map[string]bool, len(clusters))
-	for _, c := range clusters {
-		configured[c.Name] = true
-	}
-	clients := slices.Clone(orEmpty(s.source.Clients()))
+func (s *snapshot) clients(clusters []view.Cluster) []Client {
+	s.seen.clusters = clusters
+	clients := slices.Clone(orEmpty(s.seen.clients))
 	for i := range clients {
-		clients[i].Subscriptions = orEmpty(clients[i].Subscriptions)
-		clients[i].Signals = clients[i].Signals.complete(s.now)
-		clients[i].State = clientState(&clients[i], s.now)
-		clients[i].Problems = clientProblems(clients[i], configured, s.now)
+		c := &clients[i]
+		c.Subscriptions = orEmpty(c.Subscriptions)
+		c.Signals = c.Signals.complete(s.seen.now)
+		c.State = clientState(c, s.seen.now)
+		c.Problems = clientProblems(&s.seen, c)
 	}
 	return clients
 }
 
-// status returns the status of the process, given the rest of the snapshot.
-func (s snapshot) status(clusters []view.Cluster, clients int) Status {
-	status := s.source.Status()
+// status returns the status of the process, given its clusters.
+func (s *snapshot) status(clusters []view.Cluster) Status {
+	status, now := s.source.Status(), s.seen.now
 	status.Version = s.version
-	status.Now = view.At(s.now)
-	status.UptimeSeconds = status.StartedAt.Age(s.now)
+	status.Now = view.At(now)
+	status.UptimeSeconds = status.StartedAt.Age(now)
 	status.Signals = status.Signals.complete()
 	status.Ready = ready(status, clusters)
 	status.RefusedRequests, status.AdminAccess = s.refused, s.access
-	status.Replicas, status.Pickers = status.Replicas.complete(s.now), status.Pickers.complete()
+	status.Replicas, status.Pickers = status.Replicas.complete(now), status.Pickers.complete()
 	status.RefusedHandshakes, status.GoneEnvoys = orEmpty(status.RefusedHandshakes), orEmpty(status.GoneEnvoys)
 	status.XDSAccess.Denied = orEmpty(status.XDSAccess.Denied)
-	status.Certificates = currentCertificates(status.Certificates, s.now)
-	status.Problems = append(statusProblems(status, clients), stuckProblems(s.stuck)...)
-	status.Certificates = cut(status.Certificates, maxCertificates)
+	status.Certificates = currentCertificates(status.Certificates, now)
+	s.seen.status = status
+	status.Problems = statusProblems(&s.seen)
+	status.Certificates = limit(status.Certificates, maxCertificates)
 	return status
 }
 
 // ready reports whether the process can serve new Envoys: it has a config, is not
-// about to stop, and every cluster has weights worth pushing. A cluster that was
+// about to stop, and every cluster has usable weights. A cluster that was
 // added after that, or whose discovery does not answer, is no reason to deny them
 // the others.
 func ready(s Status, clusters []view.Cluster) bool {
@@ -165,15 +167,15 @@ func ready(s Status, clusters []view.Cluster) bool {
 func count(endpoints []view.Endpoint) view.EndpointCounts {
 	n := view.EndpointCounts{Total: len(endpoints)}
 	for _, e := range endpoints {
-		n.Overloaded += one(e.Overloaded)
-		n.Stale += one(e.Reason == reasonDecay || e.Reason == reasonNeutral)
-		n.New += one(e.Reason == reasonBlackout || e.Reason == reasonRamp)
-		n.Failing += one(e.LastScrape.Error != "")
+		n.Overloaded += boolToInt(e.Overloaded)
+		n.Stale += boolToInt(e.Reason == reasonDecay || e.Reason == reasonNeutral)
+		n.New += boolToInt(e.Reason == reasonBlackout || e.Reason == reasonRamp)
+		n.Failing += boolToInt(e.LastScrape.Error != "")
 	}
 	return n
 }
 
-func one(b bool) int {
+func boolToInt(b bool) int {
 	if b {
 		return 1
 	}

@@ -173,7 +173,7 @@ func (e *encoder) cluster(name string) *view.Cluster {
 
 // clusterFrame is a cluster in columns.
 func (e *encoder) clusterFrame(c *view.Cluster, r *row, withAddresses bool) clusterFrame {
-	whole := completeCluster(*c, e.m, e.p.clients, e.p.now)
+	whole := completeCluster(e.p, *c, e.m)
 	whole.Endpoints = nil
 	f := clusterFrame{Cluster: whole, Fields: []string{"share", "served", "load", "in_flight", "latency", "state"}}
 	if r != nil {
@@ -187,7 +187,7 @@ func (e *encoder) clusterFrame(c *view.Cluster, r *row, withAddresses bool) clus
 
 func (e *encoder) endpoint(c *view.Cluster, i int) view.Endpoint {
 	one := c.Endpoints[i]
-	completeEndpoint(&one, capacityOf(c.Endpoints), e.m.measures[c.Name], e.p.now)
+	completeEndpoint(e.p, c, &one, capacityOf(c.Endpoints), e.m.measures[c.Name])
 	one.Why = c.Working.Explain(one.Address)
 	return one
 }
@@ -263,10 +263,10 @@ func (h *handler) missed(r *http.Request, t topic) []byte {
 	q := WindowQuery{Since: since, Points: missedPoints, Fields: historyFields()}
 	if t.endpoint != "" {
 		q.Addresses = []string{t.endpoint}
-	} else if row := h.History.latest(t.cluster); row == nil || len(row.order.addresses) > missedEndpoints {
+	} else if row := h.Recorder.o.History.latest(t.cluster); row == nil || len(row.order.addresses) > missedEndpoints {
 		q.Fields = []string{}
 	}
-	body, err := json.Marshal(h.History.Window(t.cluster, now, q))
+	body, err := json.Marshal(h.Recorder.o.History.Window(t.cluster, now, q))
 	if err != nil {
 		return nil
 	}

@@ -1,8 +1,6 @@
 package admin
 
 import (
-	"github.com/prometheus/client_golang/prometheus"
-
 	"steelyard/controlplane/view"
 )
 
@@ -22,17 +20,4 @@ func tracingProblems(t Tracing) []view.Problem {
 		return nil
 	}
 	return []view.Problem{problem(view.SeverityWarning, "traces cannot be exported%s", because(t.Error))}
-}
-
-func (c *collector) describeTracing() {
-	c.traceSpans = c.counter("steelyard_trace_spans_total", "Spans of decisions that were sent to the collector of "+
-		"traces, or lost, by result.", labelResult)
-}
-
-// collectTracing has no series where there are no traces.
-func (c *collector) collectTracing(ch chan<- prometheus.Metric, t Tracing) {
-	if t.Enabled {
-		c.traceSpans.set(ch, view.Num(float64(t.Exported)), resultOK)
-		c.traceSpans.set(ch, view.Num(float64(t.Failed)), resultError)
-	}
 }

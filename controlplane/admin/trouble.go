@@ -32,13 +32,13 @@ func (h *handler) getIncidents(w http.ResponseWriter, r *http.Request) {
 		out.Incidents = clusterIncidents(m.incidents, name)
 	}
 	out.LeftOut = max(0, len(out.Incidents)-maxIncidents)
-	out.Incidents = cut(out.Incidents, maxIncidents)
+	out.Incidents = limit(out.Incidents, maxIncidents)
 	writeJSON(w, out)
 }
 
 func (h *handler) getEvents(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
-	limit, err := parseCount(q, "limit")
+	most, err := parseCount(q, "limit")
 	if err != nil {
 		writeError(w, http.StatusBadRequest, "%v", err)
 		return
@@ -55,8 +55,8 @@ func (h *handler) getEvents(w http.ResponseWriter, r *http.Request) {
 	out.Events = slices.DeleteFunc(out.Events, func(e view.Event) bool {
 		return cluster != "" && e.Cluster != cluster || len(kinds) > 0 && !slices.Contains(kinds, string(e.Kind))
 	})
-	if limit > 0 && len(out.Events) > limit {
-		out.Events = out.Events[len(out.Events)-limit:]
+	if most > 0 && len(out.Events) > most {
+		out.Events = out.Events[len(out.Events)-most:]
 	}
 	out.Events = orEmpty(out.Events)
 	writeJSON(w, out)
@@ -69,7 +69,7 @@ func parseID(q url.Values, key string) (id uint64, wrong string) {
 	}
 	id, err := strconv.ParseUint(s, 10, 63)
 	if err != nil {
-		return 0, sprint("%s=%q is no id of an event", key, s)
+		return 0, sprint("%s=%q is not the id of an event", key, s)
 	}
 	return id, ""
 }
@@ -107,7 +107,7 @@ func completeMatrix(m view.Matrix, now func() time.Time) view.Matrix {
 	})
 	rows := max(1, matrixNumbers/max(1, len(m.Endpoints)))
 	m.EnvoysLeftOut = max(0, len(m.Envoys)-rows)
-	m.Envoys = cut(m.Envoys, rows)
+	m.Envoys = limit(m.Envoys, rows)
 	return m
 }
 

@@ -1,6 +1,9 @@
 package admin
 
-import "steelyard/controlplane/view"
+import (
+	"steelyard/controlplane/view"
+	"steelyard/internal/stat"
+)
 
 // A Source is the current state of the process. Its methods are called
 // from many goroutines, on every request and every scrape of /metrics; they
@@ -46,9 +49,9 @@ type Status struct {
 	// shows the first to expire of those of the Source.
 	Certificates []Certificate `json:"certificates"`
 	// RefusedHandshakes are empty where the xDS port speaks plain text.
-	RefusedHandshakes []RefusedHandshake `json:"refused_handshakes"`
-	GoneEnvoys        []GoneEnvoy        `json:"gone_envoys"` // the latest first
-	Log               LogStatus          `json:"log"`
+	RefusedHandshakes []stat.RefusedHandshake `json:"refused_handshakes"`
+	GoneEnvoys        []GoneEnvoy             `json:"gone_envoys"` // the latest first
+	Log               LogStatus               `json:"log"`
 	// Overrides are what operators decided about endpoints.
 	Overrides OverrideStatus `json:"overrides"`
 	// Tracing is what became of the traces of decisions.

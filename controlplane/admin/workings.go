@@ -100,12 +100,12 @@ func (h *handler) getExplanation(w http.ResponseWriter, r *http.Request) {
 	}
 	q := r.URL.Query()
 	address := q.Get("endpoint")
-	past, asked, err := parseAt(q, s.now)
+	past, asked, err := parseAt(q, s.seen.now)
 	if err != "" {
 		writeError(w, http.StatusBadRequest, "%s", err)
 		return
 	}
-	working, kept, step, found := h.Recorder.working(c.Name, asked, s.now)
+	working, kept, step, found := h.Recorder.working(c.Name, asked, s.seen.now)
 	out := Explanation{Cluster: c.Name, KeptSeconds: view.Seconds(kept), StepSeconds: view.Seconds(step)}
 	if !past {
 		i := indexOf(c.Endpoints, address)
@@ -136,7 +136,7 @@ func (h *handler) getExplanation(w http.ResponseWriter, r *http.Request) {
 func (h *handler) completePast(c *view.Cluster, e view.Endpoint, w view.Working) view.Endpoint {
 	e.Inputs, e.Problems = orEmpty(e.Inputs), []view.Problem{}
 	e.Engine = c.Engine
-	e.LoadPerSlot, e.State, e.HeardSeconds = loadPerSlot(&e), endpointState(&e), heard(&e)
+	e.LoadPerSlot, e.State, e.HeardSeconds = loadPerSlot(&e), endpointState(&e), lastSeen(&e)
 	e.CapacityShare = capacityShare(&e, w.Capacity())
 	return e
 }
@@ -166,8 +166,8 @@ func parseAt(q url.Values, now time.Time) (past bool, at time.Time, wrong string
 	}
 	at, err := time.Parse(time.RFC3339, s)
 	if err != nil || at.After(now) {
-		return false, now, sprint("at=%q is no past time: write one such as 2026-03-14T12:00:00Z, or 5m for that "+
-			"long ago", s)
+		return false, now, sprint("at=%q is not a past time: for example, 2026-03-14T12:00:00Z, or 5m for five "+
+			"minutes ago", s)
 	}
 	return true, at, ""
 }

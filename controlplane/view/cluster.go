@@ -35,7 +35,7 @@ type Cluster struct {
 	// DroppedRequests counts the requests that Envoys refused because of the drop fraction,
 	// according to their load reports; unknown without reports. It never decreases.
 	DroppedRequests Number `json:"dropped_requests"`
-	// Disputes are reports of single Envoys that all others contradict. They do not count.
+	// Disputes are reports of single Envoys that conflict with those of all others. They do not count.
 	Disputes []Dispute `json:"disputes"`
 	// Shedding is whether the cluster may have Envoys refuse requests when it is saturated.
 	Shedding bool `json:"shedding"`
@@ -91,7 +91,7 @@ type Push struct {
 	Reason  string `json:"reason"`
 }
 
-// A Decision is the pool-wide working of the latest decision.
+// A Decision is what of the latest decision concerns the whole pool.
 type Decision struct {
 	At                Time   `json:"at"`
 	AgeSeconds        Number `json:"age_seconds"`
@@ -142,7 +142,7 @@ type EndpointWork struct {
 	PrefillRateAgeSeconds Number `json:"prefill_rate_age_seconds"`
 }
 
-// An Endpoint is one address with its weight and the working of it.
+// An Endpoint is one address with its weight and how that was computed.
 type Endpoint struct {
 	Address        string `json:"address"`
 	Zone           string `json:"zone"`
@@ -233,10 +233,10 @@ type Endpoint struct {
 }
 
 // Input returns the endpoint's input of that field, or an unknown one.
-func (e Endpoint) Input(field string) Input {
-	for _, in := range e.Inputs {
-		if in.Field == field {
-			return in
+func (e *Endpoint) Input(field string) Input {
+	for i := range e.Inputs {
+		if e.Inputs[i].Field == field {
+			return e.Inputs[i]
 		}
 	}
 	return Input{Field: field, State: "unknown"}

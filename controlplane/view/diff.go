@@ -20,7 +20,7 @@ type ClusterDiff struct {
 	// CapacityBefore and CapacityAfter are those of the pool, in the unit of an endpoint's capacity.
 	CapacityBefore Number `json:"capacity_before"`
 	CapacityAfter  Number `json:"capacity_after"`
-	// CapacityUsed is the work that arrives for each work that the pool can do, and CapacityUsedAfter what it would be.
+	// CapacityUsed is the utilization, offered load over capacity, and CapacityUsedAfter what it would be.
 	CapacityUsed      Number `json:"capacity_used"`
 	CapacityUsedAfter Number `json:"capacity_used_after"`
 

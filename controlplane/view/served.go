@@ -37,7 +37,7 @@ const (
 	EndpointOutlier    EndpointState = "outlier"     // flagged, because it stalls or fails
 	EndpointOverloaded EndpointState = "overloaded"  // flagged, because of its queue or its memory
 	EndpointProbed     EndpointState = "probed"      // was an outlier, and is tried with few requests
-	EndpointBlind      EndpointState = "blind"       // no usable report: it counts as a median endpoint
+	EndpointBlind      EndpointState = "blind"       // no usable report: it is treated as a median endpoint
 	EndpointUnused     EndpointState = "unused"      // the Envoys send it nothing
 	EndpointUnread     EndpointState = "unread"      // its metrics page fails; the Envoys' counts are used instead
 	EndpointLate       EndpointState = "late"        // its report is going stale
@@ -88,11 +88,11 @@ type Served struct {
 
 // Use is how much of a pool's capacity is in use.
 type Use struct {
-	// CapacityUsed is the work that arrives for each work that the pool could do; above 1, queues grow.
+	// CapacityUsed is the utilization: offered load over capacity. Above 1, queues grow.
 	CapacityUsed Number `json:"capacity_used"`
 	// Estimate is set until each endpoint was seen busy: what it can do is then taken from the others.
 	Estimate bool `json:"estimate"`
-	// ToSpare is how many endpoints, the largest first, can be lost until more than all of the rest is in use.
+	// ToSpare is how many endpoints, the largest first, can fail before the rest exceed capacity.
 	ToSpare Number   `json:"endpoints_to_spare"`
 	IfLost  []IfLost `json:"if_lost"`
 }

@@ -53,7 +53,7 @@ const (
 	DisputeFailures DisputeKind = "failures"  // failures of endpoints that answer other Envoys
 )
 
-// A Dispute is a report of one Envoy about endpoints that all others contradict. It does not count.
+// A Dispute is a report of one Envoy about endpoints that conflicts with those of all others. It does not count.
 type Dispute struct {
 	Kind      DisputeKind `json:"kind"`
 	NodeID    string      `json:"node_id"`

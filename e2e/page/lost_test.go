@@ -35,7 +35,7 @@ func hiddenTab(t *testing.T, f *fleet, b *browser) {
 		};
 		return window.hide(true);
 	})()`)
-	p.until("nothing is heard any more", "document.body.dataset.is === 'stale'")
+	p.until("nothing is received any more", "document.body.dataset.is === 'stale'")
 	if n := eval[int](p, "window.S.attempt"); n != 0 {
 		t.Errorf("a hidden tab tried %d times to open its stream again", n)
 	}

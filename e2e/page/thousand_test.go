@@ -126,13 +126,12 @@ func scrollsSmoothly(p *tab, promised float64) {
 func TestAThousandEndpoints(t *testing.T) {
 	const promised = 100.0 // milliseconds
 	source := thousand{time.Now()}
-	history := admin.NewHistory()
-	recorder := admin.NewRecorder(admin.RecorderOptions{Source: source, History: history})
+	recorder := admin.NewRecorder(admin.RecorderOptions{Source: source})
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- recorder.Run(ctx) }()
 	defer func() { stop(); <-done }()
-	server := httptest.NewServer(admin.New(admin.Options{Source: source, History: history, Recorder: recorder,
+	server := httptest.NewServer(admin.New(admin.Options{Source: source, Recorder: recorder,
 		Operator: untouched{}}))
 	defer func() { server.CloseClientConnections(); server.Close() }()
 	b := newBrowser(t)

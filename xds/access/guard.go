@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"steelyard/internal/credentials"
+	"steelyard/internal/stat"
 	"steelyard/internal/tally"
 )
 
@@ -27,16 +28,6 @@ const (
 )
 
 var kinds = []string{KindReport, KindStream, KindWatch}
-
-// A Denial counts what was denied of one kind.
-type Denial struct {
-	Kind    string
-	Count   uint64    // since the start
-	At      time.Time // of the latest; zero when there was none
-	Client  string    // of the latest: the names in its certificate
-	Peer    string    // of the latest
-	Cluster string    // of the latest; empty of KindStream
-}
 
 // maxNames bounds the names and addresses that are remembered of a stream. Those beyond are checked again each time,
 // and a change of the rules reaches them with their next message.
@@ -60,7 +51,7 @@ type policy struct {
 }
 
 type denial struct {
-	Denial
+	stat.DeniedClients
 	lines *tally.Tally
 }
 
@@ -68,7 +59,8 @@ type denial struct {
 func NewGuard(log *slog.Logger) *Guard {
 	g := &Guard{policy: &policy{}, streams: make(map[*stream]struct{}), denied: make(map[string]*denial)}
 	for _, kind := range kinds {
-		g.denied[kind] = &denial{Denial{Kind: kind}, tally.New(log, slog.LevelWarn, "client denied", sumsEvery)}
+		g.denied[kind] = &denial{stat.DeniedClients{Kind: kind},
+			tally.New(log, slog.LevelWarn, "client denied", sumsEvery)}
 	}
 	return g
 }
@@ -107,12 +99,12 @@ func (g *Guard) SetMembers(members map[string][]string) {
 type use struct{ kind, cluster string }
 
 // Denied returns the count of each kind, always in the same order.
-func (g *Guard) Denied() []Denial {
+func (g *Guard) Denied() []stat.DeniedClients {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	out := make([]Denial, len(kinds))
+	out := make([]stat.DeniedClients, len(kinds))
 	for i, kind := range kinds {
-		out[i] = g.denied[kind].Denial
+		out[i] = g.denied[kind].DeniedClients
 	}
 	return out
 }
@@ -124,7 +116,8 @@ func (g *Guard) deny(s *stream, u use) error {
 	cluster = strings.Clone(strings.ToValidUTF8(cluster[:min(len(cluster), longest)], ""))
 	g.mu.Lock()
 	d := g.denied[kind]
-	d.Denial = Denial{kind, d.Count + 1, time.Now(), s.client.Name, s.peer, cluster}
+	d.DeniedClients = stat.DeniedClients{Kind: kind, Count: d.Count + 1, LastAt: stat.At(time.Now()),
+		LastClient: s.client.Name, LastPeer: s.peer, LastCluster: cluster}
 	g.mu.Unlock()
 	d.lines.Add("kind", kind, "client", s.client.Name, "peer", s.peer, "cluster", cluster)
 	switch kind {

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"steelyard/internal/spelling"
+	"steelyard/internal/stat"
 )
 
 const (
@@ -26,7 +27,7 @@ func clipped(name string) string { return name[:min(len(name), longestName)] }
 
 // find returns an error if a picker names clusters and none of them is configured: no loads would come. A name that is
 // not configured is logged once, however often its picker tries again.
-func (s *Server) find(ctx context.Context, f *Follower) error {
+func (s *Server) find(ctx context.Context, f *stat.Picker) error {
 	missing, first, names := s.missing(f.Clusters)
 	if len(missing) == 0 {
 		return nil
@@ -35,7 +36,7 @@ func (s *Server) find(ctx context.Context, f *Follower) error {
 		return fmt.Sprintf("no cluster %q is configured%s", clipped(cluster), instead(cluster, names))
 	}
 	for _, cluster := range first {
-		s.log.Warn("a picker follows a cluster that is not configured", "picker", f.Picker, "peer", f.Address, "error",
+		s.log.Warn("a picker follows a cluster that is not configured", "picker", f.Name, "peer", f.Address, "error",
 			hint(cluster, names))
 	}
 	if len(missing) < len(f.Clusters) {

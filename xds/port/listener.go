@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"steelyard/internal/stat"
 	"steelyard/internal/tally"
 )
 
@@ -53,10 +54,10 @@ type Listener struct {
 
 // Stats shows how much of each limit is used, and how often it was reached.
 type Stats struct {
-	Connections ConnectionUsage
-	PerAddress  ConnectionUsage // of the address with the most connections
-	Streams     Usage
-	Unread      ConnectionUsage // in bytes; Displaced are the connections that were closed
+	Connections stat.Bound
+	PerAddress  stat.Bound // of the address with the most connections
+	Streams     stat.Bound
+	Unread      stat.Bound // in bytes; Displaced are the connections that were closed
 
 	SilentStreams    uint64    // ended because their first message did not arrive in time
 	SilentStreamTime time.Time // of the latest; zero when there was none
@@ -64,13 +65,6 @@ type Stats struct {
 	AcceptErrors    uint64
 	AcceptError     string // of the latest
 	AcceptErrorTime time.Time
-}
-
-// A ConnectionUsage shows how much of a limit is used. Refused counts new connections that were closed at once.
-type ConnectionUsage struct {
-	Usage
-	Displaced   uint64 // open connections that were closed, each to make room for a new one
-	DisplacedAt time.Time
 }
 
 // Listen binds a TCP address.
@@ -198,10 +192,10 @@ func (l *Listener) enter(c *conn) (victim *conn, full int) {
 	switch {
 	case open >= each:
 		victim, full = ownVictim, each
-		l.stats.PerAddress.turnedAway(victim)
+		turnedAway(&l.stats.PerAddress, victim)
 	case len(l.table.open) >= total:
 		victim, full = first(&l.table.idle), total
-		l.stats.Connections.turnedAway(victim)
+		turnedAway(&l.stats.Connections, victim)
 	}
 	if full > 0 && victim == nil {
 		return nil, full
@@ -213,14 +207,14 @@ func (l *Listener) enter(c *conn) (victim *conn, full int) {
 	return victim, full
 }
 
-func (u *ConnectionUsage) turnedAway(victim *conn) {
+func turnedAway(u *stat.Bound, victim *conn) {
 	if victim == nil {
 		u.Refused++
-		u.RefusedAt = time.Now()
+		u.LastRefused = stat.At(time.Now())
 		return
 	}
 	u.Displaced++
-	u.DisplacedAt = time.Now()
+	u.LastDisplaced = stat.At(time.Now())
 }
 
 // Busy marks the start and the end of a request on a connection whose requests do not pass through Intercept.

@@ -127,7 +127,7 @@ func TestANewConnectionReplacesTheOneIdleForLongest(t *testing.T) {
 			t.Errorf("open: %v %v %v %v, want all but the third", a.open(), b.open(), c.open(), d.open())
 		}
 		s := h.listener.Stats().Connections
-		if s.Used != 3 || s.Limit != 3 || s.Refused != 0 || s.Displaced != 1 || s.DisplacedAt.IsZero() {
+		if s.Used != 3 || s.Limit != 3 || s.Refused != 0 || s.Displaced != 1 || s.LastDisplaced.IsZero() {
 			t.Errorf("%+v, want 3 of 3, and one displaced", s)
 		}
 	})
@@ -143,7 +143,7 @@ func TestANewConnectionIsRefusedIfNoneIsIdle(t *testing.T) {
 		if refused.server != nil || refused.open() || !a.open() || !b.open() {
 			t.Errorf("the third was accepted, or one of those with streams closed")
 		}
-		if s := h.listener.Stats().Connections; s.Used != 2 || s.Refused != 1 || s.RefusedAt.IsZero() ||
+		if s := h.listener.Stats().Connections; s.Used != 2 || s.Refused != 1 || s.LastRefused.IsZero() ||
 			s.Displaced != 0 {
 			t.Errorf("%+v, want one refused", s)
 		}

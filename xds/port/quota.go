@@ -3,14 +3,9 @@ package port
 import (
 	"sync"
 	"time"
-)
 
-// A Usage shows how much of a limit is used, and how often it was reached.
-type Usage struct {
-	Used, Limit int
-	Refused     uint64    // since the start
-	RefusedAt   time.Time // of the latest; zero when there was none
-}
+	"steelyard/internal/stat"
+)
 
 // reserve bounds what a connection holds: it may acquire one more while reserve times what it holds is less than what
 // is left.
@@ -20,13 +15,13 @@ const reserve = 16
 // it. Its methods can be called from any goroutine.
 type Quota struct {
 	mu    sync.Mutex
-	usage Usage
+	usage stat.Bound
 	held  map[string]int // by connection; without zeros
 }
 
 // NewQuota makes a quota with a limit.
 func NewQuota(limit int) *Quota {
-	return &Quota{usage: Usage{Limit: limit}, held: make(map[string]int)}
+	return &Quota{usage: stat.Bound{Limit: limit}, held: make(map[string]int)}
 }
 
 // Acquire reports whether the connection may hold one more. If so, the connection must give it back with Release.
@@ -36,7 +31,7 @@ func (q *Quota) Acquire(connection string) bool {
 	own := q.held[connection]
 	if reserve*own >= q.usage.Limit-q.usage.Used {
 		q.usage.Refused++
-		q.usage.RefusedAt = time.Now()
+		q.usage.LastRefused = stat.At(time.Now())
 		return false
 	}
 	q.usage.Used++
@@ -55,7 +50,7 @@ func (q *Quota) Release(connection string) {
 }
 
 // Usage returns the current usage.
-func (q *Quota) Usage() Usage {
+func (q *Quota) Usage() stat.Bound {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.usage

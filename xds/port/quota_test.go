@@ -21,7 +21,7 @@ func TestAQuotaIsNeverExceeded(t *testing.T) {
 		all += acquire(q, fmt.Sprint(i), 1000)
 	}
 	u := q.Usage()
-	if all > 100 || u.Used != all || u.Limit != 100 || u.Refused != 200 || u.RefusedAt.IsZero() {
+	if all > 100 || u.Used != all || u.Limit != 100 || u.Refused != 200 || u.LastRefused.IsZero() {
 		t.Errorf("%d taken, %+v", all, u)
 	}
 }

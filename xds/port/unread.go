@@ -8,6 +8,8 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/stats"
+
+	"steelyard/internal/stat"
 )
 
 // defaultUnread is 1 MiB for each of 256 streams, or 8 KiB for each of 32,768 connections. Envoys that work hold next
@@ -19,7 +21,7 @@ const defaultUnread = 256 << 20
 // budget when the stream ends, and so does what was delivered of it.
 type unread struct {
 	mu    sync.Mutex
-	usage ConnectionUsage // in bytes; Displaced are the connections that were closed
+	usage stat.Bound // in bytes; Displaced are the connections that were closed
 	conns map[*conn]*account
 }
 
@@ -32,7 +34,7 @@ type account struct {
 }
 
 func newUnread(limit int) *unread {
-	return &unread{usage: ConnectionUsage{Usage: Usage{Limit: limit}}, conns: make(map[*conn]*account)}
+	return &unread{usage: stat.Bound{Limit: limit}, conns: make(map[*conn]*account)}
 }
 
 func (u *unread) add(c *conn) {
@@ -97,7 +99,7 @@ func (u *unread) receive(c *conn, stream uint32, bytes int) (victim *conn) {
 		}
 	}
 	u.drop(victim)
-	u.usage.turnedAway(victim)
+	turnedAway(&u.usage, victim)
 	return victim
 }
 
@@ -135,7 +137,7 @@ func (u *unread) endDelivery(d *delivery) {
 	}
 }
 
-func (u *unread) Usage() ConnectionUsage {
+func (u *unread) Usage() stat.Bound {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.usage

@@ -19,6 +19,7 @@ import (
 	"steelyard/controlplane/view"
 	"steelyard/e2e/rig/golden"
 	"steelyard/internal/credentials"
+	"steelyard/internal/stat"
 )
 
 var noon = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
@@ -34,7 +35,7 @@ func someStatus() *Status {
 	s := &Status{
 		Process: admin.Status{Version: "0.1.0", Now: view.At(noon), UptimeSeconds: view.Num(3 * 3600), Ready: true,
 			ConfigGeneration: 4, LastReload: admin.Reload{At: before(40 * time.Minute), OK: true},
-			Pickers: admin.Pickers{Connected: 102, List: []admin.Picker{
+			Pickers: admin.Pickers{Connected: 102, List: []stat.Picker{
 				{Name: "gateway-7f9c\x1b[31m", Address: "10.0.9.4:50122", Clusters: []string{"llama-70b"},
 					Since: before(time.Hour)},
 				{Name: "gateway-x2x4", Address: "10.0.9.5:40990", Since: before(20 * time.Minute)}}}},
@@ -53,7 +54,8 @@ func someStatus() *Status {
 			{NodeID: "edge-3", Resource: "llama-70b", State: admin.EnvoyBehind, VersionSent: "a1b2.tox.1520",
 				VersionAcked: "a1b2.tox.1499", LagSeconds: view.Num(14), Signals: "silent"},
 			{NodeID: "edge-4", Resource: "lama-70b", State: admin.EnvoyUnknown, Signals: "none",
-				Note: "asks for cluster lama-70b, which is not configured here: did you mean llama-70b?"},
+				Note: "Envoy edge-4 subscribes to lama-70b, which is not configured here: It gets no endpoints for " +
+					"that name, and answers its requests with 503. Did its configuration mean llama-70b?"},
 			{NodeID: "edge-1", Resource: "llama-70b/failsafe", State: admin.EnvoyFollows, VersionSent: "a1b2.tox.1520",
 				VersionAcked: "a1b2.tox.1520", LagSeconds: view.Num(0.0018), Signals: "batched"},
 		},
@@ -102,8 +104,8 @@ func someCluster() *view.Cluster {
 func someExplanation() *Explanation {
 	e := someCluster().Endpoints[1]
 	e.Why = "It gets 34.6 % of this decision's requests, and is 10.8 % of the capacity: it has a load of 3 (requests " +
-		"waiting and " +
-		"running), a level of 0.75 for each slot; 1.04 more, expected within 22 ms, fill the pool up to 0.915."
+		"waiting and running), a level of 0.75 for each slot; 1.04 more, expected within 22 ms, fill the pool up to " +
+		"0.915."
 	e.Share, e.Reason, e.Weight = view.Num(0.346), "fill", view.Num(3_460_112)
 	e.Load, e.Slots, e.LoadSource = view.Num(3), view.Num(4), "fused"
 	e.Inputs = []view.Input{{Field: "queue", Value: view.Num(0), AgeSeconds: view.Num(0.12), State: "fresh"},
@@ -212,7 +214,7 @@ func TestTablesFitTheTerminal(t *testing.T) {
 			for line := range strings.Lines(out.String()) {
 				n := utf8.RuneCountInString(strings.TrimRight(line, "\n"))
 				isCommand := strings.HasPrefix(line, "  command") || strings.Contains(line, "refuses") ||
-					strings.Contains(line, "asks for")
+					strings.Contains(line, "subscribes to")
 				if width > 0 && n > width && !isCommand && name != "status" {
 					t.Errorf("%s: %d columns in a terminal of %d: %q", name, n, width, line)
 				}
@@ -314,7 +316,7 @@ func TestAnEnvoyIsBehindOnlyAfterALongSilence(t *testing.T) {
 	none := sub
 	none.Known, none.VersionSent, none.VersionAcked = false, "", ""
 	got := envoys(&admin.Client{Subscriptions: []admin.Subscription{refused, none},
-		Problems: []view.Problem{{Message: "asks for cluster llama, did you mean lama?"}}}, noon)
+		Problems: []view.Problem{{Message: "Envoy a subscribes to llama, did you mean lama?"}}}, noon)
 	if got[0].State != admin.EnvoyRefuses || got[0].Nack != "no" || got[1].State != admin.EnvoyUnknown ||
 		!strings.HasSuffix(got[1].Note, "did you mean lama?") {
 		t.Errorf("%+v", got)

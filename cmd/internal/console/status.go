@@ -125,9 +125,9 @@ func envoys(c *admin.Client, now time.Time) []EnvoyStatus {
 		case admin.EnvoyBehind:
 			e.LagSeconds = sub.LastSent.Age(now)
 		case admin.EnvoyUnknown:
-			e.Note = "has nothing to be sent yet for " + sub.Resource
+			e.Note = "Envoy " + c.NodeID + " has nothing to be sent yet for " + sub.Resource
 			for _, p := range c.Problems {
-				if strings.Contains(p.Message, "cluster "+sub.Resource+",") {
+				if strings.Contains(p.Message, "subscribes to "+sub.Resource+",") {
 					e.Note = p.Message
 				}
 			}
@@ -255,7 +255,7 @@ func (s *Status) envoys(w io.Writer, width int) {
 		case admin.EnvoyRefuses:
 			fmt.Fprintf(w, "%s refuses %s: %s\n", printable(e.NodeID), printable(e.Resource), printable(e.Nack))
 		case admin.EnvoyUnknown:
-			fmt.Fprintf(w, "%s %s\n", printable(e.NodeID), printable(e.Note))
+			fmt.Fprintf(w, "%s\n", printable(e.Note))
 		}
 	}
 }

@@ -3,7 +3,6 @@ package daemon
 import (
 	"steelyard/controlplane/admin"
 	"steelyard/controlplane/config"
-	"steelyard/controlplane/view"
 	"steelyard/xds/access"
 )
 
@@ -21,14 +20,9 @@ func (d *Daemon) viewAccess() admin.XDSAccess {
 	d.mu.Lock()
 	cfg := d.config.XDS
 	d.mu.Unlock()
-	a := admin.XDSAccess{
+	return admin.XDSAccess{
 		Loopback: config.Loopback(cfg.Listen), TLS: cfg.TLS != nil,
 		ClientCertificates: cfg.TLS != nil && cfg.TLS.ClientCAFile != "",
-		Insecure:           cfg.Open(), Rules: len(cfg.Clients),
+		Insecure:           cfg.Open(), Rules: len(cfg.Clients), Denied: d.guard.Denied(),
 	}
-	for _, n := range d.guard.Denied() {
-		a.Denied = append(a.Denied, admin.DeniedClients{Kind: n.Kind, Count: n.Count, LastAt: view.At(n.At),
-			LastClient: n.Client, LastPeer: n.Peer, LastCluster: n.Cluster})
-	}
-	return a
 }

@@ -394,7 +394,7 @@ func TestNarrowedRulesEndStreamsOfLoads(t *testing.T) {
 	eventually(t, "the other stays", func() error {
 		var left []string
 		for _, f := range w.daemon.loads.Followers() {
-			left = append(left, f.Picker)
+			left = append(left, f.Name)
 		}
 		if !slices.Equal(left, []string{"stays"}) {
 			return fmt.Errorf("left are %q", left)

@@ -181,12 +181,12 @@ func (d *Daemon) Status() admin.Status {
 	}
 	s.Replicas, s.Tracing = d.replicasStatus(), d.tracingStatus()
 	s.Overrides = d.operate.status()
-	for _, f := range d.loads.Followers() {
-		s.Pickers.List = append(s.Pickers.List,
-			admin.Picker{Name: f.Picker, Address: f.Address, Clusters: f.Clusters, Since: view.At(f.Since)})
-	}
+	s.Pickers.List = d.loads.Followers()
 	s.XDSAccess = d.viewAccess()
-	s.Certificates, s.RefusedHandshakes = d.certificates(), d.refusedHandshakes()
+	s.Certificates = d.certificates()
+	if d.handshakes != nil {
+		s.RefusedHandshakes = d.handshakes.Refused()
+	}
 	for _, g := range d.streams.Gone() {
 		s.GoneEnvoys = append(s.GoneEnvoys,
 			admin.GoneEnvoy{NodeID: g.NodeID, Address: g.Peer, Since: view.At(g.Since), Cause: g.Cause,

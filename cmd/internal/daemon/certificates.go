@@ -46,18 +46,6 @@ func (d *Daemon) transport(c *tls.Config) grpccredentials.TransportCredentials {
 }
 
 // refusedHandshakes returns the counts of TLS handshakes that the xDS listener refused.
-func (d *Daemon) refusedHandshakes() []admin.RefusedHandshake {
-	if d.handshakes == nil {
-		return nil
-	}
-	var out []admin.RefusedHandshake
-	for _, r := range d.handshakes.Refused() {
-		out = append(out, admin.RefusedHandshake{Reason: r.Reason, Count: r.Count, LastAt: view.At(r.At),
-			LastPeer: r.Peer, LastError: r.Error})
-	}
-	return out
-}
-
 // A credential is a key pair or a file of authorities that a configuration names.
 type credential struct {
 	use       string

@@ -66,7 +66,6 @@ type Daemon struct {
 	monitor *liveness.Monitor
 	scrapes *scrape.Pool
 	metrics *admin.Metrics
-	history *admin.History
 	// recorder samples all state every second, for the admin API
 	recorder *admin.Recorder
 
@@ -102,9 +101,9 @@ type Daemon struct {
 func New(cfg *config.Config, o Options) (*Daemon, error) {
 	d := &Daemon{options: o, started: time.Now(), replica: rand.Text(), stale: loops.NewSignal(),
 		pollers: make(chan *inflight.Poller, 1), links: make(chan *replicas.Link, 1),
-		tracers: make(chan *tracing.Recorder, 1),
-		history: admin.NewHistory(), credentials: credentials.New(o.Log),
-		guard: access.NewGuard(o.Log)}
+		tracers:     make(chan *tracing.Recorder, 1),
+		credentials: credentials.New(o.Log),
+		guard:       access.NewGuard(o.Log)}
 	xdsTLS, err := d.serverTLS(cfg.XDS.TLS, "xds.tls")
 	if err != nil {
 		return nil, err
@@ -116,8 +115,8 @@ func New(cfg *config.Config, o Options) (*Daemon, error) {
 		return nil, err
 	}
 	d.monitor, d.allowedHosts = liveness.New(o.Log), cfg.Admin.AllowedHosts
-	d.metrics = admin.NewMetrics(admin.MetricsOptions{Version: o.Version})
-	d.recorder = admin.NewRecorder(admin.RecorderOptions{Source: d, History: d.history, Stuck: d.stuck})
+	d.metrics = admin.NewMetrics(o.Version)
+	d.recorder = admin.NewRecorder(admin.RecorderOptions{Source: d, Stuck: d.stuck})
 	d.streams = xds.NewServer(xds.Options{Log: o.Log, Observer: acks{d.metrics, &d.tracing},
 		Runtime: normalRuntime(cfg.XDS), Names: cfg.XDS.Limits.Subscriptions})
 	d.signals = newSignals(o, cfg.XDS, d.streams, d.guard.Reporter, d.poke)
@@ -211,7 +210,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 
 func (d *Daemon) adminHandler() http.Handler {
 	return admin.New(admin.Options{
-		Source: d, Metrics: d.metrics, History: d.history, Recorder: d.recorder, Operator: d.operate, Stuck: d.stuck,
+		Source: d, Metrics: d.metrics, Recorder: d.recorder, Operator: d.operate, Stuck: d.stuck,
 		Version: d.options.Version, AllowedHosts: d.allowedHosts, Access: d.access, Log: d.options.Log,
 	})
 }

@@ -95,11 +95,11 @@ func (d *Daemon) serveEnvoys() error {
 func (d *Daemon) viewPort() admin.Port {
 	s := d.xdsListener.Stats()
 	p := admin.Port{
-		Connections:           connections(s.Connections),
-		ConnectionsPerAddress: connections(s.PerAddress),
-		Streams:               bound(s.Streams),
-		Subscriptions:         bound(d.streams.Names()),
-		UnreadBytes:           connections(s.Unread),
+		Connections:           s.Connections,
+		ConnectionsPerAddress: s.PerAddress,
+		Streams:               s.Streams,
+		Subscriptions:         d.streams.Names(),
+		UnreadBytes:           s.Unread,
 		PacedRequests:         d.streams.Paced(),
 		SilentStreams:         s.SilentStreams, LastSilentStreamAt: view.At(s.SilentStreamTime),
 		AcceptErrors: s.AcceptErrors, LastAcceptError: s.AcceptError,
@@ -115,17 +115,7 @@ func (d *Daemon) viewPort() admin.Port {
 func (d *Daemon) viewAdminPort() admin.AdminPort {
 	s := d.adminListener.Stats()
 	return admin.AdminPort{
-		Connections:           connections(s.Connections),
-		ConnectionsPerAddress: connections(s.PerAddress),
+		Connections:           s.Connections,
+		ConnectionsPerAddress: s.PerAddress,
 	}
-}
-
-func bound(u port.Usage) admin.Bound {
-	return admin.Bound{Used: u.Used, Limit: u.Limit, Refused: u.Refused, LastRefused: view.At(u.RefusedAt)}
-}
-
-func connections(u port.ConnectionUsage) admin.Bound {
-	b := bound(u.Usage)
-	b.Displaced, b.LastDisplaced = u.Displaced, view.At(u.DisplacedAt)
-	return b
 }

@@ -15,6 +15,7 @@ import (
 	"steelyard/controlplane/config"
 	"steelyard/controlplane/view"
 	"steelyard/e2e/rig/output"
+	"steelyard/internal/stat"
 	"steelyard/xds/xdstest"
 )
 
@@ -53,11 +54,11 @@ func TestTheLimitsOfThePortAreThoseOfTheConfigurationAndAreShown(t *testing.T) {
 		return err
 	})
 	p := s.XDSPort
-	for name, got := range map[string]admin.Bound{
+	for name, got := range map[string]stat.Bound{
 		"connections": p.Connections, "connections per address": p.ConnectionsPerAddress, "streams": p.Streams,
 		"subscriptions": p.Subscriptions,
 	} {
-		want := map[string]admin.Bound{
+		want := map[string]stat.Bound{
 			"connections": {Used: 1, Limit: 20}, "connections per address": {Used: 1, Limit: 1, Displaced: 1},
 			"streams": {Limit: 3000}, "subscriptions": {Limit: 2000},
 		}[name]
@@ -128,7 +129,7 @@ func TestClientsThatDoNotReadKeepNoProbeOut(t *testing.T) {
 	if slow > probes/2 {
 		t.Errorf("%d of %d probes took longer than a second", slow, probes)
 	}
-	if !strings.Contains(fmt.Sprint(s.Problems), "the admin listener closes connections to make room for new ones") {
+	if !strings.Contains(fmt.Sprint(s.Problems), "it closes connections to make room for new ones") {
 		t.Errorf("the problems are %v", s.Problems)
 	}
 }

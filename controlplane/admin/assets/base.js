@@ -92,7 +92,7 @@ export function sign(kind) {
 	return h('svg', { class: 'sign ' + kind, viewBox: '0 0 12 12', 'aria-hidden': 'true' }, h(tag, props));
 }
 
-// Formats. A value that is not known is a dash, and what is not nothing is never written as 0.
+// Formats. A value that is not known is a dash, and a non-zero value never prints as 0.
 export const dash = '–';
 export const known = (v) => typeof v === 'number' && Number.isFinite(v);
 const nb = '\u00a0';

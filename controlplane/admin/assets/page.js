@@ -87,7 +87,7 @@ function open() {
 	stream.source = source;
 	source.addEventListener('frame', (e) => {
 		if (stream.source !== source) return;
-		hear(JSON.parse(e.data));
+		receive(JSON.parse(e.data));
 	});
 	source.onerror = () => {
 		if (stream.source !== source) return;
@@ -106,7 +106,7 @@ function again() {
 	if (S.attempt === 2) ask('events?limit=1').catch(() => {}); // whose answer is 401 after the end of a session
 	showLive();
 }
-function hear(frame) {
+function receive(frame) {
 	S.heardAt = performance.now();
 	S.attempt = 0;
 	S.lost = 0;

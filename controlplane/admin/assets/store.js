@@ -1,4 +1,4 @@
-// What the page has heard: frames of the stream, and what it asks for besides. It has no elements.
+// What the page has received: frames of the stream, and what it asks for besides. It has no elements.
 import { known, quantile, R, S, seconds } from './base.js';
 import { byWork, rangeSeconds, readClients, readEvent } from './views.js';
 

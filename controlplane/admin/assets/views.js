@@ -82,7 +82,7 @@ export function chain() {
 	const age = Math.max(...ages);
 	const [follow, asked] = followers();
 	const stages = [
-		[deaf === 0 ? 'good' : 2 * deaf >= total ? 'error' : 'warning', 'hears ',
+		[deaf === 0 ? 'good' : 2 * deaf >= total ? 'error' : 'warning', 'receives reports from ',
 			b(num(total - deaf) + ' of ' + num(total)), ' servers'],
 		[!ages.length ? 'none' : age < 5 ? 'good' : 'error', 'decided ', b(ages.length ? ago(age) : 'nothing yet')],
 		[known(pushes) ? 'good' : 'none', 'sends ', b(known(pushes) ? rate(pushes) + ' updates/s' : 'not known yet')],
@@ -521,7 +521,7 @@ function sourceWords(s) {
 	return s.last_error || (s.state === 'ok' ? 'works' : '');
 }
 function sourcesCard(c) {
-	return card('What Steelyard hears', 'of ' + c.name, null,
+	return card('What Steelyard receives', 'of ' + c.name, null,
 		sheet('Sources', ['Source', 'State|less', 'What it reports', 'Latest|num'], c.sources.map((s) => h('tr',
 			{ key: s.name }, h('td.nowrap', sign(sourceKind(c, s)), ' ' + (sourceNames[s.name] || s.name)),
 			h('td.less', { class: 'is-' + sourceKind(c, s) }, s.state), h('td.break', sourceWords(s)),
@@ -575,7 +575,7 @@ const columns = [
 	{ id: 'first', name: '', width: '8%', value: (r) => r.answer, num: true, less: 'less' },
 	{ id: 'memory', name: 'KV cache', width: '7%', value: (r) => r.utilization, num: true, less: 'less-wide' },
 	{ id: 'failed', name: 'Failed', width: '7%', value: (r) => r.failedShare, num: true, less: 'less' },
-	{ id: 'heard', name: 'Heard', width: '9%', value: (r) => r.heard, num: true, less: 'less-wide' },
+	{ id: 'heard', name: 'Age', width: '9%', value: (r) => r.heard, num: true, less: 'less-wide' },
 ];
 export const sortable = columns.filter((c) => c.value).map((c) => c.id);
 
@@ -739,11 +739,11 @@ function whyCard(c, e, row) {
 	const word = servedWord(c);
 	return card('Why this weight', 'the decision of ' + (c.decision.at || '').slice(11, 23) + ' UTC', null,
 		h('div.steps',
-			step(1, 'What is heard', h('div.signals', inputs.flatMap((i) => [h('span.soft', fieldNames[i.field] || i.field),
+			step(1, 'What is received', h('div.signals', inputs.flatMap((i) => [h('span.soft', fieldNames[i.field] || i.field),
 				h('b', i.field === 'utilization' ? pct(i.value, 0) : num(i.value, i.value % 1 ? 1 : 0)),
 				h('small', { class: inputKinds[i.state] && i.state !== 'hold' ? 'is-warning' : '' }, secs(i.age_seconds) +
 					(inputKinds[i.state] ? ' ' + inputKinds[i.state] : ''))])),
-			!inputs.length && h('p.soft', 'Nothing is heard of it.'),
+			!inputs.length && h('p.soft', 'Nothing is received from it.'),
 			h('p.note', (flightSources[e.in_flight_source] ? 'In flight is from ' + flightSources[e.in_flight_source] +
 				', the rest from its metrics. ' : 'From its metrics. ') +
 				'A value is used as it is for 3 s, then fades to the pool’s median until 10 s.')),
@@ -847,7 +847,7 @@ const modes = { events: 'each request', batched: 'many at a time', reports: 'loa
 
 const envoyStates = {
 	refuses: ['error', 'refuses'], behind: ['error', 'does not answer'], unknown: ['warning', 'waits'],
-	silent: ['warning', 'silent'], idle: ['none', 'asks for nothing'], problem: ['warning', 'needs a look'],
+	silent: ['warning', 'silent'], idle: ['none', 'subscribes to nothing'], problem: ['warning', 'needs a look'],
 	follows: ['good', 'follows'],
 };
 // readClients makes the list of Envoys of the answer of /clients: those connected and those that left, worst first.
@@ -870,7 +870,7 @@ export function readClients(answer, now) {
 		key: 'left ' + l.node_id + ' ' + l.address + l.left_at, name: l.node_id || 'without a node id',
 		kind: l.state === 'behind' ? 'error' : l.vanished && now - seconds(l.left_at) < 600 ? 'warning' : 'gone',
 		state: l.state, word: l.state === 'behind' ? 'does not answer' : l.vanished
-			? 'gone for ' + lasts(now - seconds(l.left_at)) : 'left ' + ago(now - seconds(l.left_at)),
+			? 'disconnected for ' + lasts(now - seconds(l.left_at)) : 'left ' + ago(now - seconds(l.left_at)),
 		version: l.version, address: l.address, zone: l.locality, connected: seconds(l.connected_at),
 			leftAt: seconds(l.left_at), reason: l.left_reason, problems: [], clusters: l.clusters, gone: true,
 	}));
@@ -1035,7 +1035,7 @@ const words = [
 	['warming up', 'new: trusted with a growing part of its capacity', 'reason blackout, ramp'],
 	['late, fading, too old',
 		'older than 1 s and still used; than 3 s, moving to the pool’s median; than 10 s, the median', 'inputs.state'],
-	['blind', 'nothing usable is known of it, so it counts as a median endpoint', 'reason neutral'],
+	['blind', 'no usable metrics: it is treated as a median endpoint', 'reason neutral'],
 	['metrics unread', 'its metrics page fails; the counts of the Envoys stand in', 'last_scrape.error'],
 	['overloaded', 'flagged, because of its queue or its KV cache: Envoys prefer others', 'overloaded'],
 ];

@@ -1,4 +1,4 @@
-package view
+package stat
 
 import (
 	"encoding/json"
