@@ -345,6 +345,10 @@ func (c *control) snapshot(now time.Time) weighting.Snapshot {
 			counted = time.Time{}
 		}
 	}
+	var logged time.Time
+	if c.o.Source == AccessLog {
+		logged = counted
+	}
 	c.endpoints = c.endpoints[:0]
 	for _, pod := range c.members {
 		e := weighting.Endpoint{Address: c.addresses[pod], Zone: c.zones[pod], Server: c.server[pod]}
@@ -355,7 +359,8 @@ func (c *control) snapshot(now time.Time) weighting.Snapshot {
 		case AccessLog, LoadReports:
 			e.InFlight = weighting.Reading{Value: float64(c.proxies[pod].inFlight), At: counted}
 			e.Exact = c.exact()
-			e.Proxies = c.proxies[pod].report(counted, c.o.Source == AccessLog)
+			e.Proxies = c.proxies[pod].sums.Report(counted, logged)
+			e.Proxies.Partial = len(c.w.groups) > 1 // the other replicas' Envoys report elsewhere
 		case Redis:
 			e.InFlight = c.redis.counts[pod]
 		}
@@ -363,20 +368,6 @@ func (c *control) snapshot(now time.Time) weighting.Snapshot {
 	}
 	s.Endpoints = c.endpoints
 	return s
-}
-
-func (p *proxied) report(at time.Time, ends bool) weighting.ProxyReport {
-	read := func(v float64) weighting.Reading { return weighting.Reading{Value: v, At: at} }
-	sum := func(n uint64) weighting.Reading { return read(float64(n)) }
-	r := weighting.ProxyReport{
-		Issued: sum(p.sums.Issued), Ended: sum(p.sums.Ended), Errors: sum(p.sums.Errors),
-		Succeeded: sum(p.sums.Succeeded),
-	}
-	if ends {
-		r.Failed, r.LatencySeconds, r.Answered = sum(p.sums.Failed), read(p.sums.Latency), sum(p.sums.Answered)
-		r.Sized, r.SizedBytes = sum(p.sums.Sized), read(p.sums.Bytes)
-	}
-	return r
 }
 
 // push sends a decision to the Envoys.
