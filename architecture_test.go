@@ -48,7 +48,7 @@ var rules = []rule{
 	{folder: "internal/customrouter", project: []string{"picking"},
 		reason: "the router in the module and the program that starts it share it; it has one strategy, no Steelyard"},
 	{folder: "xds/envoyspec", project: []string{"weighting"}, stdOnly: true,
-		reason: "these are numbers measured on Envoy, and the simulator uses the same"},
+		reason: "these are numbers measured on Envoy; the simulator and the page use the same"},
 	{folder: "xds/assignment", project: []string{"weighting", "xds/envoyspec"},
 		reason: "an assignment is a pure function of a decision"},
 	{folder: "xds/port",
@@ -94,8 +94,9 @@ var rules = []rule{
 		reason: "overrides are values and times; the loop applies them, and the wiring keeps them"},
 	{folder: "controlplane/view", project: []string{"weighting"},
 		reason: "what is shown is values: the loop fills them and admin serves them, so neither needs the other"},
-	{folder: "controlplane/admin", project: []string{"controlplane/view", "internal/spelling"},
-		reason: "it asks for what it shows through an interface, so that the page can be run without a control plane"},
+	{folder: "controlplane/admin", project: []string{"controlplane/view", "internal/spelling", "xds/envoyspec"},
+		reason: "it asks for what it shows through an interface, so that the page can be run without a control plane; " +
+			"what Envoys do with an assignment it computes by the same numbers"},
 	{folder: "controlplane", project: []string{"weighting", "internal/spelling"},
 		except: []string{"controlplane/admin"},
 		reason: "the loop declares what it needs of collectors and streams, and does not serve HTTP; cmd plugs them " +
