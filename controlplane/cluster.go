@@ -102,9 +102,7 @@ type Cluster struct {
 	observer  Observer
 	log       *slog.Logger
 	activity  liveness.Activity // of the loop
-	wake      chan struct{}     // capacity one: something has changed
-	// proxyActivity, of capacity one: proxies reported requests.
-	proxyActivity chan struct{}
+	pacer     pacer             // of the loop
 
 	// stepping is held by a step, and by a dry run of one.
 	stepping sync.Mutex
@@ -191,10 +189,9 @@ type pushes struct {
 func NewCluster(name string, o Options, p Publisher, proxies Proxies, obs Observer, log *slog.Logger) *Cluster {
 	return &Cluster{
 		name: name, options: o, publisher: p, proxies: proxies, observer: obs, began: time.Now(),
-		log:           log.With("cluster", name),
-		wake:          make(chan struct{}, 1),
-		proxyActivity: make(chan struct{}, 1),
-		records:       make(map[string]*record),
+		log:     log.With("cluster", name),
+		pacer:   newPacer(),
+		records: make(map[string]*record),
 	}
 }
 
@@ -327,20 +324,10 @@ func (c *Cluster) Counted(requests map[string]float64, at time.Time, err error) 
 }
 
 // Poke wakes the loop: proxies reported requests.
-func (c *Cluster) Poke() {
-	signal(c.proxyActivity)
-	c.poke()
-}
+func (c *Cluster) Poke() { c.pacer.news((*push.Rhythm).ProxyActive) }
 
-// poke wakes the loop: something has changed. A loop that is already awake stays awake.
-func (c *Cluster) poke() { signal(c.wake) }
-
-func signal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default: // known already
-	}
-}
+// poke wakes the loop: something has changed.
+func (c *Cluster) poke() { c.pacer.news((*push.Rhythm).Poked) }
 
 // Run decides and publishes until ctx is done. A change wakes it at once; after a step it pauses for as
 // long as the gate says, so that all changes of that time are decided on together.
@@ -350,32 +337,22 @@ func (c *Cluster) Run(ctx context.Context) error {
 	c.gate = gate
 	c.stepping.Unlock()
 	defer c.publishNeutral(gate)
-	timer := time.NewTimer(push.MaxIdle)
+	timer := time.NewTimer(c.pacer.wait())
 	defer timer.Stop()
-	// await reports false when ctx is done. Without a channel, or with nil, it waits out d.
-	await := func(d time.Duration, event <-chan struct{}) bool {
-		timer.Reset(d)
+	for {
 		select {
 		case <-ctx.Done():
-			return false
-		case <-event:
+			return nil
+		case <-c.pacer.sooner:
 		case <-timer.C:
+			c.pacer.begin()
+			c.activity.Begin()
+			pause := c.step(gate, time.Now())
+			c.activity.End()
+			c.pacer.finished(pause)
 		}
-		return true
+		timer.Reset(c.pacer.wait())
 	}
-	for await(push.MaxIdle, c.wake) {
-		select {
-		case <-c.proxyActivity: // this step already decides on that activity
-		default:
-		}
-		c.activity.Begin()
-		pause := c.step(gate, time.Now())
-		c.activity.End()
-		if !await(pause.Rest, nil) || !await(pause.IdleRest, c.proxyActivity) {
-			break
-		}
-	}
-	return nil
 }
 
 // publishNeutral leaves the proxies with weights that stay safe without updates.

@@ -1,11 +1,13 @@
 // Package push steps the law of one cluster and decides which of its decisions are pushed.
 //
-// It is pure: the loop of package controlplane, the simulator and the tests run the same [Gate],
-// which knows the time only as an argument. What a push costs a proxy comes in as a [Cost].
+// It is pure: the loop of package controlplane, the simulator and the tests run the same [Gate] by the same [Rhythm],
+// which know the time only as an argument. What a push costs a proxy comes in as a [Cost].
 //
+//	rhythm.Begin()
 //	verdict := gate.Step(now, input)      // decide, and whether to push it
 //	...                                   // the caller publishes, if verdict.Push
 //	pause := gate.Finish(now, outcome)    // how long until the next step
+//	rhythm.Finished(now, pause)           // rhythm.Wait is how long, given what was new meanwhile
 //
 // # What is pushed
 //

@@ -24,8 +24,7 @@ type control struct {
 
 	gate       *push.Gate
 	staleAfter time.Duration // as last pushed
-	awake      bool          // something is new
-	resting    bool
+	rhythm     push.Rhythm
 
 	envoys    []int // that are connected
 	addresses []string
@@ -109,7 +108,7 @@ func (c *control) begin() {
 		Params: c.o.Params, Budget: c.o.budget(), Deadband: c.o.Deadband, Heartbeat: c.o.Heartbeat,
 		StaleAfter: c.o.FallbackAfter,
 	})
-	c.since, c.last, c.awake, c.resting = c.w.now, nil, false, false
+	c.since, c.last, c.rhythm = c.w.now, nil, push.NewRhythm(c.w.now.time())
 	c.server = make([]weighting.ServerReport, n)
 	c.proxies = make([]proxied, n)
 	c.redis.counts = make([]weighting.Reading, n)
@@ -292,31 +291,32 @@ func (c *control) scraped() {
 	c.poke()
 }
 
-// poke wakes the loop. What is already awake stays awake.
-func (c *control) poke() {
-	if c.away {
-		return
-	}
-	c.awake = true
-	if !c.resting {
-		c.g.set(laneLoop, c.w.now)
+// poke wakes the loop: something is new. active does too: Envoys reported requests.
+func (c *control) poke()   { c.news((*push.Rhythm).Poked) }
+func (c *control) active() { c.news((*push.Rhythm).ProxyActive) }
+
+func (c *control) news(record func(*push.Rhythm) (sooner bool)) {
+	if !c.away && record(&c.rhythm) {
+		c.schedule()
 	}
 }
 
-// loop is what happens when the loop was poked, when it has rested, or when
-// nothing was new for a while.
+// schedule plans the next step.
+func (c *control) schedule() { c.g.set(laneLoop, c.w.now+at(c.rhythm.Wait(c.w.now.time()))) }
+
+// loop steps.
 func (c *control) loop() {
-	if c.resting && !c.awake {
-		c.resting = false
-		c.g.set(laneLoop, c.w.now+at(push.MaxIdle))
-		return
-	}
-	c.awake, c.resting = false, true
-	c.g.set(laneLoop, c.w.now+at(c.step()))
+	c.rhythm.Begin()
+	c.rhythm.Finished(c.w.now.time(), c.step())
+	c.schedule()
 }
 
-// step decides and publishes. It returns how long to rest.
-func (c *control) step() (rest time.Duration) {
+// stepTime is what a step takes for each endpoint (docs/cost.md). In the simulation its outcome is there at once, and
+// only the pause after it goes by this time.
+const stepTime = 3 * time.Microsecond
+
+// step decides and publishes.
+func (c *control) step() push.Pause {
 	now := c.w.now.time()
 	c.w.tally.stepped()
 	verdict := c.gate.Step(now, push.Input{
@@ -326,7 +326,8 @@ func (c *control) step() (rest time.Duration) {
 		c.pickers.send(picking.UpdateOf(&verdict.Decision), at(c.o.PushDelay))
 	}
 	pushed := verdict.Push && c.push(&verdict)
-	return c.gate.Finish(now, push.Outcome{Pushed: pushed}).Rest
+	took := stepTime * time.Duration(len(c.members))
+	return c.gate.Finish(now, push.Outcome{Pushed: pushed, Took: took})
 }
 
 // snapshot is the cluster as the sources show it.

@@ -91,7 +91,7 @@ func (l *entries) deliver(envoy lane) {
 	default:
 		l.c.counted(e.pod, k.End(flight.Unpaired, e.sums()))
 	}
-	l.c.poke() // counts or sums: something changed
+	l.c.active() // counts or sums: something changed
 }
 
 // size returns the size of the request's body.
@@ -190,7 +190,7 @@ func (r *reports) deliver(envoy lane) {
 		change := c.counts[envoy][pod].Report(&report)
 		c.counted(int32(pod), change)
 		if change.InFlight != 0 || change.Sums != (flight.Sums{}) {
-			c.poke()
+			c.active()
 		}
 	}
 	copy(r.gauges[envoy], b.gauges)
