@@ -48,9 +48,9 @@ const ReasonError = "error"
 
 // A Publisher sends decisions to the proxies.
 type Publisher interface {
-	// Publish pushes a decision. Proxies may use it for staleAfter; 0 means for ever. It returns the version in
-	// force, and an error if the decision was not pushed.
-	Publish(cluster string, d weighting.Decision, staleAfter time.Duration) (version string, err error)
+	// Publish pushes the decision of a verdict. It returns the version in force, and an error if the decision was not
+	// pushed.
+	Publish(cluster string, v push.Verdict) (version string, err error)
 	// Remove stops serving a cluster.
 	Remove(cluster string)
 	// Weights returns the weights last pushed, by address.
@@ -366,7 +366,7 @@ func (c *Cluster) publishNeutral(gate *push.Gate) {
 
 func (c *Cluster) publish(v push.Verdict) Push {
 	p := Push{Reason: v.Reason}
-	if p.Version, p.Err = c.publisher.Publish(c.name, v.Decision, v.StaleAfter); p.Err != nil {
+	if p.Version, p.Err = c.publisher.Publish(c.name, v); p.Err != nil {
 		p.Reason = ReasonError
 	}
 	p.Pushed = p.Err == nil

@@ -44,13 +44,13 @@ type recorder struct {
 	delay     time.Duration
 }
 
-func (r *recorder) Publish(_ string, d weighting.Decision, staleAfter time.Duration) (string, error) {
+func (r *recorder) Publish(_ string, v push.Verdict) (string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.err != nil {
 		return "", r.err
 	}
-	r.published, r.stale = append(r.published, d), staleAfter
+	r.published, r.stale = append(r.published, v.Decision), v.StaleAfter
 	return "v1", nil
 }
 

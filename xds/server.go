@@ -21,7 +21,7 @@ import (
 	serverv3 "github.com/envoyproxy/go-control-plane/pkg/server/v3"
 	"google.golang.org/grpc"
 
-	"steelyard/weighting"
+	"steelyard/weighting/push"
 	"steelyard/xds/assignment"
 	"steelyard/xds/port"
 )
@@ -57,7 +57,7 @@ type pushed struct {
 	at        time.Time
 	number    uint64 // of the Publish that it came from
 	version   string
-	endpoints []weighting.EndpointDecision
+	endpoints int
 	message   *endpointv3.ClusterLoadAssignment
 }
 
@@ -137,20 +137,20 @@ func versionPrefix(start time.Time) string {
 }
 
 // publish builds the assignment of a name and wakes its watches. If it cannot be built, Envoys keep the previous one.
-func (s *Server) publish(name string, number uint64, d weighting.Decision, staleAfter time.Duration) error {
+func (s *Server) publish(name string, number uint64, v *push.Verdict) error {
 	c := s.clusters[name]
 	if c == nil {
 		c = &cluster{}
 		s.clusters[name] = c
 	}
-	options := assignment.Options{EndpointStaleAfter: staleAfter, Previous: c.message(),
+	options := assignment.Options{EndpointStaleAfter: v.StaleAfter, Previous: c.message(),
 		Unweighted: strings.HasSuffix(name, membersSuffix)}
-	message, err := c.builder.Build(name, d, options, s.dither)
+	message, err := c.builder.Build(name, v.Decision, options, s.dither)
 	if err != nil {
 		return s.failed(name, c, err)
 	}
-	next := &pushed{at: s.now(), number: number, endpoints: d.Endpoints, message: message}
-	if err := s.push(name, next); err != nil {
+	next := &pushed{at: s.now(), number: number, endpoints: len(v.Decision.Endpoints), message: message}
+	if err := s.push(name, next, v.ProxyTime); err != nil {
 		return s.failed(name, c, err)
 	}
 	s.succeeded(name, c, next)
@@ -158,11 +158,11 @@ func (s *Server) publish(name string, number uint64, d weighting.Decision, stale
 }
 
 // push updates the cache, which wakes the watches of the cluster.
-func (s *Server) push(name string, p *pushed) error {
+func (s *Server) push(name string, p *pushed, proxyTime time.Duration) error {
 	s.seq++
 	p.version = s.prefix + strconv.FormatUint(s.seq, 10)
 	// The tracker comes first, because a stream may send the new version before set returns.
-	s.tracker.published(name, s.seq, p.at, len(p.endpoints))
+	s.tracker.published(name, s.seq, p.at, proxyTime)
 	return s.cache.set(name, p.message)
 }
 
@@ -170,7 +170,7 @@ func (s *Server) succeeded(name string, c *cluster, next *pushed) {
 	switch {
 	case c.last == nil:
 		s.mu.note(slog.LevelInfo, "cluster is served",
-			"cluster", name, "endpoints", len(next.endpoints), "version", next.version)
+			"cluster", name, "endpoints", next.endpoints, "version", next.version)
 	case c.failing:
 		s.mu.note(slog.LevelInfo, "assignment can be built again", "cluster", name, "version", next.version)
 	}
@@ -189,7 +189,7 @@ func (s *Server) failed(name string, c *cluster, err error) error {
 }
 
 func (c *cluster) version() string {
-	if c.last == nil {
+	if c == nil || c.last == nil {
 		return ""
 	}
 	return c.last.version
@@ -209,7 +209,6 @@ func (s *Server) Remove(cluster string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.kept, cluster)
-	s.SetEnvoyCPU(cluster, 0)
 	for _, suffix := range []string{"", failsafeSuffix, fallbackSuffix, membersSuffix} {
 		s.remove(cluster + suffix)
 	}

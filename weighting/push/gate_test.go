@@ -2,6 +2,7 @@ package push
 
 import (
 	"fmt"
+	"slices"
 	"math"
 	"testing"
 	"time"
@@ -192,7 +193,7 @@ func TestAChangeThatGainsTooLittleWaitsForTheHeartbeat(t *testing.T) {
 				g.bucket.pushed(epoch, g.terms)
 			}
 			if c.reason == ReasonHeartbeat {
-				g.bucket.spent = time.Hour
+				g.bucket.Use(epoch, time.Hour)
 			}
 			now := epoch.Add(c.after)
 			if v := g.Step(now, twoEndpoints(now, 1)); v.Push != c.push || v.Reason != c.reason {
@@ -308,7 +309,7 @@ func TestThePauseAfterAStep(t *testing.T) {
 			for i := range c.n {
 				in.Endpoints = append(in.Endpoints, weighting.Endpoint{Address: fmt.Sprintf("10.0.0.%d:80", i)})
 			}
-			g.bucket.spent = c.spent
+			g.bucket.Use(epoch, c.spent)
 			g.Step(epoch, in)
 			pause := g.Finish(epoch, Outcome{Pushed: c.pushed, Took: c.took})
 			if (pause.Rest-c.rest).Abs() > ms || (pause.IdleRest-c.idleRest).Abs() > ms {
@@ -328,4 +329,39 @@ func TestTheLawGetsThePushPeriod(t *testing.T) {
 	g.Finish(epoch, Outcome{})
 	in.PushPeriod = time.Second
 	want(t, "horizon with a period of its own", g.Step(epoch, in).Decision.Horizon, 1030*time.Millisecond)
+}
+
+// Proxies that get the endpoints without their weights do not need each push.
+func TestEndpointsWithoutWeightsAreDueWhenTheyChange(t *testing.T) {
+	const second = time.Second
+	start := weighting.Decision{Endpoints: []weighting.EndpointDecision{
+		{Address: "10.0.0.1:80", Zone: "a", Share: 0.5}, {Address: "10.0.0.2:80", Zone: "a", Share: 0.5},
+	}}
+	for name, c := range map[string]struct {
+		change func(*weighting.EndpointDecision)
+		after  time.Duration
+		due    bool
+	}{
+		"nothing":            {func(*weighting.EndpointDecision) {}, second, false},
+		"the load":           {func(e *weighting.EndpointDecision) { e.Share, e.Overloaded = 0.9, true }, second, false},
+		"a pin":              {func(e *weighting.EndpointDecision) { e.Override.Share = 0.5 }, second, false},
+		"an address":         {func(e *weighting.EndpointDecision) { e.Address = "10.0.0.3:80" }, second, true},
+		"a zone":             {func(e *weighting.EndpointDecision) { e.Zone = "b" }, second, true},
+		"a failure":          {func(e *weighting.EndpointDecision) { e.Failing = true }, second, true},
+		"a drain":            {func(e *weighting.EndpointDecision) { e.Override.Drained = true }, second, true},
+		"less than a minute": {func(*weighting.EndpointDecision) {}, time.Minute - 1, false},
+		"a minute":           {func(*weighting.EndpointDecision) {}, time.Minute, true},
+	} {
+		g := NewGate(Options{Heartbeat: time.Millisecond})
+		first := g.verdict(epoch, start, true)
+		want(t, name+": due with the first push", first.Members, true)
+		g.Finish(epoch, Outcome{Pushed: true})
+		next := weighting.Decision{Endpoints: slices.Clone(start.Endpoints)}
+		c.change(&next.Endpoints[1])
+		v := g.verdict(epoch.Add(c.after), next, true)
+		want(t, name+": pushed", v.Push, true)
+		want(t, name+": due", v.Members, c.due)
+		g.Finish(epoch.Add(c.after), Outcome{}) // it could not be pushed
+		want(t, name+": still due", g.verdict(epoch.Add(c.after), next, true).Members, c.due)
+	}
 }

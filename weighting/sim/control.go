@@ -25,6 +25,7 @@ type control struct {
 	gate       *push.Gate
 	staleAfter time.Duration // as last pushed
 	rhythm     push.Rhythm
+	allowance  push.Allowance // of each Envoy; they are alike, as all subscribe to this cluster only
 
 	envoys    []int // that are connected
 	addresses []string
@@ -395,6 +396,9 @@ func (c *control) push(v *push.Verdict) bool {
 	a.settle()
 	c.w.tally.pushed(c.last, a)
 	c.last, c.staleAfter = a, v.StaleAfter
-	c.g.send(a, c.o.PushDelay)
+	now := c.w.now.time()
+	wait := c.allowance.Wait(now)
+	c.allowance.Use(now, v.ProxyTime)
+	c.g.send(a, wait+c.o.PushDelay)
 	return true
 }

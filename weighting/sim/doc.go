@@ -67,7 +67,8 @@
 //
 // The loop steps by the [push.Rhythm] of the product, and its gate decides what is pushed and how long
 // the loop pauses. The outcome of a step is there at once; for the pause it has taken 3 µs for each pod. A push
-// reaches all Envoys at once, after PushDelay. There is no warm-up: the first
+// reaches all Envoys at once, after PushDelay and what they have to wait by their push.Allowance, of which only this
+// cluster uses anything. There is no warm-up: the first
 // pushes are made of what is known.
 //
 // Several replicas are either one, as far as they know all of each other in time, or apart (Apart): then each has a
