@@ -11,7 +11,7 @@ import (
 type pacer struct {
 	mu     sync.Mutex
 	rhythm push.Rhythm
-	sooner chan struct{} // capacity one: the next step is sooner than the loop was told
+	sooner chan struct{} // capacity one: the next step is sooner than the timer is set
 }
 
 func newPacer() pacer {

@@ -7,7 +7,7 @@ import (
 	"steelyard/weighting"
 )
 
-func TestSumsThatNobodyReportsAreUnknownNotZero(t *testing.T) {
+func TestSumsThatAreNotReportedAreUnknownNotZero(t *testing.T) {
 	s := Sums{
 		Issued: 1, Ended: 2, Failed: 3, Errors: 4, Succeeded: 5, Answered: 6, Latency: 7.5, Sized: 8, Bytes: 9.5,
 	}
@@ -22,7 +22,7 @@ func TestSumsThatNobodyReportsAreUnknownNotZero(t *testing.T) {
 		at, logged time.Time
 		want       weighting.ProxyReport
 	}{
-		"nobody reports":    {},
+		"nothing reports":   {},
 		"load reports only": {at: now, want: byReports},
 		"access logs":       {at: now, logged: now, want: byLogs},
 	} {

@@ -126,10 +126,10 @@ func (b *bucket) pushed(now time.Time, t terms) {
 // cluster of a proxy becomes idle or busy, and little by little all would be forgotten.
 func (b *bucket) spent(now time.Time, t terms) time.Duration {
 	if b.last.idle && !t.idle && t.proxyCPU > b.last.proxyCPU {
-		b.paid = now.Add(time.Duration(float64(b.owed(now)) * b.last.proxyCPU / t.proxyCPU))
+		b.paid = now.Add(time.Duration(float64(b.unpaid(now)) * b.last.proxyCPU / t.proxyCPU))
 	}
 	b.last = t
-	return b.owed(now)
+	return b.unpaid(now)
 }
 
 // used is how much of the bucket is spent, 0..1.

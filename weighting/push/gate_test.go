@@ -2,8 +2,8 @@ package push
 
 import (
 	"fmt"
-	"slices"
 	"math"
+	"slices"
 	"testing"
 	"time"
 

@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
+	"steelyard/cmd/internal/table"
 	"steelyard/collectors/loadstats"
 	"steelyard/controlplane/config"
 	"steelyard/controlplane/discovery"
@@ -424,11 +424,10 @@ func (f *fleet) reportInterval(envoys int, isAlone bool) time.Duration {
 func (f *fleet) explanation() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s is cluster %s of %s:\n", f.name(), f.cluster.Name, f.file)
-	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "  WHAT\tVALUE\tFROM\n")
+	t := table.New("  WHAT", "VALUE", "FROM")
 	for _, n := range f.notes {
-		fmt.Fprintf(t, "  %s\t%s\t%s\n", n.what, n.value, n.from)
+		t.Add("  "+n.what, n.value, n.from)
 	}
-	t.Flush()
+	t.Write(&b, 0)
 	return b.String() + "\n"
 }

@@ -232,14 +232,15 @@ func TestADryRunListsDelaysAndLossesOfSignals(t *testing.T) {
 		f := new(fleet)
 		f.noteSignals(tt.signals, tt.source)
 		if !cmp.Equal(f.notes, tt.want, cmp.AllowUnexported(note{})) {
-			t.Errorf("%s by %s: got %v, want %v", onTheirWay(tt.signals), tt.source, f.notes, tt.want)
+			t.Errorf("%s by %s: got %v, want %v", section(signals(tt.signals), false), tt.source, f.notes, tt.want)
 		}
 	}
 }
 
 func TestEndpointsOfAFileAreCounted(t *testing.T) {
 	text := simulated(t, Options{Scenario: shortScenario, Config: someConfig, Cluster: "listed", Print: true})
-	for _, want := range []string{`{count: 2, slots: 2, zone: "a"}`, `{count: 1, slots: 6, zone: "b"}`} {
+	for _, want := range []string{`{count: 2, slots: 2, speed: 1, slow_down: 0, zone: "a"}`,
+		`{count: 1, slots: 6, speed: 1, slow_down: 0, zone: "b"}`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%s is not in\n%s", want, text)
 		}

@@ -78,7 +78,7 @@ func (o *Options) check() error {
 	switch {
 	case o.Scenario == "" && o.Trace == "":
 		return usage("--scenario is missing: write one of %s, or the path of a file, or a --trace",
-			strings.Join(sim.Names(), ", "))
+			strings.Join(ScenarioNames(), ", "))
 	case o.Load != 0 && !(o.Load >= leastLoad && o.Load <= mostLoad):
 		return usage("--load %s: write %s to %s", number(o.Load), number(leastLoad), number(mostLoad))
 	case o.Duration != 0 && o.Duration < shortest:
@@ -246,18 +246,16 @@ const longestWarmUp = 5
 
 func (o *Options) named(ctx context.Context) (sim.Scenario, error) {
 	if o.Scenario == "" {
-		s, _ := sim.Builtin("llm")
-		return s, nil
+		return builtin("llm")
 	}
 	if strings.ContainsAny(o.Scenario, `/\.`) {
 		return readFile(ctx, o.Scenario)
 	}
-	s, ok := sim.Builtin(o.Scenario)
-	if !ok {
-		return s, usage("--scenario %s: there is no such scenario: write one of %s, or the path of a file (./%s)",
-			o.Scenario, strings.Join(sim.Names(), ", "), o.Scenario)
+	if !slices.Contains(ScenarioNames(), o.Scenario) {
+		return sim.Scenario{}, usage("--scenario %s: there is no such scenario: write one of %s, or the path of a file (./%s)",
+			o.Scenario, strings.Join(ScenarioNames(), ", "), o.Scenario)
 	}
-	return s, nil
+	return builtin(o.Scenario)
 }
 
 // rows are the policies to run, and the fleet if there is one. The scenario is
