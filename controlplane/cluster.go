@@ -69,14 +69,14 @@ type Proxies interface {
 	// slots are unknown.
 	Served(address string, r weighting.ServerReport, slots float64)
 	// Sources is the state of those reports, for display, and Disputes are reports of one proxy
-	// that all others contradict.
+	// that conflict with those of all others.
 	Sources(cluster string, now time.Time) []view.SourceStatus
 	Disputes(cluster string, now time.Time) []view.Dispute
 }
 
 // ProxyCounts are what the proxies of one cluster report.
 type ProxyCounts struct {
-	Fleet push.Fleet // the proxies that this replica pushes to
+	Subscribers push.Subscribers // the proxies that this replica pushes to
 	// Watching is how many proxies subscribe to the cluster, at any replica; Reporting is how many of them report.
 	Watching, Reporting int
 	Source              string // of the counts, as in package view; empty while no proxy reports
@@ -301,7 +301,7 @@ func (c *Cluster) slots(address string) float64 {
 
 // Counted records one reading of the in-flight counts: requests by address, as
 // of at. An endpoint that is not in it keeps its old count, which ages. A member
-// that is no endpoint is ignored and counted. A reading may be good in part: err
+// that is not an endpoint is ignored and counted. A reading may be good in part: err
 // names what was left out.
 func (c *Cluster) Counted(requests map[string]float64, at time.Time, err error) (ignored int) {
 	c.mu.Lock()
@@ -402,7 +402,7 @@ func (c *Cluster) input(now time.Time) push.Input {
 	in := push.Input{Snapshot: c.snapshot(now), Ready: c.becomeReady(now)}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	in.Fleet = c.reporting.Fleet
+	in.Subscribers = c.reporting.Subscribers
 	return in
 }
 

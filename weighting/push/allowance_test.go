@@ -31,7 +31,7 @@ func TestAPushUsesItsCostOfTheWholeBudgetOfAProxy(t *testing.T) {
 	} {
 		g := NewGate(Options{Budget: c.budget})
 		in := twoEndpoints(epoch, 0)
-		in.Fleet = Fleet{Proxies: 10, Clusters: 20, BusyClusters: 5, Widest: 90, WidestBusy: 30}
+		in.Subscribers = Subscribers{Proxies: 10, Clusters: 20, BusyClusters: 5, Widest: 90, WidestBusy: 30}
 		want(t, "time of a proxy", g.Step(epoch, in).ProxyTime, c.want)
 	}
 }

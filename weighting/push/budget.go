@@ -35,9 +35,9 @@ const (
 	LimitCPU   = "cpu"   // Budget.ProxyCPU
 )
 
-// A Fleet is the proxies that are pushed to.
-type Fleet struct {
-	Proxies int // that subscribe to the cluster
+// Subscribers are the proxies that subscribe to a cluster.
+type Subscribers struct {
+	Proxies int // how many they are
 	// Clusters is how many clusters the median proxy subscribes to, this one included, and BusyClusters how many of
 	// those have traffic. Widest and WidestBusy are the largest of these numbers of any proxy: they bound how rarely
 	// one gets a push (Allowance).
@@ -45,7 +45,7 @@ type Fleet struct {
 	Idle                                       bool // this cluster is known to have no traffic
 }
 
-// terms are a budget applied to a fleet.
+// terms are a budget applied to the proxies of a cluster.
 type terms struct {
 	floor    time.Duration
 	bytes    time.Duration // between pushes that use up the budget of bytes; 0 without one
@@ -58,7 +58,7 @@ type terms struct {
 
 // terms of a cluster with so many endpoints. Half of a proxy's budget is shared by all its clusters
 // and half by those with traffic.
-func (b Budget) terms(f Fleet, endpoints int) terms {
+func (b Budget) terms(f Subscribers, endpoints int) terms {
 	t := terms{floor: b.MinInterval, idle: f.Idle}
 	if b.BytesPerSecond > 0 {
 		bytes := float64(f.Proxies) * float64(endpoints) * b.Cost.EndpointBytes
@@ -90,7 +90,7 @@ func (t terms) sustained() time.Duration { return max(t.floor, t.bytes, t.cpu) }
 // Stretch makes a heartbeat, and the time after which an assignment goes stale, as long as the budget
 // needs for a cluster of so many endpoints. If an assignment went stale before the next one may go out,
 // all proxies would leave the weights between the two. 0 is none of either, and stays so.
-func (b Budget) Stretch(f Fleet, endpoints int, heartbeat, staleAfter time.Duration) (time.Duration, time.Duration) {
+func (b Budget) Stretch(f Subscribers, endpoints int, heartbeat, staleAfter time.Duration) (time.Duration, time.Duration) {
 	return b.terms(f, endpoints).stretch(heartbeat, staleAfter)
 }
 

@@ -38,7 +38,7 @@ const (
 // An Input is what a step decides on.
 type Input struct {
 	weighting.Snapshot // PushPeriod 0: that of the gate
-	Fleet              Fleet
+	Subscribers        Subscribers
 	// Ready means that enough is known for a first push.
 	Ready bool
 }
@@ -108,7 +108,7 @@ func (g *Gate) SetOptions(o Options) {
 
 // Step decides on the input and judges the decision. Finish must follow, before the next Step.
 func (g *Gate) Step(now time.Time, in Input) Verdict {
-	g.terms = g.options.Budget.terms(in.Fleet, len(in.Endpoints))
+	g.terms = g.options.Budget.terms(in.Subscribers, len(in.Endpoints))
 	g.gather = gather(&in.Snapshot)
 	if in.PushPeriod == 0 {
 		in.PushPeriod = max(g.terms.floor, g.interval)

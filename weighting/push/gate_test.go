@@ -282,7 +282,7 @@ func TestThePauseAfterAStep(t *testing.T) {
 	budget := Budget{MinInterval: 5 * ms, BytesPerSecond: 10 << 20, ProxyCPU: 0.02, Cost: cost}
 	for _, c := range []struct {
 		name     string
-		fleet    Fleet
+		fleet    Subscribers
 		scrapes  time.Duration // interval, where loads come from scrapes only
 		n        int           // endpoints
 		spent    time.Duration
@@ -291,20 +291,20 @@ func TestThePauseAfterAStep(t *testing.T) {
 		rest     time.Duration
 		idleRest time.Duration
 	}{
-		{"no push", Fleet{Proxies: 10}, 0, 20, 0, 0, false, 5 * ms, 0},
-		{"a step is at most a tenth of a core", Fleet{Proxies: 10}, 0, 20, 0, 2 * ms, false, 18 * ms, 0},
-		{"a push", Fleet{Proxies: 10}, 0, 20, 0, 0, true, 5 * ms, 0},
-		{"a push of many bytes", Fleet{Proxies: 1000}, 0, 100, 0, 0, true, 286 * ms, 0},
-		{"a push that empties the bucket", Fleet{Proxies: 10}, 0, 20, time.Second, 0, true, 28 * ms, 0},
-		{"the same for hundreds of clusters", Fleet{Proxies: 10, Clusters: 200, BusyClusters: 200}, 0, 20, time.Second,
+		{"no push", Subscribers{Proxies: 10}, 0, 20, 0, 0, false, 5 * ms, 0},
+		{"a step is at most a tenth of a core", Subscribers{Proxies: 10}, 0, 20, 0, 2 * ms, false, 18 * ms, 0},
+		{"a push", Subscribers{Proxies: 10}, 0, 20, 0, 0, true, 5 * ms, 0},
+		{"a push of many bytes", Subscribers{Proxies: 1000}, 0, 100, 0, 0, true, 286 * ms, 0},
+		{"a push that empties the bucket", Subscribers{Proxies: 10}, 0, 20, time.Second, 0, true, 28 * ms, 0},
+		{"the same for hundreds of clusters", Subscribers{Proxies: 10, Clusters: 200, BusyClusters: 200}, 0, 20, time.Second,
 			0, true, time.Second, 0},
-		{"the same without traffic", Fleet{Proxies: 10, Clusters: 200, BusyClusters: 1, Idle: true}, 0, 20, time.Second,
+		{"the same without traffic", Subscribers{Proxies: 10, Clusters: 200, BusyClusters: 1, Idle: true}, 0, 20, time.Second,
 			0, true, 5 * ms, 995 * ms},
-		{"scrapes of many endpoints", Fleet{Proxies: 10}, time.Second, 100, 0, 0, false, 50 * ms, 0},
+		{"scrapes of many endpoints", Subscribers{Proxies: 10}, time.Second, 100, 0, 0, false, 50 * ms, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			g := NewGate(Options{Budget: budget})
-			in := Input{Fleet: c.fleet, Ready: true}
+			in := Input{Subscribers: c.fleet, Ready: true}
 			in.ScrapeInterval = c.scrapes
 			for i := range c.n {
 				in.Endpoints = append(in.Endpoints, weighting.Endpoint{Address: fmt.Sprintf("10.0.0.%d:80", i)})

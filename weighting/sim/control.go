@@ -36,7 +36,7 @@ type control struct {
 	counts    [][]flight.Counter // by Envoy and pod
 	proxies   []proxied          // by pod, over all Envoys
 	redis     redis
-	scrapes   ring[scraped]
+	scrapes   mailbox[scraped]
 	entries   entries
 	reports   reports
 
@@ -62,7 +62,6 @@ func (c *control) counted(pod int32, change flight.Change) {
 
 // scraped is a report on its way from a server.
 type scraped struct {
-	at     instant
 	pod    int32
 	failed bool
 	report weighting.ServerReport
@@ -85,6 +84,7 @@ func newControl(g *group, number int) *control {
 	w := g.w
 	c := &control{w: w, g: g, number: number, o: w.s.Signals.over(w.p.Steelyard.withDefaults())}
 	c.envoys = c.connected()
+	c.scrapes = newMailbox[scraped](w.calendar, g.lanes+laneScraped)
 	n := len(w.pods)
 	for i := range n {
 		c.addresses = append(c.addresses, podName(i))
@@ -120,8 +120,7 @@ func (c *control) begin() {
 	c.entries.reset()
 	c.reports.reset()
 	c.resetCounts()
-	c.scrapes = ring[scraped]{}
-	c.g.set(laneScraped, never)
+	c.scrapes.clear()
 	c.listMembers()
 }
 
@@ -228,7 +227,7 @@ func (c *control) ended(r *request) {
 func (c *control) poll() {
 	c.g.set(lanePoll, c.w.now+at(c.o.ReportInterval))
 	if c.w.at[c.g.lanes+lanePolled] != never {
-		return // the poll before is still out
+		return // the poll before is outstanding
 	}
 	for pod := range c.redis.read {
 		n := c.redis.leaked[pod]
@@ -275,17 +274,11 @@ func (c *control) scrape(pod lane) {
 		return
 	}
 	p := w.touch(pod)
-	c.scrapes.push(scraped{at: w.now + at(c.o.ScrapeDelay), pod: pod, failed: p.stale, report: p.report(w.now)})
-	c.g.set(laneScraped, c.scrapes.first().at)
+	c.scrapes.send(w.now+at(c.o.ScrapeDelay), scraped{pod: pod, failed: p.stale, report: p.report(w.now)})
 }
 
 func (c *control) scraped() {
-	s := c.scrapes.pop()
-	if c.scrapes.len() > 0 {
-		c.g.set(laneScraped, c.scrapes.first().at)
-	} else {
-		c.g.set(laneScraped, never)
-	}
+	s := c.scrapes.receive()
 	if !s.failed && c.w.pods[s.pod].present {
 		c.server[s.pod] = s.report
 	}
@@ -321,7 +314,7 @@ func (c *control) step() push.Pause {
 	now := c.w.now.time()
 	c.w.tally.stepped()
 	verdict := c.gate.Step(now, push.Input{
-		Snapshot: c.snapshot(now), Fleet: push.Fleet{Proxies: len(c.envoys)}, Ready: true,
+		Snapshot: c.snapshot(now), Subscribers: push.Subscribers{Proxies: len(c.envoys)}, Ready: true,
 	})
 	if c.pickers != nil {
 		c.pickers.send(picking.UpdateOf(&verdict.Decision), at(c.o.PushDelay))

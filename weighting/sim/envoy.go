@@ -10,7 +10,7 @@ import (
 
 // An assignment is what the Envoys were sent: the endpoints and their weights.
 type assignment struct {
-	weights  []uint32 // by pod; 0 where it is no endpoint
+	weights  []uint32 // by pod; 0 where it is not an endpoint
 	shares   []float64
 	degraded []bool
 	drop     float64

@@ -166,7 +166,7 @@ type Steelyard struct {
 	EnvoyPolicy Balancer
 	Bias        float64
 
-	// Apart is the number of replicas that know nothing of each other, as while Redis is cut: each has its part of the
+	// Apart is the number of replicas that know nothing of each other, as without Redis: each has its part of the
 	// Envoys, in turn, and their counts, and scrapes all pods. 0 means 1.
 	Apart int
 

@@ -42,12 +42,12 @@ type Quantiles struct {
 	P50, P90, P99, Mean, Max float64
 }
 
-// A Sample is the world at one moment.
+// A Sample is the world at one time.
 type Sample struct {
 	At      time.Duration
 	Load    []float64 // requests in each pod
 	Waiting float64   // of all those, the ones that are not executed yet
-	Shares  []float64 // of each pod, as last effective in the Envoys; 0 where it is no endpoint
+	Shares  []float64 // of each pod, as last effective in the Envoys; 0 where it is not an endpoint
 	Flags   []bool    // pods flagged as overloaded
 	Drop    float64   // share refused
 	Rate    float64   // requests per second offered

@@ -268,7 +268,7 @@ func TestHeartbeatsKeepToTheBudget(t *testing.T) {
 	p := steelyard("steelyard",
 		Steelyard{Source: AccessLog,
 			Budget: push.Budget{MinInterval: 5 * time.Millisecond, ProxyCPU: 1e-4, Cost: envoyspec.PushCost}})
-	sustained, _ := p.Steelyard.Budget.Stretch(push.Fleet{Proxies: s.Envoys}, s.Pods[0].Count, 1, 0)
+	sustained, _ := p.Steelyard.Budget.Stretch(push.Subscribers{Proxies: s.Envoys}, s.Pods[0].Count, 1, 0)
 	most := uint64(s.Duration/sustained) + 3 // what the bucket holds at first
 	if got := uint64(run(t, s, p).Pushes); got > most {
 		t.Errorf("%d pushes, want at most %d: one each %v", got, most, sustained)

@@ -61,7 +61,7 @@ func printCluster(w io.Writer, c *view.Cluster, now time.Time, width int) {
 func printHead(w io.Writer, c *view.Cluster, now time.Time, width int) {
 	fmt.Fprintln(w, table.Fit(fmt.Sprintf("%s  %s  %s  %s requests/s  capacity in use %s  %s", table.Printable(c.Name),
 		now.UTC().Format("15:04:05"), cmp.Or(string(c.State), "ok"), number(arrivalRate(c)),
-		percent(c.Use.CapacityUsed), plural(c.Counts.Total, "endpoint", "endpoints")), width))
+		percent(c.Use.CapacityUsed), table.Count(c.Counts.Total, "endpoint")), width))
 	if !c.Ready {
 		fmt.Fprintln(w, table.Fit("not ready: "+table.Printable(c.NotReadyReason), width))
 	}
@@ -109,13 +109,13 @@ func topColumns(c *view.Cluster) []topColumn {
 		{head: "STATE", text: stateText},
 		numbers(served, percent, func(e *view.Endpoint) view.Number { return e.ServedShare1m }),
 		numbers("10S", percent, func(e *view.Endpoint) view.Number { return e.ServedShare10s }),
-		numbers("CAPAC", percent, func(e *view.Endpoint) view.Number { return e.CapacityShare }),
+		numbers("CAP%", percent, func(e *view.Endpoint) view.Number { return e.CapacityShare }),
 		{"LOAD", loadText, loadOf},
 		numbers("OPEN", number, input("in_flight")),
 		numbers(wait, seconds, latency),
 		numbers("FAIL", percent, failed),
 		numbers("KV", percent, input("utilization")),
-		numbers("HEARD", seconds, func(e *view.Endpoint) view.Number { return e.HeardSeconds }),
+		numbers("AGE", seconds, func(e *view.Endpoint) view.Number { return e.HeardSeconds }),
 	}
 }
 
@@ -302,7 +302,7 @@ func (x *Explanation) PrintWork(o Output) error {
 				o.Width))
 			return
 		}
-		engines := "counters of " + plural(d.Engines, "engine", "engines")
+		engines := "counters of " + table.Count(d.Engines, "engine")
 		t := table.New("WORK", ">VALUE", ">AGE", "FROM")
 		t.Add("prompt tokens outstanding", number(e.PromptTokens), seconds(e.AgeSeconds), fmt.Sprintf(
 			"%s, and its counters (%s old)", strings.ReplaceAll(e.Source, "_", " "), seconds(e.CountedAgeSeconds)))

@@ -129,7 +129,7 @@ func wrap(text, indent string, width int) string {
 
 const unknown = "-"
 
-// percent is a part as percent, with a decimal; what is not nothing is not 0.0, and halves are rounded up as on the
+// percent is a part as percent, with a decimal; a non-zero value never prints as 0.0, and halves are rounded up as on the
 // page and in the sentences of the API.
 func percent(n view.Number) string {
 	v, ok := n.Value()
@@ -148,23 +148,7 @@ func number(n view.Number) string {
 	if !ok {
 		return unknown
 	}
-	return digits(v)
-}
-
-func digits(v float64) string {
-	switch a := max(v, -v); {
-	case a == 0:
-		return "0"
-	case v > 0 && v < 0.0005: // the tail of a moving average
-		return "<0.001"
-	case a >= 100:
-		return strconv.FormatFloat(v, 'f', 0, 64)
-	case a >= 10:
-		return strings.TrimSuffix(strconv.FormatFloat(v, 'f', 1, 64), ".0")
-	case a >= 0.01:
-		return strings.TrimSuffix(strconv.FormatFloat(v, 'f', 2, 64), ".00")
-	}
-	return strconv.FormatFloat(v, 'g', 2, 64)
+	return table.Number(v)
 }
 
 // seconds is a time with the unit that suits it.
@@ -175,9 +159,9 @@ func seconds(n view.Number) string {
 	}
 	switch {
 	case v < 0.1:
-		return digits(1000*v) + "ms"
+		return table.Number(1000*v) + "ms"
 	case v < 120:
-		return digits(v) + "s"
+		return table.Number(v) + "s"
 	}
 	d := time.Duration(v * float64(time.Second)).Round(time.Minute)
 	switch {
@@ -203,11 +187,4 @@ func ago(t view.Time, now time.Time) string {
 		return unknown
 	}
 	return seconds(t.Age(now))
-}
-
-func plural(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
 }

@@ -221,7 +221,7 @@ func (s *Status) clusters(w io.Writer, width int) {
 	t.Write(w, width)
 }
 
-// sources names those that are not well.
+// sources lists those that are not healthy.
 func sources(c *view.Cluster) string {
 	var bad []string
 	for _, s := range c.Sources {
@@ -294,7 +294,7 @@ func (s *Status) incidents(w io.Writer, width int) {
 		fmt.Fprintln(w, "No incidents.")
 		return
 	}
-	fmt.Fprintln(w, plural(len(s.Incidents)+s.LeftOut, "incident", "incidents")+", errors first:")
+	fmt.Fprintln(w, table.Count(len(s.Incidents)+s.LeftOut, "incident")+", errors first:")
 	for _, i := range s.Incidents {
 		fmt.Fprintln(w)
 		printIncident(w, i, s.Process.Now.Time, width)

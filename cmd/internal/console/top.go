@@ -363,7 +363,7 @@ func (t *Top) hint(now time.Time) string {
 	case t.typing:
 		return "filter: " + t.filter + "_  (Enter: keep, Esc: all)"
 	case t.failure != nil:
-		return fmt.Sprintf("as of %s: %v; trying again", seconds(view.Seconds(now.Sub(t.at)))+" ago", t.failure)
+		return fmt.Sprintf("last update %s ago: %v; retrying", seconds(view.Seconds(now.Sub(t.at))), t.failure)
 	case t.help:
 		return "any key goes back"
 	}

@@ -36,7 +36,7 @@ type Options struct {
 	PlotPods    []int // that are drawn; empty: those of interest
 	Hunt        int   // seeds to try; 0: no hunt
 
-	Config, Cluster string // the user's own fleet
+	Config, Cluster string // the user's own deployment
 	Pods            int    // endpoints of it, where only DNS has them
 	EnvoyPolicy     string // under the weights; empty: least_request
 
@@ -227,7 +227,7 @@ func readTrace(ctx context.Context, path string) (*trace.Trace, error) {
 }
 
 // checkRequests bounds the requests of a run, from both sides: --duration and the user's own
-// fleet change what was checked in the file.
+// deployment change what was checked in the file.
 func checkRequests(s sim.Scenario) error {
 	switch n := requests(s); {
 	case n == 0:
@@ -258,9 +258,9 @@ func (o *Options) named(ctx context.Context) (sim.Scenario, error) {
 	return builtin(o.Scenario)
 }
 
-// rows are the policies to run, and the fleet if there is one. The scenario is
-// changed to that of the fleet.
-func (o *Options) rows(s *sim.Scenario) ([]sim.Policy, *fleet, error) {
+// rows are the policies to run, and the deployment if there is one. The scenario is
+// changed to that of the deployment.
+func (o *Options) rows(s *sim.Scenario) ([]sim.Policy, *deployment, error) {
 	known := sim.Policies()
 	if s.Prompts != nil {
 		known = sim.EnginePolicies()
@@ -272,7 +272,7 @@ func (o *Options) rows(s *sim.Scenario) ([]sim.Policy, *fleet, error) {
 		policies, err := choose(known, o.Policies)
 		return policies, nil, err
 	}
-	f, err := newFleet(o.Config, o.Cluster)
+	f, err := newDeployment(o.Config, o.Cluster)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"steelyard/cmd/internal/table"
 	"steelyard/controlplane/config"
 	"steelyard/weighting/sim"
 	"steelyard/weighting/sim/trace"
@@ -128,7 +129,7 @@ func written(v reflect.Value) string {
 
 // summary is a scenario in one line.
 func summary(s sim.Scenario) string {
-	parts := []string{count(s.Envoys, "Envoy"), fleetText(s.Pods)}
+	parts := []string{table.Count(s.Envoys, "Envoy"), podsText(s.Pods)}
 	if s.Workers > 1 {
 		parts[0] += fmt.Sprintf(" of %d workers", s.Workers)
 	}
@@ -155,18 +156,18 @@ func summary(s sim.Scenario) string {
 	return strings.Join(parts, ", ")
 }
 
-func fleetText(groups []sim.PodGroup) string {
+func podsText(groups []sim.PodGroup) string {
 	texts := make([]string, len(groups))
 	for i, p := range groups {
 		switch {
 		case p.Engine != nil && i == 0:
-			texts[i] = count(p.Count, "engine")
+			texts[i] = table.Count(p.Count, "engine")
 		case p.Engine != nil:
 			texts[i] = strconv.Itoa(p.Count)
 		case i == 0:
-			texts[i] = fmt.Sprintf("%s of %s", count(p.Count, "pod"), count(p.Slots, "slot"))
+			texts[i] = fmt.Sprintf("%s of %s", table.Count(p.Count, "pod"), table.Count(p.Slots, "slot"))
 		default:
-			texts[i] = fmt.Sprintf("%d of %s", p.Count, count(p.Slots, "slot"))
+			texts[i] = fmt.Sprintf("%d of %s", p.Count, table.Count(p.Slots, "slot"))
 		}
 		if speed := speedOf(p); speed != 1 {
 			texts[i] += fmt.Sprintf(" at speed %.3g", speed)
@@ -213,13 +214,6 @@ func speedOf(p sim.PodGroup) float64 {
 		return 1
 	}
 	return p.Speed
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // number writes a number the way a person would.

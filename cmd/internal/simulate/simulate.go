@@ -25,7 +25,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	policies, fleet, err := o.rows(&s)
+	policies, own, err := o.rows(&s)
 	if err != nil {
 		return err
 	}
@@ -36,8 +36,8 @@ func Run(ctx context.Context, o Options) error {
 		fmt.Fprint(o.Out, printed(s))
 		return nil
 	}
-	if fleet != nil && o.JSONFile != "-" {
-		fmt.Fprint(o.Out, fleet.explanation())
+	if own != nil && o.JSONFile != "-" {
+		fmt.Fprint(o.Out, own.explanation())
 	}
 	if o.Hunt > 0 {
 		return o.hunt(ctx, s, policies)

@@ -3,6 +3,7 @@ package table
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -101,4 +102,29 @@ func Printable(s string) string {
 		}
 		return r
 	}, s)
+}
+
+// Number is a number with three digits.
+func Number(v float64) string {
+	switch a := max(v, -v); {
+	case a == 0:
+		return "0"
+	case v > 0 && v < 0.0005: // the tail of a moving average
+		return "<0.001"
+	case a >= 100:
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	case a >= 10:
+		return strings.TrimSuffix(strconv.FormatFloat(v, 'f', 1, 64), ".0")
+	case a >= 0.01:
+		return strings.TrimSuffix(strconv.FormatFloat(v, 'f', 2, 64), ".00")
+	}
+	return strconv.FormatFloat(v, 'g', 2, 64)
+}
+
+// Count is how many things there are, of which one is named.
+func Count(n int, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %ss", n, one)
 }
