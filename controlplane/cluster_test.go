@@ -210,7 +210,9 @@ func TestNothingIsPublishedBeforeTheFirstFullRound(t *testing.T) {
 			options: func(o *Options) { o.Scraped = false },
 			reports: func(c *Cluster) {
 				c.SetEndpoints(addresses(a, b))
-				c.proxies.(*recorder).report(ProxyCounts{Subscribers: push.Subscribers{Proxies: 2}, Watching: 2, Reporting: 1})
+				c.proxies.(*recorder).report(ProxyCounts{
+					Subscribers: push.Subscribers{Proxies: 2}, Watching: 2, Reporting: 1,
+				})
 			},
 			wantWhy: "proxies: 1 of 2 report their requests",
 		}, {
@@ -927,7 +929,9 @@ func TestAClusterThatStopsLeavesTheFlagsOfEndpointsThatStall(t *testing.T) {
 		for range 50 { // five seconds: the first answers nothing, and the second has a long queue
 			now := time.Now()
 			read := func(v float64) weighting.Reading { return weighting.Reading{Value: v, At: now} }
-			counts := ProxyCounts{Subscribers: push.Subscribers{Proxies: 1}, Watching: 1, Reporting: 1, Source: "access_log"}
+			counts := ProxyCounts{
+				Subscribers: push.Subscribers{Proxies: 1}, Watching: 1, Reporting: 1, Source: "access_log",
+			}
 			for i, n := range []float64{3, 41, 1, 1} {
 				counts.Endpoints = append(counts.Endpoints, flight.Counts{
 					Address: endpoints[i].Address, InFlight: read(n), Exact: true,

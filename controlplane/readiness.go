@@ -121,7 +121,8 @@ func (c *Cluster) waitingFor() string {
 		return fmt.Sprintf("scrapes: %d of %d endpoints have answered, %d have failed %d times", scraped, all, failed,
 			enoughTries)
 	case !c.options.Counted && !c.options.Scraped && c.reporting.Reporting < c.reporting.Subscribers.Proxies:
-		return fmt.Sprintf("proxies: %d of %d report their requests", c.reporting.Reporting, c.reporting.Subscribers.Proxies)
+		return fmt.Sprintf("proxies: %d of %d report their requests", c.reporting.Reporting,
+			c.reporting.Subscribers.Proxies)
 	}
 	return ""
 }

@@ -27,7 +27,8 @@ func (s *Sums) Report(at, logged time.Time) weighting.ProxyReport {
 		Issued: count(s.Issued, at), Ended: count(s.Ended, at),
 		Errors: count(s.Errors, at), Succeeded: count(s.Succeeded, at),
 		Sized: count(s.Sized, at), SizedBytes: reading(s.Bytes, at),
-		Failed: count(s.Failed, logged), Answered: count(s.Answered, logged), LatencySeconds: reading(s.Latency, logged),
+		Failed: count(s.Failed, logged), Answered: count(s.Answered, logged),
+		LatencySeconds: reading(s.Latency, logged),
 	}
 }
 

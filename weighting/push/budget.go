@@ -58,15 +58,15 @@ type terms struct {
 
 // terms of a cluster with so many endpoints. Half of a proxy's budget is shared by all its clusters
 // and half by those with traffic.
-func (b Budget) terms(f Subscribers, endpoints int) terms {
-	t := terms{floor: b.MinInterval, idle: f.Idle}
+func (b Budget) terms(s Subscribers, endpoints int) terms {
+	t := terms{floor: b.MinInterval, idle: s.Idle}
 	if b.BytesPerSecond > 0 {
-		bytes := float64(f.Proxies) * float64(endpoints) * b.Cost.EndpointBytes
+		bytes := float64(s.Proxies) * float64(endpoints) * b.Cost.EndpointBytes
 		t.bytes = time.Duration(bytes / b.BytesPerSecond * float64(time.Second))
 	}
-	t.proxyCPU, t.cpu = b.cpu(f.Clusters, f.BusyClusters, f.Idle, endpoints)
+	t.proxyCPU, t.cpu = b.cpu(s.Clusters, s.BusyClusters, s.Idle, endpoints)
 	_, t.each = b.cpu(1, 1, false, endpoints)
-	_, t.rarest = b.cpu(max(f.Clusters, f.Widest), max(f.BusyClusters, f.WidestBusy), f.Idle, endpoints)
+	_, t.rarest = b.cpu(max(s.Clusters, s.Widest), max(s.BusyClusters, s.WidestBusy), s.Idle, endpoints)
 	return t
 }
 
@@ -90,8 +90,10 @@ func (t terms) sustained() time.Duration { return max(t.floor, t.bytes, t.cpu) }
 // Stretch makes a heartbeat, and the time after which an assignment goes stale, as long as the budget
 // needs for a cluster of so many endpoints. If an assignment went stale before the next one may go out,
 // all proxies would leave the weights between the two. 0 is none of either, and stays so.
-func (b Budget) Stretch(f Subscribers, endpoints int, heartbeat, staleAfter time.Duration) (time.Duration, time.Duration) {
-	return b.terms(f, endpoints).stretch(heartbeat, staleAfter)
+func (b Budget) Stretch(
+	s Subscribers, endpoints int, heartbeat, staleAfter time.Duration,
+) (time.Duration, time.Duration) {
+	return b.terms(s, endpoints).stretch(heartbeat, staleAfter)
 }
 
 func (t terms) stretch(heartbeat, staleAfter time.Duration) (time.Duration, time.Duration) {

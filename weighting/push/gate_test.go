@@ -296,10 +296,10 @@ func TestThePauseAfterAStep(t *testing.T) {
 		{"a push", Subscribers{Proxies: 10}, 0, 20, 0, 0, true, 5 * ms, 0},
 		{"a push of many bytes", Subscribers{Proxies: 1000}, 0, 100, 0, 0, true, 286 * ms, 0},
 		{"a push that empties the bucket", Subscribers{Proxies: 10}, 0, 20, time.Second, 0, true, 28 * ms, 0},
-		{"the same for hundreds of clusters", Subscribers{Proxies: 10, Clusters: 200, BusyClusters: 200}, 0, 20, time.Second,
-			0, true, time.Second, 0},
-		{"the same without traffic", Subscribers{Proxies: 10, Clusters: 200, BusyClusters: 1, Idle: true}, 0, 20, time.Second,
-			0, true, 5 * ms, 995 * ms},
+		{"the same for hundreds of clusters", Subscribers{Proxies: 10, Clusters: 200, BusyClusters: 200}, 0, 20,
+			time.Second, 0, true, time.Second, 0},
+		{"the same without traffic", Subscribers{Proxies: 10, Clusters: 200, BusyClusters: 1, Idle: true}, 0, 20,
+			time.Second, 0, true, 5 * ms, 995 * ms},
 		{"scrapes of many endpoints", Subscribers{Proxies: 10}, time.Second, 100, 0, 0, false, 50 * ms, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -334,23 +334,24 @@ func TestTheLawGetsThePushPeriod(t *testing.T) {
 // Proxies that get the endpoints without their weights do not need each push.
 func TestEndpointsWithoutWeightsAreDueWhenTheyChange(t *testing.T) {
 	const second = time.Second
+	type decision = weighting.EndpointDecision
 	start := weighting.Decision{Endpoints: []weighting.EndpointDecision{
 		{Address: "10.0.0.1:80", Zone: "a", Share: 0.5}, {Address: "10.0.0.2:80", Zone: "a", Share: 0.5},
 	}}
 	for name, c := range map[string]struct {
-		change func(*weighting.EndpointDecision)
+		change func(*decision)
 		after  time.Duration
 		due    bool
 	}{
-		"nothing":            {func(*weighting.EndpointDecision) {}, second, false},
-		"the load":           {func(e *weighting.EndpointDecision) { e.Share, e.Overloaded = 0.9, true }, second, false},
-		"a pin":              {func(e *weighting.EndpointDecision) { e.Override.Share = 0.5 }, second, false},
-		"an address":         {func(e *weighting.EndpointDecision) { e.Address = "10.0.0.3:80" }, second, true},
-		"a zone":             {func(e *weighting.EndpointDecision) { e.Zone = "b" }, second, true},
-		"a failure":          {func(e *weighting.EndpointDecision) { e.Failing = true }, second, true},
-		"a drain":            {func(e *weighting.EndpointDecision) { e.Override.Drained = true }, second, true},
-		"less than a minute": {func(*weighting.EndpointDecision) {}, time.Minute - 1, false},
-		"a minute":           {func(*weighting.EndpointDecision) {}, time.Minute, true},
+		"nothing":            {func(*decision) {}, second, false},
+		"the load":           {func(e *decision) { e.Share, e.Overloaded = 0.9, true }, second, false},
+		"a pin":              {func(e *decision) { e.Override.Share = 0.5 }, second, false},
+		"an address":         {func(e *decision) { e.Address = "10.0.0.3:80" }, second, true},
+		"a zone":             {func(e *decision) { e.Zone = "b" }, second, true},
+		"a failure":          {func(e *decision) { e.Failing = true }, second, true},
+		"a drain":            {func(e *decision) { e.Override.Drained = true }, second, true},
+		"less than a minute": {func(*decision) {}, time.Minute - 1, false},
+		"a minute":           {func(*decision) {}, time.Minute, true},
 	} {
 		g := NewGate(Options{Heartbeat: time.Millisecond})
 		first := g.verdict(epoch, start, true)

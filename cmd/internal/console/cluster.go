@@ -385,7 +385,8 @@ func PrintEvents(o Output, events []view.Event) error {
 		Events []view.Event `json:"events"`
 	}{events}, func(w io.Writer) {
 		for _, e := range events {
-			fmt.Fprintln(w, table.Fit(fmt.Sprintf("%s  %-16s  %s", clock(e.At), e.Kind, table.Printable(e.Text)), o.Width))
+			line := fmt.Sprintf("%s  %-16s  %s", clock(e.At), e.Kind, table.Printable(e.Text))
+			fmt.Fprintln(w, table.Fit(line, o.Width))
 		}
 	})
 }

@@ -129,8 +129,8 @@ func wrap(text, indent string, width int) string {
 
 const unknown = "-"
 
-// percent is a part as percent, with a decimal; a non-zero value never prints as 0.0, and halves are rounded up as on the
-// page and in the sentences of the API.
+// percent is a part as percent, with a decimal; a non-zero value never prints as 0.0, and halves are rounded up as on
+// the page and in the sentences of the API.
 func percent(n view.Number) string {
 	v, ok := n.Value()
 	switch {

@@ -254,9 +254,9 @@ func (s *Status) envoys(w io.Writer, width int) {
 	for _, e := range s.Envoys {
 		switch e.State {
 		case admin.EnvoyRefuses:
-			fmt.Fprintf(w, "%s refuses %s: %s\n", table.Printable(e.NodeID), table.Printable(e.Resource), table.Printable(e.Nack))
+			fmt.Fprintln(w, table.Printable(fmt.Sprintf("%s refuses %s: %s", e.NodeID, e.Resource, e.Nack)))
 		case admin.EnvoyUnknown:
-			fmt.Fprintf(w, "%s %s\n", table.Printable(e.NodeID), table.Printable(e.Note))
+			fmt.Fprintln(w, table.Printable(e.NodeID+" "+e.Note))
 		}
 	}
 }

@@ -252,8 +252,8 @@ func (o *Options) named(ctx context.Context) (sim.Scenario, error) {
 		return readFile(ctx, o.Scenario)
 	}
 	if !slices.Contains(ScenarioNames(), o.Scenario) {
-		return sim.Scenario{}, usage("--scenario %s: there is no such scenario: write one of %s, or the path of a file (./%s)",
-			o.Scenario, strings.Join(ScenarioNames(), ", "), o.Scenario)
+		return sim.Scenario{}, usage("--scenario %s: there is no such scenario: write one of %s, or the path of a "+
+			"file (./%s)", o.Scenario, strings.Join(ScenarioNames(), ", "), o.Scenario)
 	}
 	return builtin(o.Scenario)
 }
