@@ -188,18 +188,26 @@ func (s *Server) failed(name string, c *cluster, err error) error {
 	return err
 }
 
-func (c *cluster) version() string {
-	if c == nil || c.last == nil {
-		return ""
+// latest returns the latest push under a name; nil if there is none.
+func (c *cluster) latest() *pushed {
+	if c == nil {
+		return nil
 	}
-	return c.last.version
+	return c.last
+}
+
+func (c *cluster) version() string {
+	if last := c.latest(); last != nil {
+		return last.version
+	}
+	return ""
 }
 
 func (c *cluster) message() *endpointv3.ClusterLoadAssignment {
-	if c.last == nil {
-		return nil
+	if last := c.latest(); last != nil {
+		return last.message
 	}
-	return c.last.message
+	return nil
 }
 
 // Remove stops serving a cluster under all its names. Envoys that have an assignment keep it: as long as the cluster is

@@ -90,7 +90,7 @@ func (s *Server) firstSubscriber(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	latest, ok := s.kept[BaseName(name)]
-	if c := s.clusters[name]; ok && (c == nil || c.last == nil || c.last.number != latest.number) {
+	if last := s.clusters[name].latest(); ok && (last == nil || last.number != latest.number) {
 		_ = s.publishVariant(name, latest) // the error is logged, and the next Publish returns it
 	}
 }
@@ -144,7 +144,7 @@ func BaseName(name string) string {
 func (s *Server) Weights(cluster string) map[string]uint32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	last := newer(s.clusters[cluster], s.clusters[cluster+failsafeSuffix])
+	last := newer(s.clusters[cluster].latest(), s.clusters[cluster+failsafeSuffix].latest())
 	if last == nil {
 		return nil
 	}
@@ -159,16 +159,10 @@ func (s *Server) Weights(cluster string) map[string]uint32 {
 	return weights
 }
 
-// newer returns the later push of the two clusters, a's if they have the same time, and nil if there is none.
-func newer(a, b *cluster) *pushed {
-	switch {
-	case a == nil || a.last == nil:
-		if b == nil {
-			return nil
-		}
-		return b.last
-	case b != nil && b.last != nil && b.last.at.After(a.last.at):
-		return b.last
+// newer returns the later of two pushes, a if they have the same time; either may be nil.
+func newer(a, b *pushed) *pushed {
+	if a == nil || b != nil && b.at.After(a.at) {
+		return b
 	}
-	return a.last
+	return a
 }
