@@ -95,8 +95,8 @@ var rules = []rule{
 	{folder: "controlplane/view", project: []string{"weighting"},
 		reason: "what is shown is values: the loop fills them and admin serves them, so neither needs the other"},
 	{folder: "controlplane/admin", project: []string{"controlplane/view", "internal/spelling", "xds/envoyspec"},
-		reason: "it asks for what it shows through an interface, so that the page can be run without a control plane; " +
-			"what Envoys do with an assignment it computes by the same numbers"},
+		reason: "it asks for what it shows through an interface, so that the page can be run without a control " +
+			"plane; what Envoys do with an assignment it computes by the same numbers"},
 	{folder: "controlplane", project: []string{"weighting", "internal/spelling"},
 		except: []string{"controlplane/admin"},
 		reason: "the loop declares what it needs of collectors and streams, and does not serve HTTP; cmd plugs them " +

@@ -143,9 +143,6 @@ func (p *problems) want(ok bool, format string, args ...any) {
 }
 
 func (p Policy) withDefaults() Policy {
-	if p.FreeSlotsEvery == 0 {
-		p.FreeSlotsEvery = time.Second
-	}
 	if p.Steelyard != nil {
 		o := p.Steelyard.withDefaults()
 		p.Steelyard = &o
@@ -162,7 +159,6 @@ func (p *Policy) check(engines bool) error {
 		}
 		balancers = append(balancers, prefixBalancers...)
 		found.want(slices.Contains(balancers, p.Balancer), "balancer %q: one of %q", p.Balancer, balancers)
-		found.want(p.FreeSlotsEvery > 0, "free slots every %v: a positive time is needed", p.FreeSlotsEvery)
 		return errors.Join(found...)
 	}
 	found.want(engines || !p.Steelyard.Picker.looks(), "a picker by prefix needs prompts, and the pods are no "+
@@ -204,9 +200,6 @@ func (o Steelyard) withDefaults() Steelyard {
 	if o.EnvoyPolicy == "" {
 		o.EnvoyPolicy = LeastRequest
 	}
-	if o.Bias == 0 {
-		o.Bias = 2
-	}
 	if o.Params == (weighting.Params{}) {
 		o.Params = weighting.DefaultParams()
 	}
@@ -221,17 +214,10 @@ func (o *Steelyard) budget() push.Budget {
 	return o.Budget
 }
 
-// envoys is how the Envoys pick.
+// envoys is how the Envoys pick, and by which active_request_bias: Envoy's default, or that of steelyard bootstrap.
 func (p *Policy) envoys() (policy Balancer, bias float64) {
-	policy, bias = p.Balancer, p.Bias
 	if p.Steelyard != nil {
-		policy, bias = p.Steelyard.EnvoyPolicy, p.Steelyard.Bias
+		return p.Steelyard.EnvoyPolicy, 2
 	}
-	switch {
-	case bias == 0:
-		bias = 1
-	case bias < 0:
-		bias = 0
-	}
-	return policy, bias
+	return p.Balancer, 1
 }

@@ -40,8 +40,7 @@ type control struct {
 	entries   entries
 	reports   reports
 
-	pickers *pickers    // nil without
-	last    *assignment // pushed
+	pickers *pickers // nil without
 	dither  *rand.Rand
 	shares  []float64 // scratch
 	weights []uint32
@@ -109,7 +108,7 @@ func (c *control) begin() {
 		Params: c.o.Params, Budget: c.o.budget(), Deadband: c.o.Deadband, Heartbeat: c.o.Heartbeat,
 		StaleAfter: c.o.FallbackAfter,
 	})
-	c.since, c.last, c.rhythm = c.w.now, nil, push.NewRhythm(c.w.now.time())
+	c.since, c.rhythm = c.w.now, push.NewRhythm(c.w.now.time())
 	c.server = make([]weighting.ServerReport, n)
 	c.proxies = make([]proxied, n)
 	c.redis.counts = make([]weighting.Reading, n)
@@ -327,8 +326,7 @@ func (c *control) step() push.Pause {
 // snapshot is the cluster as the sources show it.
 func (c *control) snapshot(now time.Time) weighting.Snapshot {
 	s := weighting.Snapshot{
-		PushDelay: c.o.PushDelay, PushPeriod: c.o.Period,
-		ScrapeInterval: c.o.ScrapeInterval,
+		PushDelay: c.o.PushDelay, ScrapeInterval: c.o.ScrapeInterval,
 	}
 	if c.o.Source == LoadReports || c.o.Source == Redis {
 		s.CountInterval = c.o.ReportInterval
@@ -387,8 +385,8 @@ func (c *control) push(v *push.Verdict) bool {
 	}
 	a.drop = d.DropFraction
 	a.settle()
-	c.w.tally.pushed(c.last, a)
-	c.last, c.staleAfter = a, v.StaleAfter
+	c.w.tally.pushed()
+	c.staleAfter = v.StaleAfter
 	now := c.w.now.time()
 	wait := c.allowance.Wait(now)
 	c.allowance.Use(now, v.ProxyTime)

@@ -45,7 +45,8 @@ func TestUnsoundScenarios(t *testing.T) {
 		{func(s *Scenario) { s.Load = 0 }, "set load or rate"},
 		{func(s *Scenario) { s.Load = math.NaN() }, "set load or rate"},
 		{func(s *Scenario) { s.Rate = 1e9 }, "no more than 1e+08 in all"},
-		{func(s *Scenario) { s.EnvoyShares = []float64{1} }, "envoy shares [1]: a positive number is needed for each of 4"},
+		{func(s *Scenario) { s.EnvoyShares = []float64{1} },
+			"envoy shares [1]: a positive number is needed for each of 4"},
 		{func(s *Scenario) { s.EnvoyShares = []float64{1, 1, 0, 1} }, "envoy shares [1 1 0 1]: a positive number"},
 		{func(s *Scenario) { s.Service.Kind = "gamma" }, `service kind "gamma": one of`},
 		{func(s *Scenario) { s.Service.Mean = 0 }, "service mean 0s"},
@@ -70,7 +71,6 @@ func TestUnsoundPolicies(t *testing.T) {
 		says   string
 	}{
 		{Policy{}, `balancer "": one of`},
-		{Policy{Balancer: FreeSlots, FreeSlotsEvery: -1}, "free slots every -1ns"},
 		{Policy{Steelyard: &Steelyard{}}, `source "": one of`},
 		{Policy{Steelyard: &Steelyard{Source: AccessLog, EnvoyPolicy: FreeSlots}}, `Envoy policy "free_slots": one of`},
 		{Policy{Steelyard: &Steelyard{Source: AccessLog, ReportInterval: -1}}, "report interval -1ns"},

@@ -67,7 +67,8 @@ func engineMatrix() []sim.Scenario {
 				group := sim.PodGroup{Count: count - slow, Engine: &constants}
 				s := sim.Scenario{
 					Name: fmt.Sprintf("engines load=%v", load), Seed: 1, Duration: 5 * time.Minute, WarmUp: time.Minute,
-					Envoys: envoys, Pods: []sim.PodGroup{group}, Load: load, Prompts: &sim.Prompts{Trace: trace.Azure()},
+					Envoys: envoys, Pods: []sim.PodGroup{group}, Load: load,
+					Prompts: &sim.Prompts{Trace: trace.Azure()},
 				}
 				if slow > 0 {
 					s.Name += " slow"
