@@ -48,9 +48,9 @@ const ReasonError = "error"
 
 // A Publisher sends decisions to the proxies.
 type Publisher interface {
-	// Publish pushes a decision. Proxies may use it for staleAfter; 0 means for ever. It returns the version in
-	// force, and an error if the decision was not pushed.
-	Publish(cluster string, d weighting.Decision, staleAfter time.Duration) (version string, err error)
+	// Publish pushes the decision of a verdict. It returns the version in force, and an error if the decision was not
+	// pushed.
+	Publish(cluster string, v push.Verdict) (version string, err error)
 	// Remove stops serving a cluster.
 	Remove(cluster string)
 	// Weights returns the weights last pushed, by address.
@@ -69,14 +69,14 @@ type Proxies interface {
 	// slots are unknown.
 	Served(address string, r weighting.ServerReport, slots float64)
 	// Sources is the state of those reports, for display, and Disputes are reports of one proxy
-	// that all others contradict.
+	// that conflict with those of all others.
 	Sources(cluster string, now time.Time) []view.SourceStatus
 	Disputes(cluster string, now time.Time) []view.Dispute
 }
 
 // ProxyCounts are what the proxies of one cluster report.
 type ProxyCounts struct {
-	Fleet push.Fleet // the proxies that this replica pushes to
+	Subscribers push.Subscribers // the proxies that this replica pushes to
 	// Watching is how many proxies subscribe to the cluster, at any replica; Reporting is how many of them report.
 	Watching, Reporting int
 	Source              string // of the counts, as in package view; empty while no proxy reports
@@ -102,9 +102,7 @@ type Cluster struct {
 	observer  Observer
 	log       *slog.Logger
 	activity  liveness.Activity // of the loop
-	wake      chan struct{}     // capacity one: something has changed
-	// proxyActivity, of capacity one: proxies reported requests.
-	proxyActivity chan struct{}
+	pacer     pacer             // of the loop
 
 	// stepping is held by a step, and by a dry run of one.
 	stepping sync.Mutex
@@ -191,10 +189,9 @@ type pushes struct {
 func NewCluster(name string, o Options, p Publisher, proxies Proxies, obs Observer, log *slog.Logger) *Cluster {
 	return &Cluster{
 		name: name, options: o, publisher: p, proxies: proxies, observer: obs, began: time.Now(),
-		log:           log.With("cluster", name),
-		wake:          make(chan struct{}, 1),
-		proxyActivity: make(chan struct{}, 1),
-		records:       make(map[string]*record),
+		log:     log.With("cluster", name),
+		pacer:   newPacer(),
+		records: make(map[string]*record),
 	}
 }
 
@@ -304,7 +301,7 @@ func (c *Cluster) slots(address string) float64 {
 
 // Counted records one reading of the in-flight counts: requests by address, as
 // of at. An endpoint that is not in it keeps its old count, which ages. A member
-// that is no endpoint is ignored and counted. A reading may be good in part: err
+// that is not an endpoint is ignored and counted. A reading may be good in part: err
 // names what was left out.
 func (c *Cluster) Counted(requests map[string]float64, at time.Time, err error) (ignored int) {
 	c.mu.Lock()
@@ -327,20 +324,10 @@ func (c *Cluster) Counted(requests map[string]float64, at time.Time, err error) 
 }
 
 // Poke wakes the loop: proxies reported requests.
-func (c *Cluster) Poke() {
-	signal(c.proxyActivity)
-	c.poke()
-}
+func (c *Cluster) Poke() { c.pacer.news((*push.Rhythm).ProxyActive) }
 
-// poke wakes the loop: something has changed. A loop that is already awake stays awake.
-func (c *Cluster) poke() { signal(c.wake) }
-
-func signal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default: // known already
-	}
-}
+// poke wakes the loop: something has changed.
+func (c *Cluster) poke() { c.pacer.news((*push.Rhythm).Poked) }
 
 // Run decides and publishes until ctx is done. A change wakes it at once; after a step it pauses for as
 // long as the gate says, so that all changes of that time are decided on together.
@@ -350,32 +337,22 @@ func (c *Cluster) Run(ctx context.Context) error {
 	c.gate = gate
 	c.stepping.Unlock()
 	defer c.publishNeutral(gate)
-	timer := time.NewTimer(push.MaxIdle)
+	timer := time.NewTimer(c.pacer.wait())
 	defer timer.Stop()
-	// await reports false when ctx is done. Without a channel, or with nil, it waits out d.
-	await := func(d time.Duration, event <-chan struct{}) bool {
-		timer.Reset(d)
+	for {
 		select {
 		case <-ctx.Done():
-			return false
-		case <-event:
+			return nil
+		case <-c.pacer.sooner:
 		case <-timer.C:
+			c.pacer.begin()
+			c.activity.Begin()
+			pause := c.step(gate, time.Now())
+			c.activity.End()
+			c.pacer.finished(pause)
 		}
-		return true
+		timer.Reset(c.pacer.wait())
 	}
-	for await(push.MaxIdle, c.wake) {
-		select {
-		case <-c.proxyActivity: // this step already decides on that activity
-		default:
-		}
-		c.activity.Begin()
-		pause := c.step(gate, time.Now())
-		c.activity.End()
-		if !await(pause.Rest, nil) || !await(pause.IdleRest, c.proxyActivity) {
-			break
-		}
-	}
-	return nil
 }
 
 // publishNeutral leaves the proxies with weights that stay safe without updates.
@@ -389,7 +366,7 @@ func (c *Cluster) publishNeutral(gate *push.Gate) {
 
 func (c *Cluster) publish(v push.Verdict) Push {
 	p := Push{Reason: v.Reason}
-	if p.Version, p.Err = c.publisher.Publish(c.name, v.Decision, v.StaleAfter); p.Err != nil {
+	if p.Version, p.Err = c.publisher.Publish(c.name, v); p.Err != nil {
 		p.Reason = ReasonError
 	}
 	p.Pushed = p.Err == nil
@@ -425,7 +402,7 @@ func (c *Cluster) input(now time.Time) push.Input {
 	in := push.Input{Snapshot: c.snapshot(now), Ready: c.becomeReady(now)}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	in.Fleet = c.reporting.Fleet
+	in.Subscribers = c.reporting.Subscribers
 	return in
 }
 

@@ -44,13 +44,13 @@ type recorder struct {
 	delay     time.Duration
 }
 
-func (r *recorder) Publish(_ string, d weighting.Decision, staleAfter time.Duration) (string, error) {
+func (r *recorder) Publish(_ string, v push.Verdict) (string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.err != nil {
 		return "", r.err
 	}
-	r.published, r.stale = append(r.published, d), staleAfter
+	r.published, r.stale = append(r.published, v.Decision), v.StaleAfter
 	return "v1", nil
 }
 
@@ -210,7 +210,9 @@ func TestNothingIsPublishedBeforeTheFirstFullRound(t *testing.T) {
 			options: func(o *Options) { o.Scraped = false },
 			reports: func(c *Cluster) {
 				c.SetEndpoints(addresses(a, b))
-				c.proxies.(*recorder).report(ProxyCounts{Fleet: push.Fleet{Proxies: 2}, Watching: 2, Reporting: 1})
+				c.proxies.(*recorder).report(ProxyCounts{
+					Subscribers: push.Subscribers{Proxies: 2}, Watching: 2, Reporting: 1,
+				})
 			},
 			wantWhy: "proxies: 1 of 2 report their requests",
 		}, {
@@ -361,11 +363,11 @@ func TestThePushDelayIsMeasured(t *testing.T) {
 
 // Every change is pushed in this test, so what the loop spares is the budgets' doing.
 func TestPushesKeepTheirBudgets(t *testing.T) {
-	alone := push.Fleet{Proxies: 10, Clusters: 1, BusyClusters: 1}
+	alone := push.Subscribers{Proxies: 10, Clusters: 1, BusyClusters: 1}
 	for _, c := range []struct {
 		name        string
 		budget      func(*push.Budget)
-		fleet       push.Fleet
+		fleet       push.Subscribers
 		within      time.Duration
 		least, most int // pushes
 		limit       string
@@ -373,17 +375,17 @@ func TestPushesKeepTheirBudgets(t *testing.T) {
 		{"the floor", func(b *push.Budget) { b.ProxyCPU = 0 }, alone, time.Second, 190, 201, push.LimitFloor},
 		// 1 endpoint, 1000 proxies, 30 B: 30 KB a push.
 		{"the byte budget", func(b *push.Budget) { b.ProxyCPU, b.BytesPerSecond = 0, 300e3 },
-			push.Fleet{Proxies: 1000, Clusters: 1, BusyClusters: 1}, time.Second, 9, 11, push.LimitBytes},
+			push.Subscribers{Proxies: 1000, Clusters: 1, BusyClusters: 1}, time.Second, 9, 11, push.LimitBytes},
 		// 0.5 ms a push and 2 % of a core are 40 pushes a second, and as many again at once.
 		{"the proxies' CPU", func(*push.Budget) {}, alone, 10 * time.Second, 400, 450, push.LimitCPU},
 		{"the CPU of proxies with four clusters", func(*push.Budget) {},
-			push.Fleet{Proxies: 10, Clusters: 4, BusyClusters: 4}, 10 * time.Second, 98, 115, push.LimitCPU},
+			push.Subscribers{Proxies: 10, Clusters: 4, BusyClusters: 4}, 10 * time.Second, 98, 115, push.LimitCPU},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := withCPU()
 			c.budget(&o.Push.Budget)
 			inLoop(t, o, func(cluster *Cluster, r *recorder) {
-				r.report(ProxyCounts{Fleet: c.fleet})
+				r.report(ProxyCounts{Subscribers: c.fleet})
 				move(cluster, 0)
 				cluster.Scraped("10.0.0.1:80", idle(time.Now()), Scrape{At: time.Now()})
 				zone := 0
@@ -406,7 +408,7 @@ func TestPushesKeepTheirBudgets(t *testing.T) {
 // request it has another budget, and the request does not wait; anything else does.
 func TestTheFirstRequestDoesNotWaitUntilAHeartbeatIsPaidFor(t *testing.T) {
 	inLoop(t, withCPU(), func(cluster *Cluster, r *recorder) {
-		r.report(ProxyCounts{Fleet: push.Fleet{Proxies: 10, Clusters: 20, Idle: true}})
+		r.report(ProxyCounts{Subscribers: push.Subscribers{Proxies: 10, Clusters: 20, Idle: true}})
 		move(cluster, 0)
 		cluster.Scraped("10.0.0.1:80", idle(time.Now()), Scrape{At: time.Now()})
 		after(10 * time.Millisecond)
@@ -419,7 +421,7 @@ func TestTheFirstRequestDoesNotWaitUntilAHeartbeatIsPaidFor(t *testing.T) {
 		if got := r.count(); got != pushes {
 			t.Fatalf("%d pushes of a cluster without traffic, want %d", got, pushes)
 		}
-		r.report(ProxyCounts{Fleet: push.Fleet{Proxies: 10, Clusters: 20, BusyClusters: 1}})
+		r.report(ProxyCounts{Subscribers: push.Subscribers{Proxies: 10, Clusters: 20, BusyClusters: 1}})
 		cluster.Poke()
 		after(10 * time.Millisecond)
 		if got := r.count(); got != pushes+1 {
@@ -432,7 +434,7 @@ func TestTheFirstRequestDoesNotWaitUntilAHeartbeatIsPaidFor(t *testing.T) {
 // the next push go out unpaid.
 func TestARequestCutsShortOnlyTheRestThatItFallsInto(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &recorder{counts: ProxyCounts{Fleet: push.Fleet{Proxies: 10, Clusters: 20, Idle: true}}}
+		r := &recorder{counts: ProxyCounts{Subscribers: push.Subscribers{Proxies: 10, Clusters: 20, Idle: true}}}
 		c := NewCluster("llama", withCPU(), r, r, r, slog.New(slog.DiscardHandler))
 		move(c, 0)
 		c.Scraped("10.0.0.1:80", idle(time.Now()), Scrape{At: time.Now()})
@@ -457,7 +459,7 @@ func TestAnEndpointThatLeavesIsNotSentToForLongHoweverSmallTheBudget(t *testing.
 	o := withCPU()
 	o.Push.Heartbeat = 500 * time.Millisecond
 	inLoop(t, o, func(cluster *Cluster, r *recorder) {
-		r.report(ProxyCounts{Fleet: push.Fleet{Proxies: 10, Clusters: 200, BusyClusters: 200}})
+		r.report(ProxyCounts{Subscribers: push.Subscribers{Proxies: 10, Clusters: 200, BusyClusters: 200}})
 		list := []string{"10.0.0.1:80", "10.0.0.2:80"}
 		cluster.SetEndpoints(addresses(list...))
 		for range 5 {
@@ -517,7 +519,7 @@ func TestProxiesOwnReportsAreTheCountsWhereAllOfThemReport(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r, now := &recorder{}, time.Now()
 			r.counts = ProxyCounts{
-				Fleet: push.Fleet{Proxies: c.subscribers}, Watching: c.subscribers, Reporting: c.reporting,
+				Subscribers: push.Subscribers{Proxies: c.subscribers}, Watching: c.subscribers, Reporting: c.reporting,
 				Interval: time.Second, Dropped: weighting.Reading{Value: 11, At: now},
 				Endpoints: []flight.Counts{
 					{Address: "10.9.9.9:80", InFlight: weighting.Reading{Value: 99, At: now}},
@@ -927,7 +929,9 @@ func TestAClusterThatStopsLeavesTheFlagsOfEndpointsThatStall(t *testing.T) {
 		for range 50 { // five seconds: the first answers nothing, and the second has a long queue
 			now := time.Now()
 			read := func(v float64) weighting.Reading { return weighting.Reading{Value: v, At: now} }
-			counts := ProxyCounts{Fleet: push.Fleet{Proxies: 1}, Watching: 1, Reporting: 1, Source: "access_log"}
+			counts := ProxyCounts{
+				Subscribers: push.Subscribers{Proxies: 1}, Watching: 1, Reporting: 1, Source: "access_log",
+			}
 			for i, n := range []float64{3, 41, 1, 1} {
 				counts.Endpoints = append(counts.Endpoints, flight.Counts{
 					Address: endpoints[i].Address, InFlight: read(n), Exact: true,
@@ -1000,7 +1004,7 @@ func TestAServerThatRefusedTheLastScrapeIsNotGoneForEver(t *testing.T) {
 		o.Scraped = false
 		c.SetOptions(o)
 		after(time.Minute)
-		counts := ProxyCounts{Fleet: push.Fleet{Proxies: 1}, Watching: 1, Reporting: 1}
+		counts := ProxyCounts{Subscribers: push.Subscribers{Proxies: 1}, Watching: 1, Reporting: 1}
 		for _, a := range list {
 			counts.Endpoints = append(counts.Endpoints,
 				flight.Counts{Address: a, InFlight: weighting.Reading{Value: 1, At: time.Now()}, Exact: true})
@@ -1066,7 +1070,7 @@ func TestScrapesAreGathered(t *testing.T) {
 			o := withCPU()
 			o.Counted, o.ScrapeInterval, o.Push.Budget.ProxyCPU = c.redis != nil, interval, 0
 			inLoop(t, o, func(cluster *Cluster, r *recorder) {
-				r.report(ProxyCounts{Fleet: push.Fleet{Proxies: 2}, Endpoints: c.proxies})
+				r.report(ProxyCounts{Subscribers: push.Subscribers{Proxies: 2}, Endpoints: c.proxies})
 				var endpoints []discovery.Endpoint
 				for i := range c.endpoints {
 					endpoints = append(endpoints, discovery.Endpoint{Address: fmt.Sprintf("10.0.0.%d:80", i)})

@@ -14,7 +14,7 @@
 //
 // # Pace
 //
-// Every report wakes the loop through a channel of capacity one. A step uses the
+// Every report wakes the loop, by a push.Rhythm. A step uses the
 // latest of everything, so reports coalesce and never queue. After a step the loop
 // pauses for the minimum interval, and at least nine times as long as a step takes;
 // after a push, until the budgets allow the next one; and where there are only

@@ -14,7 +14,6 @@ import (
 	"steelyard/controlplane/config"
 	"steelyard/controlplane/discovery"
 	"steelyard/controlplane/liveness"
-	"steelyard/weighting"
 	"steelyard/weighting/push"
 )
 
@@ -253,13 +252,13 @@ type barrier struct {
 	last      sync.WaitGroup
 }
 
-func (b *barrier) Publish(cluster string, d weighting.Decision, staleAfter time.Duration) (string, error) {
+func (b *barrier) Publish(cluster string, v push.Verdict) (string, error) {
 	if b.closing.Load() {
 		b.last.Done()
 		b.last.Wait()
 	}
 	b.published.Store(cluster, true)
-	return b.recorder.Publish(cluster, d, staleAfter)
+	return b.recorder.Publish(cluster, v)
 }
 
 // slowToRemove takes 20 looks of a Monitor to remove a cluster.
@@ -299,11 +298,11 @@ type heldRemoval struct {
 
 func (h *heldRemoval) Remove(string) { close(h.removing); <-h.release }
 
-func (h *heldRemoval) Publish(cluster string, d weighting.Decision, staleAfter time.Duration) (string, error) {
+func (h *heldRemoval) Publish(cluster string, v push.Verdict) (string, error) {
 	if cluster == "a" {
 		h.pushes.Add(1)
 	}
-	return h.recorder.Publish(cluster, d, staleAfter)
+	return h.recorder.Publish(cluster, v)
 }
 
 func TestTheLastPushDoesNotWaitForAnApplyThatIsStuck(t *testing.T) {

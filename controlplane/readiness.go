@@ -120,8 +120,9 @@ func (c *Cluster) waitingFor() string {
 	case c.options.Scraped && (scraped == 0 || scraped+failed < all):
 		return fmt.Sprintf("scrapes: %d of %d endpoints have answered, %d have failed %d times", scraped, all, failed,
 			enoughTries)
-	case !c.options.Counted && !c.options.Scraped && c.reporting.Reporting < c.reporting.Fleet.Proxies:
-		return fmt.Sprintf("proxies: %d of %d report their requests", c.reporting.Reporting, c.reporting.Fleet.Proxies)
+	case !c.options.Counted && !c.options.Scraped && c.reporting.Reporting < c.reporting.Subscribers.Proxies:
+		return fmt.Sprintf("proxies: %d of %d report their requests", c.reporting.Reporting,
+			c.reporting.Subscribers.Proxies)
 	}
 	return ""
 }

@@ -8,6 +8,7 @@ import (
 
 	envoybootstrap "steelyard/envoy-bootstrap"
 	"steelyard/weighting"
+	"steelyard/weighting/push"
 )
 
 // followings are the ways in which an Envoy follows the weights.
@@ -68,7 +69,7 @@ func (r *receiver) second(e *receiverEnvoy, pushes int) time.Duration {
 		defer tick.Stop()
 		for range pushes {
 			<-tick.C
-			r.streams.Publish(cluster, random(r.members), 3*time.Second)
+			r.streams.Publish(cluster, push.Verdict{Decision: random(r.members), StaleAfter: 3 * time.Second})
 		}
 	}
 	<-end

@@ -8,6 +8,7 @@ import (
 	envoybootstrap "steelyard/envoy-bootstrap"
 	"steelyard/weighting"
 	"steelyard/weighting/flight"
+	"steelyard/weighting/push"
 )
 
 // twoClusters has an Envoy reach two of Steelyard's clusters, each under the name of the other.
@@ -45,7 +46,7 @@ func TestSignalsCountARequestInTheClusterThatItWentThrough(t *testing.T) {
 			r.ledger.SetMembers("embed", r.members)
 			d := weighting.Decision{At: time.Now(),
 				Endpoints: []weighting.EndpointDecision{{Address: up.address, Share: 1}}}
-			r.streams.Publish("embed", d, 0)
+			r.streams.Publish("embed", push.Verdict{Decision: d, Members: true})
 			envoy := r.envoy(o, 1, twoClusters...)
 			both := []string{cluster, "embed"}
 			eventually(t, "it follows both and has said what its names mean", func() error {

@@ -25,6 +25,7 @@ import (
 	envoybootstrap "steelyard/envoy-bootstrap"
 	"steelyard/weighting"
 	"steelyard/weighting/flight"
+	"steelyard/weighting/push"
 	"steelyard/xds"
 )
 
@@ -91,7 +92,7 @@ func (r *receiver) publish(members ...string) {
 	for _, m := range members {
 		d.Endpoints = append(d.Endpoints, weighting.EndpointDecision{Address: m, Share: 1 / float64(len(members))})
 	}
-	r.streams.Publish(cluster, d, 0)
+	r.streams.Publish(cluster, push.Verdict{Decision: d, Members: true})
 }
 
 // watch lets the Envoys that subscribe move the counts, and returns how many do.

@@ -27,7 +27,7 @@ func benchmarkPublish(b *testing.B, endpoints, streams int, delta bool) {
 	server := xds.NewServer(xds.Options{Log: quiet(), Observer: signal(acked)})
 	address, _ := grpctest.Serve(b, server.Register, xds.GRPCOptions(nil)...)
 	d := equal(endpoints)
-	server.Publish("llama", d, 0)
+	server.Push("llama", d, 0)
 	var client *xdstest.Client
 	for i := range streams {
 		c, err := xdstest.Dial(xdstest.Config{Address: address, NodeID: fmt.Sprint("envoy-", i), Delta: delta,
@@ -53,7 +53,7 @@ func benchmarkPublish(b *testing.B, endpoints, streams int, delta bool) {
 	b.ReportAllocs()
 	for b.Loop() {
 		d.Endpoints[0].Share, d.Endpoints[1].Share = d.Endpoints[1].Share*1.5, d.Endpoints[0].Share/1.5
-		if _, err := server.Publish("llama", d, 0); err != nil {
+		if _, err := server.Push("llama", d, 0); err != nil {
 			b.Fatal(err)
 		}
 		wait()
@@ -76,7 +76,7 @@ func BenchmarkPublishToVariants(b *testing.B) {
 			b.Cleanup(server.Close)
 			address, _ := grpctest.Serve(b, server.Register, xds.GRPCOptions(nil)...)
 			d := equal(1000)
-			server.Publish("llama", d, 0)
+			server.Push("llama", d, 0)
 			for _, suffix := range suffixes {
 				// It receives and never answers, so that the benchmark measures only the server.
 				c, err := xdstest.Dial(xdstest.Config{Address: address, NodeID: "envoy" + suffix,
@@ -90,7 +90,7 @@ func BenchmarkPublishToVariants(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				d.Endpoints[0].Share, d.Endpoints[1].Share = d.Endpoints[1].Share*1.5, d.Endpoints[0].Share/1.5
-				if _, err := server.Publish("llama", d, 0); err != nil {
+				if _, err := server.Push("llama", d, 0); err != nil {
 					b.Fatal(err)
 				}
 			}

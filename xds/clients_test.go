@@ -317,7 +317,7 @@ func TestGRPCOptionsWithTLS(t *testing.T) {
 		ResourceNames: []string{"llama"}}); err != nil {
 		t.Fatal(err)
 	}
-	server.Publish("llama", equal(1), 0)
+	server.Push("llama", equal(1), 0)
 	if _, err := stream.Recv(); err != nil {
 		t.Errorf("over TLS: %v", err)
 	}

@@ -25,7 +25,7 @@ func TestEverythingAtOnce(t *testing.T) {
 	for _, cluster := range clusters {
 		work.Go(func() {
 			for round := range rounds {
-				b.server.Publish(cluster, equal(round%5+1), 0)
+				b.server.Push(cluster, equal(round%5+1), 0)
 				if round%7 == 6 {
 					b.server.Remove(cluster)
 				}

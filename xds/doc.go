@@ -39,9 +39,9 @@
 //
 // # Pace
 //
-// The pushes of a cluster are as frequent as its median Envoy can take them. An Envoy that has used more than it is
-// entitled to, by pushes of many clusters or by unsolicited requests, has its next request handled later,
-// so that it gets fewer pushes and costs others nothing; see pace.
+// The gate of a cluster (package push) decides on each push, as often as the median Envoy can take them. An Envoy that
+// has used more than its push.Allowance, by pushes of many clusters or by unsolicited requests, has its next request
+// handled later, so that it gets fewer pushes and costs others nothing.
 //
 // # Versions
 //

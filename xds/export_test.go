@@ -1,6 +1,11 @@
 package xds
 
-import "time"
+import (
+	"time"
+
+	"steelyard/weighting"
+	"steelyard/weighting/push"
+)
 
 // GRPCOptionsIdle are GRPCOptions with another idle time.
 var GRPCOptionsIdle = grpcOptions
@@ -17,4 +22,9 @@ func Vanish(s *Server, node string, since time.Time) {
 	s.tracker.mu.Lock()
 	defer s.tracker.mu.Unlock()
 	s.tracker.gone.add(Gone{NodeID: node, Since: since})
+}
+
+// Push publishes a decision as one that changes members.
+func (s *Server) Push(cluster string, d weighting.Decision, staleAfter time.Duration) (version string, err error) {
+	return s.Publish(cluster, push.Verdict{Decision: d, StaleAfter: staleAfter, Members: true})
 }

@@ -44,7 +44,7 @@ func newTestServer(t testing.TB) *testServer {
 // publish pushes and returns the version.
 func (b *testServer) publish(cluster string, d weighting.Decision) string {
 	b.t.Helper()
-	version, err := b.server.Publish(cluster, d, 0)
+	version, err := b.server.Push(cluster, d, 0)
 	if err != nil {
 		b.t.Fatalf("publishing %s: %v", cluster, err)
 	}

@@ -144,11 +144,11 @@ func TestEveryPushMovesAWeightWhateverTheDitherDraws(t *testing.T) {
 		endpoints := s.clusters["llama"].last.message.GetEndpoints()[0].GetLbEndpoints()
 		return endpoints[0].GetLoadBalancingWeight().GetValue()
 	}
-	s.Publish("llama", d, 0)
+	s.Push("llama", d, 0)
 	for _, drop := range []float64{0.1, 0.2, 0} {
 		before := weight()
 		d.DropFraction = drop
-		if _, err := s.Publish("llama", d, 0); err != nil {
+		if _, err := s.Push("llama", d, 0); err != nil {
 			t.Fatal(err)
 		}
 		if weight() == before {

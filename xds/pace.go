@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"steelyard/xds/envoyspec"
+	"steelyard/weighting/push"
 )
 
 const (
@@ -13,36 +13,15 @@ const (
 	requestCost = 2 * time.Millisecond
 	// changeCost is what each name costs that a request subscribes to, or no longer subscribes to.
 	changeCost = 200 * time.Microsecond
-	// paceBurst is how much an Envoy may use before it has to wait: at its start it needs all its clusters.
-	paceBurst = 2 * time.Second
-	// longestPace bounds a single wait.
-	longestPace = 10 * time.Second
 )
 
-// A pace records how much an Envoy has used of the time that it is entitled to. A push uses what Envoy takes for it,
-// divided by the share of a core that pushes may take (push.envoy_cpu), so an Envoy that subscribes to more clusters
-// than others gets fewer pushes of each; the pushes of a cluster are as frequent as its median Envoy can take them. An
-// unsolicited request uses requestCost, and a change of subscriptions changeCost for each name. When an Envoy has used
-// more than it is entitled to, the server handles its next request later. It sends nothing on that stream in the
-// meantime, and the latest assignment afterwards. All streams of an Envoy share its pace.
+// A pace is the allowance of an Envoy, which all its streams share. A push uses of it what the gate's verdict says, an
+// unsolicited request requestCost, and a change of subscriptions changeCost for each name. Where the Envoy has used too
+// much, the server handles its next request later. It sends nothing on that stream in the meantime, and the latest
+// assignment afterwards.
 type pace struct {
-	paid    time.Time // when all that was used is paid for
+	push.Allowance
 	streams int
-}
-
-func (p *pace) use(d time.Duration, now time.Time) {
-	if p.paid.Before(now) {
-		p.paid = now
-	}
-	p.paid = p.paid.Add(d)
-}
-
-// due returns how long the next request has to wait.
-func (p *pace) due(now time.Time) time.Duration {
-	if !p.paid.After(now) {
-		return 0
-	}
-	return min(max(0, p.paid.Sub(now)-paceBurst), longestPace)
 }
 
 // Paced returns how many requests were handled later because their Envoy had used more than it is entitled to.
@@ -50,18 +29,6 @@ func (s *Server) Paced() uint64 {
 	s.tracker.mu.Lock()
 	defer s.tracker.mu.Unlock()
 	return s.tracker.paced
-}
-
-// SetEnvoyCPU sets the share of a core that pushes of a cluster may take of each Envoy, 0 for no bound. It applies from
-// the next push on.
-func (s *Server) SetEnvoyCPU(cluster string, share float64) {
-	s.tracker.mu.Lock()
-	defer s.tracker.mu.Unlock()
-	if share > 0 {
-		s.tracker.shares[cluster] = share
-	} else {
-		delete(s.tracker.shares, cluster)
-	}
 }
 
 // joinPace adds the stream to the pace of its Envoy.
@@ -84,12 +51,11 @@ func (t *tracker) leavePace(st *stream) {
 	}
 }
 
-// spend uses what the Envoy takes for the parts of a response.
+// spend uses the parts of a response.
 func (t *tracker) spend(st *stream, parts []part, now time.Time) {
 	for _, p := range parts {
-		share := t.shares[BaseName(p.cluster)]
-		if c := t.clusters[p.cluster]; c != nil && share > 0 && st.pace != nil {
-			st.pace.use(time.Duration(float64(envoyspec.PushCost.Of(c.endpoints))/share), now)
+		if c := t.clusters[p.cluster]; c != nil && st.pace != nil {
+			st.pace.Use(now, c.proxyTime)
 		}
 	}
 }

@@ -19,7 +19,7 @@ type publication struct {
 	count    uint64        // of all pushes; the newest is at (count-1) % recentPushes
 	ackDelay time.Duration // smoothed, zero is unknown
 
-	endpoints int // of the newest push
+	proxyTime time.Duration // push.Verdict.ProxyTime of the newest push
 }
 
 type publishedAt struct {
@@ -28,7 +28,7 @@ type publishedAt struct {
 }
 
 // published records that update seq of the cache is about to change the cluster's content.
-func (t *tracker) published(cluster string, seq uint64, at time.Time, endpoints int) {
+func (t *tracker) published(cluster string, seq uint64, at time.Time, proxyTime time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.clusters[cluster]
@@ -38,7 +38,7 @@ func (t *tracker) published(cluster string, seq uint64, at time.Time, endpoints 
 	}
 	p.pushes[p.count%recentPushes] = publishedAt{seq, at}
 	p.count++
-	p.endpoints = endpoints
+	p.proxyTime = proxyTime
 }
 
 func (t *tracker) removed(cluster string) {

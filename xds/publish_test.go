@@ -21,14 +21,14 @@ func TestAHeartbeatHasNewBytes(t *testing.T) {
 		b := newTestServer(t)
 		d := shares(1)
 		name := "llama/failsafe"
-		b.server.Publish("llama", d, 3*time.Second)
+		b.server.Push("llama", d, 3*time.Second)
 		c.Clusters = []string{name}
 		client := b.dial(c)
 		b.subscription("envoy-1", name, "in sync", inSync)
 		last := weightsOf(client.State(), name)
 		for beat := range 3 {
 			b.clock.advance(time.Second)
-			b.server.Publish("llama", d, 3*time.Second)
+			b.server.Push("llama", d, 3*time.Second)
 			s := b.received(client, name, beat+2)
 			b.subscription("envoy-1", name, "in sync", inSync)
 			if s.Responses != beat+2 {
@@ -107,14 +107,14 @@ func TestWhatCannotBeBuiltLeavesThePreviousAssignment(t *testing.T) {
 		"drop":       withDrop(equal(2), math.NaN()),
 		"drop range": withDrop(equal(2), 2),
 	} {
-		version, err := b.server.Publish("llama", bad, 0)
+		version, err := b.server.Push("llama", bad, 0)
 		if err == nil || !strings.Contains(err.Error(), "llama") || version != good {
 			t.Errorf("%s: version %q, error %v; want an error that names the cluster, and the version that stays", name,
 				version, err)
 		}
 	}
 	unbuildable := weighting.Decision{Endpoints: []weighting.EndpointDecision{{Address: "x", Share: 1}}}
-	if version, err := b.server.Publish("new", unbuildable, 0); err == nil || version != "" {
+	if version, err := b.server.Push("new", unbuildable, 0); err == nil || version != "" {
 		t.Errorf("a cluster that never was: version %q, error %v", version, err)
 	}
 	b.publish("llama", equal(3))
@@ -127,7 +127,7 @@ func TestVersionsRiseAndAreUniqueToTheProcess(t *testing.T) {
 	seen := map[string]bool{}
 	for range 50 {
 		b := xds.NewServer(xds.Options{Seed: 1, Log: quiet()})
-		version, _ := b.Publish("llama", equal(1), 0)
+		version, _ := b.Push("llama", equal(1), 0)
 		if seen[version] {
 			t.Fatalf("version %q of two servers", version)
 		}
@@ -146,7 +146,7 @@ func TestCloseLetsAGracefulStopFinish(t *testing.T) {
 		server := xds.NewServer(xds.Options{Log: quiet()})
 		var g *grpc.Server
 		address, _ := grpctest.Serve(t, func(s *grpc.Server) { g = s; server.Register(s) })
-		server.Publish("llama", equal(1), 0)
+		server.Push("llama", equal(1), 0)
 		c.Address, c.NodeID, c.Clusters = address, "envoy-1", []string{"llama"}
 		client, err := xdstest.Dial(c)
 		if err != nil {
@@ -169,8 +169,8 @@ func TestCloseLetsAGracefulStopFinish(t *testing.T) {
 func TestALateSubscriberToAVariantIsAnsweredAtOnce(t *testing.T) {
 	transports(t, func(t *testing.T, c xdstest.Config, _ string) {
 		b := newTestServer(t)
-		b.server.Publish("llama", equal(2), 0)
-		b.server.Publish("llama", equal(3), 0) // and nothing after it
+		b.server.Push("llama", equal(2), 0)
+		b.server.Push("llama", equal(3), 0) // and nothing after it
 		c.Clusters = []string{"llama/failsafe"}
 		client := b.dial(c)
 		if got := weightsOf(b.received(client, "llama/failsafe", 1), "llama/failsafe"); len(got) != 3 {

@@ -22,7 +22,7 @@ import (
 	"google.golang.org/grpc"
 
 	"steelyard/internal/stat"
-	"steelyard/weighting"
+	"steelyard/weighting/push"
 	"steelyard/xds/assignment"
 	"steelyard/xds/port"
 )
@@ -58,7 +58,7 @@ type pushed struct {
 	at        time.Time
 	number    uint64 // of the Publish that it came from
 	version   string
-	endpoints []weighting.EndpointDecision
+	endpoints int
 	message   *endpointv3.ClusterLoadAssignment
 }
 
@@ -138,20 +138,20 @@ func versionPrefix(start time.Time) string {
 }
 
 // publish builds the assignment of a name and wakes its watches. If it cannot be built, Envoys keep the previous one.
-func (s *Server) publish(name string, number uint64, d weighting.Decision, staleAfter time.Duration) error {
+func (s *Server) publish(name string, number uint64, v *push.Verdict) error {
 	c := s.clusters[name]
 	if c == nil {
 		c = &cluster{}
 		s.clusters[name] = c
 	}
-	options := assignment.Options{EndpointStaleAfter: staleAfter, Previous: c.message(),
+	options := assignment.Options{EndpointStaleAfter: v.StaleAfter, Previous: c.message(),
 		Unweighted: strings.HasSuffix(name, membersSuffix)}
-	message, err := c.builder.Build(name, d, options, s.dither)
+	message, err := c.builder.Build(name, v.Decision, options, s.dither)
 	if err != nil {
 		return s.failed(name, c, err)
 	}
-	next := &pushed{at: s.now(), number: number, endpoints: d.Endpoints, message: message}
-	if err := s.push(name, next); err != nil {
+	next := &pushed{at: s.now(), number: number, endpoints: len(v.Decision.Endpoints), message: message}
+	if err := s.push(name, next, v.ProxyTime); err != nil {
 		return s.failed(name, c, err)
 	}
 	s.succeeded(name, c, next)
@@ -159,11 +159,11 @@ func (s *Server) publish(name string, number uint64, d weighting.Decision, stale
 }
 
 // push updates the cache, which wakes the watches of the cluster.
-func (s *Server) push(name string, p *pushed) error {
+func (s *Server) push(name string, p *pushed, proxyTime time.Duration) error {
 	s.seq++
 	p.version = s.prefix + strconv.FormatUint(s.seq, 10)
 	// The tracker comes first, because a stream may send the new version before set returns.
-	s.tracker.published(name, s.seq, p.at, len(p.endpoints))
+	s.tracker.published(name, s.seq, p.at, proxyTime)
 	return s.cache.set(name, p.message)
 }
 
@@ -171,7 +171,7 @@ func (s *Server) succeeded(name string, c *cluster, next *pushed) {
 	switch {
 	case c.last == nil:
 		s.mu.note(slog.LevelInfo, "cluster is served",
-			"cluster", name, "endpoints", len(next.endpoints), "version", next.version)
+			"cluster", name, "endpoints", next.endpoints, "version", next.version)
 	case c.failing:
 		s.mu.note(slog.LevelInfo, "assignment can be built again", "cluster", name, "version", next.version)
 	}
@@ -189,18 +189,26 @@ func (s *Server) failed(name string, c *cluster, err error) error {
 	return err
 }
 
-func (c *cluster) version() string {
-	if c.last == nil {
-		return ""
+// latest returns the latest push under a name; nil if there is none.
+func (c *cluster) latest() *pushed {
+	if c == nil {
+		return nil
 	}
-	return c.last.version
+	return c.last
+}
+
+func (c *cluster) version() string {
+	if last := c.latest(); last != nil {
+		return last.version
+	}
+	return ""
 }
 
 func (c *cluster) message() *endpointv3.ClusterLoadAssignment {
-	if c.last == nil {
-		return nil
+	if last := c.latest(); last != nil {
+		return last.message
 	}
-	return c.last.message
+	return nil
 }
 
 // Remove stops serving a cluster under all its names. Envoys that have an assignment keep it: as long as the cluster is
@@ -210,7 +218,6 @@ func (s *Server) Remove(cluster string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.kept, cluster)
-	s.SetEnvoyCPU(cluster, 0)
 	for _, suffix := range []string{"", failsafeSuffix, fallbackSuffix, membersSuffix} {
 		s.remove(cluster + suffix)
 	}

@@ -46,8 +46,7 @@ type tracker struct {
 	watches  watches
 	gone     goneList
 	paces    map[envoyid.ID]*pace
-	shares   map[string]float64 // of a core, by cluster; see SetEnvoyCPU
-	paced    uint64             // requests that had to wait
+	paced    uint64 // requests that had to wait
 }
 
 // streamKey identifies a stream: go-control-plane numbers the two protocols apart.
@@ -133,7 +132,6 @@ func newTracker(prefix string, now func() time.Time, log *slog.Logger, o Observe
 		byNode:          make(streamIndex[envoy]),
 		clusters:        make(map[string]*publication),
 		paces:           make(map[envoyid.ID]*pace),
-		shares:          make(map[string]float64),
 		watches:         watches{names: make(map[string]int), clusters: make(map[string]map[envoyid.ID]int)},
 	}
 }
@@ -217,12 +215,12 @@ func (t *tracker) account(st *stream, answers bool) time.Duration {
 	}
 	now := t.now()
 	if st.requests > 1 && (!answers || changes > 0) {
-		st.pace.use(requestCost, now)
+		st.pace.Use(now, requestCost)
 	}
 	if changes > 0 {
-		st.pace.use(time.Duration(changes)*changeCost, now)
+		st.pace.Use(now, time.Duration(changes)*changeCost)
 	}
-	due := st.pace.due(now)
+	due := st.pace.Wait(now)
 	if due > 0 {
 		t.paced++
 	}

@@ -3,11 +3,10 @@ package xds
 import (
 	"cmp"
 	"net/netip"
-	"slices"
 	"strings"
-	"time"
 
 	"steelyard/weighting"
+	"steelyard/weighting/push"
 )
 
 // A cluster is served under four names, because an EDS resource has one policy for all its subscribers, and an Envoy
@@ -15,8 +14,10 @@ import (
 //
 //	NAME           weights, DEGRADED if overloaded, drop_overloads
 //	NAME/failsafe  weights, DEGRADED if overloaded, endpoint_stale_after
-//	NAME/fallback  only the members, all DEGRADED or drained, sent when they change
-//	NAME/members   only the members, without weights, DEGRADED if they stall or fail, sent when that changes
+//	NAME/fallback  only the members, all DEGRADED or drained
+//	NAME/members   only the members, without weights, DEGRADED if they stall or fail
+//
+// The last two are sent when the verdict has Members: when any of that changes.
 //
 // An Envoy with endpoint_stale_after and without a fallback would lose all endpoints with the control plane; an
 // aggregate cluster, which has the fallback, does not enforce drop_overloads. With separate names, no Envoy gets either
@@ -33,21 +34,20 @@ const (
 	membersSuffix  = "/members"
 )
 
-// kept has the arguments of the latest call of Publish.
+// kept has the verdict of the latest call of Publish.
 type kept struct {
-	number     uint64 // of the call
-	decision   weighting.Decision
-	staleAfter time.Duration
+	number  uint64 // of the call
+	verdict push.Verdict
 }
 
-// Publish pushes a decision under all names of the cluster that have subscribers, and returns the version of the
-// weights. The caller decides what is worth a push. Envoys with a fallback drop the endpoints if they get no assignment
-// for staleAfter; 0 is never. The server keeps the decision until the next call, so the caller must not change it. If
+// Publish pushes a decision under all names of the cluster that have subscribers and for which the verdict says that it
+// is due, and returns the version of the weights. Envoys with a fallback drop the endpoints if they get no assignment
+// for StaleAfter; 0 is never. The server keeps the decision until the next call, so the caller must not change it. If
 // an assignment cannot be built, Publish returns the reason, and the Envoys keep the previous one.
-func (s *Server) Publish(cluster string, d weighting.Decision, staleAfter time.Duration) (version string, err error) {
+func (s *Server) Publish(cluster string, v push.Verdict) (version string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	latest := kept{s.kept[cluster].number + 1, d, staleAfter}
+	latest := kept{s.kept[cluster].number + 1, v}
 	s.kept[cluster] = latest
 	failsafe := s.tracker.subscribed(cluster + failsafeSuffix)
 	if failsafe {
@@ -59,8 +59,9 @@ func (s *Server) Publish(cluster string, d weighting.Decision, staleAfter time.D
 		version = s.clusters[cluster].version()
 	}
 	for _, suffix := range []string{fallbackSuffix, membersSuffix} {
-		if s.tracker.subscribed(cluster + suffix) {
-			err = cmp.Or(err, s.publishVariant(cluster+suffix, latest))
+		name := cluster + suffix
+		if s.tracker.subscribed(name) && (v.Members || s.clusters[name].version() == "") {
+			err = cmp.Or(err, s.publishVariant(name, latest))
 		}
 	}
 	return version, err
@@ -68,35 +69,19 @@ func (s *Server) Publish(cluster string, d weighting.Decision, staleAfter time.D
 
 // publishVariant publishes the assignment of one name.
 func (s *Server) publishVariant(name string, latest kept) error {
-	d, staleAfter := latest.decision, latest.staleAfter
+	v := latest.verdict
+	if !strings.HasSuffix(name, failsafeSuffix) {
+		v.StaleAfter = 0
+	}
 	switch {
 	case strings.HasSuffix(name, failsafeSuffix):
-		d.DropFraction = 0
-	case strings.HasSuffix(name, fallbackSuffix), strings.HasSuffix(name, membersSuffix):
-		if d, staleAfter = fallback(d), 0; strings.HasSuffix(name, membersSuffix) {
-			d = members(latest.decision)
-		}
-		if !s.membersDue(name, d.Endpoints) {
-			return nil
-		}
-	default:
-		staleAfter = 0
+		v.Decision.DropFraction = 0
+	case strings.HasSuffix(name, fallbackSuffix):
+		v.Decision = fallback(v.Decision)
+	case strings.HasSuffix(name, membersSuffix):
+		v.Decision = members(v.Decision)
 	}
-	return s.publish(name, latest.number, d, staleAfter)
-}
-
-// membersDue reports whether members have to be pushed: when they or their flags change, and once a minute for an Envoy
-// that refused the previous push.
-func (s *Server) membersDue(name string, endpoints []weighting.EndpointDecision) bool {
-	const repeat = time.Minute
-	c := s.clusters[name]
-	if c == nil || c.last == nil || s.now().Sub(c.last.at) >= repeat {
-		return true
-	}
-	return !slices.EqualFunc(c.last.endpoints, endpoints, func(a, b weighting.EndpointDecision) bool {
-		return a.Address == b.Address && a.Zone == b.Zone && a.Overloaded == b.Overloaded &&
-			a.Override.Drained == b.Override.Drained
-	})
+	return s.publish(name, latest.number, &v)
 }
 
 // firstSubscriber publishes the latest decision under a name that has its first subscriber, if it is the name of a
@@ -105,7 +90,7 @@ func (s *Server) firstSubscriber(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	latest, ok := s.kept[BaseName(name)]
-	if c := s.clusters[name]; ok && (c == nil || c.last == nil || c.last.number != latest.number) {
+	if last := s.clusters[name].latest(); ok && (last == nil || last.number != latest.number) {
 		_ = s.publishVariant(name, latest) // the error is logged, and the next Publish returns it
 	}
 }
@@ -159,11 +144,11 @@ func BaseName(name string) string {
 func (s *Server) Weights(cluster string) map[string]uint32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	last := newer(s.clusters[cluster], s.clusters[cluster+failsafeSuffix])
+	last := newer(s.clusters[cluster].latest(), s.clusters[cluster+failsafeSuffix].latest())
 	if last == nil {
 		return nil
 	}
-	weights := make(map[string]uint32, len(last.endpoints))
+	weights := make(map[string]uint32, last.endpoints)
 	for _, l := range last.message.GetEndpoints() {
 		for _, e := range l.GetLbEndpoints() {
 			a := e.GetEndpoint().GetAddress().GetSocketAddress()
@@ -174,16 +159,10 @@ func (s *Server) Weights(cluster string) map[string]uint32 {
 	return weights
 }
 
-// newer returns the later push of the two clusters, a's if they have the same time, and nil if there is none.
-func newer(a, b *cluster) *pushed {
-	switch {
-	case a == nil || a.last == nil:
-		if b == nil {
-			return nil
-		}
-		return b.last
-	case b != nil && b.last != nil && b.last.at.After(a.last.at):
-		return b.last
+// newer returns the later of two pushes, a if they have the same time; either may be nil.
+func newer(a, b *pushed) *pushed {
+	if a == nil || b != nil && b.at.After(a.at) {
+		return b
 	}
-	return a.last
+	return a
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 
 	"steelyard/weighting"
+	"steelyard/weighting/push"
 )
 
 func decisionOf(drop float64, overloaded bool) weighting.Decision {
@@ -54,7 +55,7 @@ func (s *Server) messageOf(t *testing.T, name string) *endpointv3.ClusterLoadAss
 
 func TestEachVariantCarriesItsOwnPolicy(t *testing.T) {
 	s := newVariants(t, Options{Seed: 1})
-	if version, err := s.Publish("llama", decisionOf(0.25, true), 10*time.Second); version == "" || err != nil {
+	if version, err := s.Push("llama", decisionOf(0.25, true), 10*time.Second); version == "" || err != nil {
 		t.Fatalf("version %q, error %v", version, err)
 	}
 	tests := []struct {
@@ -95,42 +96,56 @@ func TestEachVariantCarriesItsOwnPolicy(t *testing.T) {
 	}
 }
 
-func TestTheFallbackIsPushedOnlyWhenItsMembersChange(t *testing.T) {
+func TestNamesOfMembersArePushedOnlyWhenTheyAreDue(t *testing.T) {
 	s := newVariants(t, Options{Seed: 1})
-	s.Publish("llama", decisionOf(0, false), 0)
-	first := s.clusters["llama/fallback"].version()
-	s.Publish("llama", decisionOf(0.5, true), 0)
-	if got := s.clusters["llama/fallback"].version(); got != first {
-		t.Errorf("version %s after a change of load, want still %s", got, first)
+	versions := func() (out [3]string) {
+		for i, name := range []string{"llama", "llama/fallback", "llama/members"} {
+			out[i] = s.clusters[name].version()
+		}
+		return out
 	}
-	if s.clusters["llama"].version() == first {
-		t.Error("the weighted name was not pushed")
+	publish := func(members bool) (changed [3]bool) {
+		t.Helper()
+		before := versions()
+		if _, err := s.Publish("llama", push.Verdict{Decision: decisionOf(0, false), Members: members}); err != nil {
+			t.Fatal(err)
+		}
+		for i, version := range versions() {
+			changed[i] = version != before[i]
+		}
+		return changed
 	}
-	more := decisionOf(0, false)
-	more.Endpoints = append(more.Endpoints, weighting.EndpointDecision{Address: "10.0.0.3:80", Share: 0.1})
-	s.Publish("llama", more, 0)
-	if got := s.clusters["llama/fallback"].version(); got == first {
-		t.Error("a new member was not pushed to the fallback")
+	for i, c := range []struct {
+		members bool
+		want    [3]bool
+	}{
+		{false, [3]bool{true, true, true}}, // the first push
+		{false, [3]bool{true, false, false}},
+		{true, [3]bool{true, true, true}},
+	} {
+		if got := publish(c.members); got != c.want {
+			t.Errorf("push %d, members due %t: pushed %v, want %v", i, c.members, got, c.want)
+		}
 	}
 }
 
-func TestTheFallbackIsRepeatedOnceAMinute(t *testing.T) {
+// TestAnEnvoyThatUsesUpItsAllowanceWaits: it may use two seconds ahead, and each push here is one.
+func TestAnEnvoyThatUsesUpItsAllowanceWaits(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
-	s := newVariants(t, Options{Seed: 1, Now: func() time.Time { return now }})
-	version := func() string { return s.clusters["llama/fallback"].version() }
-	s.Publish("llama", decisionOf(0, false), 0)
-	for range 2 {
-		last := version()
-		now = now.Add(time.Minute - time.Nanosecond)
-		s.Publish("llama", decisionOf(0, false), 0)
-		if version() != last {
-			t.Error("pushed before a minute was over")
+	s := NewServer(Options{Seed: 1, Now: func() time.Time { return now }})
+	defer s.Close()
+	s.subscribeFor(t, "llama", "qwen")
+	key := streamKey{delta: true} // of the first stream
+	waits := func() time.Duration { return s.tracker.streams[key].pace.Wait(now).Round(10 * time.Millisecond) }
+	for i, want := range []time.Duration{0, 0, time.Second, 2 * time.Second} {
+		s.Publish("llama", push.Verdict{Decision: decisionOf(0, false), ProxyTime: time.Second})
+		s.tracker.sent(key, "nonce", s.clusters["llama"].version(), []part{{cluster: "llama"}})
+		if got := waits(); got != want {
+			t.Errorf("after push %d it waits %v, want %v", i, got, want)
 		}
-		now = now.Add(time.Nanosecond)
-		s.Publish("llama", decisionOf(0, false), 0)
-		if version() == last {
-			t.Error("not pushed after a minute: an Envoy that refused it stays without")
-		}
+	}
+	if now = now.Add(2 * time.Second); waits() != 0 {
+		t.Errorf("two seconds later it waits %v", waits())
 	}
 }
 
@@ -144,7 +159,7 @@ func TestAckDelayIsThatOfTheSlowerOfTheWeightedNames(t *testing.T) {
 		{time.Second, 0, time.Hour, time.Second}, // no weights in it
 	} {
 		s := newVariants(t, Options{Seed: 1})
-		s.Publish("llama", decisionOf(0, false), 0)
+		s.Push("llama", decisionOf(0, false), 0)
 		s.tracker.clusters["llama"].acked(c.plain, 1)
 		s.tracker.clusters["llama/failsafe"].acked(c.failsafe, 1)
 		s.tracker.clusters["llama/fallback"].acked(c.fallback, 1)
@@ -158,14 +173,14 @@ func TestAnErrorOfAnyVariantIsReturned(t *testing.T) {
 	s := newVariants(t, Options{Seed: 1})
 	d := decisionOf(0, false)
 	d.Endpoints[0].Address = "no address"
-	if version, err := s.Publish("llama", d, 0); err == nil || version != "" {
+	if version, err := s.Push("llama", d, 0); err == nil || version != "" {
 		t.Errorf("version %q, error %v; want an error", version, err)
 	}
 }
 
 func TestRemovingAClusterRemovesAllItsNames(t *testing.T) {
 	s := newVariants(t, Options{Seed: 1})
-	s.Publish("llama", decisionOf(0, false), 0)
+	s.Push("llama", decisionOf(0, false), 0)
 	s.Remove("llama")
 	if len(s.clusters) != 0 || s.Weights("llama") != nil {
 		t.Errorf("%d names are left", len(s.clusters))
@@ -180,7 +195,7 @@ func TestWeightsAreThoseLastPushed(t *testing.T) {
 	}
 	d := decisionOf(0, false)
 	d.Endpoints = append(d.Endpoints, weighting.EndpointDecision{Address: "[fd00::1]:80", Share: 0.5})
-	s.Publish("llama", d, 0)
+	s.Push("llama", d, 0)
 	got := s.Weights("llama")
 	if len(got) != 3 {
 		t.Fatalf("weights %v, want three", got)
@@ -223,7 +238,7 @@ func TestANameWithoutSubscribersIsNotBuilt(t *testing.T) {
 			for _, suffix := range c.subscribed {
 				s.subscribeFor(t, "llama"+suffix)
 			}
-			version, err := s.Publish("llama", decisionOf(0.5, true), 0)
+			version, err := s.Push("llama", decisionOf(0.5, true), 0)
 			if got := s.built(); !slices.Equal(got, c.built) {
 				t.Errorf("built %q, want %q", got, c.built)
 			}
@@ -237,8 +252,8 @@ func TestANameWithoutSubscribersIsNotBuilt(t *testing.T) {
 func TestALateSubscriberGetsTheNewestDecision(t *testing.T) {
 	s := NewServer(Options{Seed: 1})
 	defer s.Close()
-	s.Publish("llama", decisionOf(0, false), 0)
-	s.Publish("llama", decisionOf(0.5, true), time.Minute)
+	s.Push("llama", decisionOf(0, false), 0)
+	s.Push("llama", decisionOf(0.5, true), time.Minute)
 	s.subscribeFor(t, "llama/failsafe", "llama/fallback")
 	endpoints := s.messageOf(t, "llama/failsafe").GetEndpoints()[0].GetLbEndpoints()
 	if endpoints[1].GetHealthStatus() != corev3.HealthStatus_DEGRADED ||
@@ -249,7 +264,7 @@ func TestALateSubscriberGetsTheNewestDecision(t *testing.T) {
 		t.Errorf("%d members", n)
 	}
 	// The name that was not built meanwhile gets the newest decision too.
-	s.Publish("llama", decisionOf(0.25, false), 0)
+	s.Push("llama", decisionOf(0.25, false), 0)
 	before := s.clusters["llama"].version()
 	s.subscribeFor(t, "llama")
 	if s.clusters["llama"].version() == before ||
@@ -273,12 +288,12 @@ func TestWeightsAreThoseOfTheNameThatIsBuilt(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	s := NewServer(Options{Seed: 1, Now: func() time.Time { return now }})
 	defer s.Close()
-	s.Publish("llama", decisionOf(0, false), 0)
+	s.Push("llama", decisionOf(0, false), 0)
 	s.subscribeFor(t, "llama/failsafe")
 	now = now.Add(time.Second)
 	turned := decisionOf(0, false)
 	turned.Endpoints[0].Share, turned.Endpoints[1].Share = turned.Endpoints[1].Share, turned.Endpoints[0].Share
-	if version, err := s.Publish("llama", turned, 0); err != nil || version != s.clusters["llama/failsafe"].version() {
+	if version, err := s.Push("llama", turned, 0); err != nil || version != s.clusters["llama/failsafe"].version() {
 		t.Errorf("version %q, error %v; want that of the name with a subscriber", version, err)
 	}
 	if w := s.Weights("llama"); w["10.0.0.1:80"] > w["10.0.0.2:80"] {
@@ -318,27 +333,23 @@ func TestMembersHaveNoWeightsAndFlagsOnlyOfFailures(t *testing.T) {
 	const fine, flagged, draining = corev3.HealthStatus_UNKNOWN, corev3.HealthStatus_DEGRADED,
 		corev3.HealthStatus_DRAINING
 	d := decisionOf(0.5, true)
-	s.Publish("llama", d, time.Second)
+	s.Push("llama", d, time.Second)
 	want("overloaded", fine, fine)
 	first := s.messageOf(t, "llama/members")
 	if first.GetPolicy().GetEndpointStaleAfter() != nil || len(first.GetPolicy().GetDropOverloads()) > 0 {
 		t.Errorf("policy %v", first.GetPolicy())
 	}
-	s.Publish("llama", decisionOf(0.1, false), time.Second)
-	if s.messageOf(t, "llama/members") != first {
-		t.Error("pushed though no member changed")
-	}
 	d.Endpoints = slices.Clone(d.Endpoints)
 	d.Endpoints[0].Failing = true
-	s.Publish("llama", d, time.Second)
+	s.Push("llama", d, time.Second)
 	want("one fails", flagged, fine)
 	d.Endpoints = slices.Clone(d.Endpoints)
 	d.Endpoints[1].Failing = true
-	s.Publish("llama", d, time.Second)
+	s.Push("llama", d, time.Second)
 	want("all fail", fine, fine)
 	d.Endpoints = slices.Clone(d.Endpoints)
 	d.Endpoints[1].Failing, d.Endpoints[1].Override.Drained = false, true
-	s.Publish("llama", d, time.Second)
+	s.Push("llama", d, time.Second)
 	want("one fails, the other is drained", flagged, draining)
 	if got := BaseName("llama/members"); got != "llama" {
 		t.Errorf("the cluster of its name is %q", got)

@@ -78,7 +78,8 @@ mistake in the command line.`,
 	f.StringVar(&o.EnvoyPolicy, "envoy-policy", "", "Envoy's policy under the weights of that configuration: "+
 		"round_robin, least_request or random (default: least_request)")
 	_ = c.MarkFlagFilename("config", "yaml", "yml")
-	_ = c.RegisterFlagCompletionFunc("scenario", cobra.FixedCompletions(sim.Names(), cobra.ShellCompDirectiveDefault))
+	_ = c.RegisterFlagCompletionFunc("scenario", cobra.FixedCompletions(simulate.ScenarioNames(),
+		cobra.ShellCompDirectiveDefault))
 	completes(c, "policy", simulate.PolicyNames()...)
 	completesClusterOf(c, &o.Config)
 	completes(c, "envoy-policy", string(sim.RoundRobin), string(sim.LeastRequest), string(sim.Random))

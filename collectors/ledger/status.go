@@ -191,25 +191,16 @@ func (l *Ledger) Read(name string, now time.Time, previous []flight.Counts) []fl
 		logged = at
 	}
 	for _, s := range c.members {
-		into = append(into, flight.Counts{
+		counts := flight.Counts{
 			Address:       s.address,
 			InFlight:      reading(float64(s.counted()), at),
 			Exact:         w.exact(),
 			ResponseBytes: weighting.Reading{Value: s.bytes.value, At: s.bytes.at},
 			FailedShare:   weighting.Reading{Value: s.failed.value, At: s.failed.at},
-			Proxies: weighting.ProxyReport{
-				Issued:         reading(float64(s.sums.Issued), at),
-				Ended:          reading(float64(s.sums.Ended), at),
-				Failed:         reading(float64(s.sums.Failed), logged),
-				Errors:         reading(float64(s.sums.Errors), at),
-				Succeeded:      reading(float64(s.sums.Succeeded), at),
-				LatencySeconds: reading(s.sums.Latency, logged),
-				Answered:       reading(float64(s.sums.Answered), logged),
-				Partial:        w.events > 0 && w.reports > 0,
-				Sized:          reading(float64(s.sums.Sized), at),
-				SizedBytes:     reading(s.sums.Bytes, at),
-			},
-		})
+			Proxies:       s.sums.Report(at, logged),
+		}
+		counts.Proxies.Partial = w.events > 0 && w.reports > 0
+		into = append(into, counts)
 	}
 	return into
 }

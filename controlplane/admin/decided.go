@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"steelyard/xds/envoyspec"
 )
 
 // A Decided is what a decision gave each endpoint, as far as the served shares are compared with it. The lists go
@@ -26,10 +28,6 @@ type decided struct {
 	since     time.Time
 	rate      float64
 }
-
-// overprovisioning is how many times their part of the endpoints those without a flag serve before Envoy sends
-// anything to flagged ones; package xds/assignment sets it.
-const overprovisioning = 10
 
 // pushed takes in a decision that was sent to the Envoys.
 func (d *decided) pushed(at time.Time, n Decided) {
@@ -60,7 +58,7 @@ func avoidFlagged(shares []float64, flagged []bool) {
 	if degraded == 0 || count == 0 || healthy == 0 {
 		return
 	}
-	first := min(1, overprovisioning*float64(count)/float64(len(shares)))
+	first := min(1, envoyspec.Overprovisioning*float64(count)/float64(len(shares)))
 	for i := range shares {
 		if flagged[i] {
 			shares[i] *= (1 - first) / degraded

@@ -33,7 +33,7 @@
 //
 // A proxy that restarts without losing connections (Envoy's hot restart) is two processes for minutes,
 // the old one with the requests that it still has and the new one with all others. Both log, and their
-// events add up as they are. Both send load reports, each at its own time, and so g is never of one
+// events add up as they are. Both send load reports, each at its own time, and so g is never of the same
 // moment: it is the gauge of the process that reports now plus gauges that are up to an interval old. What
 // the others did since is in the log, but the log does not show which process an event is of.
 //

@@ -35,37 +35,38 @@ const (
 	LimitCPU   = "cpu"   // Budget.ProxyCPU
 )
 
-// A Fleet is the proxies that are pushed to.
-type Fleet struct {
-	Proxies int // that subscribe to the cluster
+// Subscribers are the proxies that subscribe to a cluster.
+type Subscribers struct {
+	Proxies int // how many they are
 	// Clusters is how many clusters the median proxy subscribes to, this one included, and BusyClusters how many of
-	// those have traffic. A proxy that subscribes to more gets fewer of the pushes (package xds), so that it costs the
-	// others nothing. Widest and WidestBusy are the largest of these numbers of any proxy: they bound how rarely one
-	// gets a push.
+	// those have traffic. Widest and WidestBusy are the largest of these numbers of any proxy: they bound how rarely
+	// one gets a push (Allowance).
 	Clusters, BusyClusters, Widest, WidestBusy int
 	Idle                                       bool // this cluster is known to have no traffic
 }
 
-// terms are a budget applied to a fleet.
+// terms are a budget applied to the proxies of a cluster.
 type terms struct {
 	floor    time.Duration
 	bytes    time.Duration // between pushes that use up the budget of bytes; 0 without one
 	cpu      time.Duration // the same of the proxies' CPU, an hour at most
 	proxyCPU float64       // this cluster's part of the budget; 0 is no bound
 	rarest   time.Duration // cpu of the widest proxy
+	each     time.Duration // a push, as a part of the budget of a proxy for all its clusters
 	idle     bool
 }
 
 // terms of a cluster with so many endpoints. Half of a proxy's budget is shared by all its clusters
 // and half by those with traffic.
-func (b Budget) terms(f Fleet, endpoints int) terms {
-	t := terms{floor: b.MinInterval, idle: f.Idle}
+func (b Budget) terms(s Subscribers, endpoints int) terms {
+	t := terms{floor: b.MinInterval, idle: s.Idle}
 	if b.BytesPerSecond > 0 {
-		bytes := float64(f.Proxies) * float64(endpoints) * b.Cost.EndpointBytes
+		bytes := float64(s.Proxies) * float64(endpoints) * b.Cost.EndpointBytes
 		t.bytes = time.Duration(bytes / b.BytesPerSecond * float64(time.Second))
 	}
-	t.proxyCPU, t.cpu = b.cpu(f.Clusters, f.BusyClusters, f.Idle, endpoints)
-	_, t.rarest = b.cpu(max(f.Clusters, f.Widest), max(f.BusyClusters, f.WidestBusy), f.Idle, endpoints)
+	t.proxyCPU, t.cpu = b.cpu(s.Clusters, s.BusyClusters, s.Idle, endpoints)
+	_, t.each = b.cpu(1, 1, false, endpoints)
+	_, t.rarest = b.cpu(max(s.Clusters, s.Widest), max(s.BusyClusters, s.WidestBusy), s.Idle, endpoints)
 	return t
 }
 
@@ -89,8 +90,10 @@ func (t terms) sustained() time.Duration { return max(t.floor, t.bytes, t.cpu) }
 // Stretch makes a heartbeat, and the time after which an assignment goes stale, as long as the budget
 // needs for a cluster of so many endpoints. If an assignment went stale before the next one may go out,
 // all proxies would leave the weights between the two. 0 is none of either, and stays so.
-func (b Budget) Stretch(f Fleet, endpoints int, heartbeat, staleAfter time.Duration) (time.Duration, time.Duration) {
-	return b.terms(f, endpoints).stretch(heartbeat, staleAfter)
+func (b Budget) Stretch(
+	s Subscribers, endpoints int, heartbeat, staleAfter time.Duration,
+) (time.Duration, time.Duration) {
+	return b.terms(s, endpoints).stretch(heartbeat, staleAfter)
 }
 
 func (t terms) stretch(heartbeat, staleAfter time.Duration) (time.Duration, time.Duration) {
@@ -104,13 +107,11 @@ func (t terms) stretch(heartbeat, staleAfter time.Duration) (time.Duration, time
 	return heartbeat, staleAfter
 }
 
-// A bucket is the proxies' CPU budget of one cluster.
+// A bucket is the CPU budget of one cluster at its median proxy. What was spent is kept as the time until it is paid
+// for, and not as CPU time: that of a large budget would take hours to pay off with a small one.
 type bucket struct {
-	// spent is the time until the bucket is full again. It is not kept as CPU time: what was spent of a large budget
-	// would take hours to pay off with a small one.
-	spent time.Duration
-	at    time.Time // when spent was right
-	last  terms     // of that moment
+	Allowance
+	last terms // when it was looked at last
 }
 
 // bucketSize is how long an empty bucket takes to be full again.
@@ -118,24 +119,24 @@ const bucketSize = time.Second
 
 // pushed records a push.
 func (b *bucket) pushed(now time.Time, t terms) {
-	b.refill(now, t)
-	b.spent = min(b.spent, bucketSize) + t.cpu
+	spent := min(b.spent(now, t), bucketSize)
+	b.paid = now.Add(spent + t.cpu)
+}
+
+// spent is the time until the bucket is full again. With the first request of an idle cluster the budget grows, and
+// what was spent shrinks in proportion. No other change of the budget reduces what was spent: it changes whenever any
+// cluster of a proxy becomes idle or busy, and little by little all would be forgotten.
+func (b *bucket) spent(now time.Time, t terms) time.Duration {
+	if b.last.idle && !t.idle && t.proxyCPU > b.last.proxyCPU {
+		b.paid = now.Add(time.Duration(float64(b.unpaid(now)) * b.last.proxyCPU / t.proxyCPU))
+	}
+	b.last = t
+	return b.unpaid(now)
 }
 
 // used is how much of the bucket is spent, 0..1.
-func (b *bucket) used() float64 { return min(1, float64(b.spent)/float64(bucketSize)) }
-
-// refill records the time and the budget. With the first request of an idle cluster the budget grows, and what was
-// spent shrinks in proportion. No other change of the budget reduces what was spent: it changes whenever any cluster of
-// a proxy becomes idle or busy, and little by little all would be forgotten.
-func (b *bucket) refill(now time.Time, t terms) {
-	if !b.at.IsZero() {
-		b.spent = max(0, b.spent-now.Sub(b.at))
-	}
-	if b.last.idle && !t.idle && t.proxyCPU > b.last.proxyCPU {
-		b.spent = time.Duration(float64(b.spent) * b.last.proxyCPU / t.proxyCPU)
-	}
-	b.at, b.last = now, t
+func (b *bucket) used(now time.Time, t terms) float64 {
+	return min(1, float64(b.spent(now, t))/float64(bucketSize))
 }
 
 // leastGain is what a push has to gain at present (package comment); +Inf with an empty bucket.
@@ -146,8 +147,7 @@ func (b *bucket) leastGain(now time.Time, t terms) float64 {
 	if t.proxyCPU <= 0 {
 		return 0
 	}
-	b.refill(now, t)
-	used := b.used()
+	used := b.used(now, t)
 	return usual / 2 * max(0, 2*used-1) / (1 - used)
 }
 
@@ -158,8 +158,7 @@ func (b *bucket) interval(now time.Time, t terms) (interval time.Duration, limit
 		interval, limit = t.bytes, LimitBytes
 	}
 	if t.proxyCPU > 0 {
-		b.refill(now, t)
-		if cpu := time.Duration(float64(t.cpu) * b.used()); cpu > interval {
+		if cpu := time.Duration(float64(t.cpu) * b.used(now, t)); cpu > interval {
 			interval, limit = cpu, LimitCPU
 		}
 	}
@@ -171,7 +170,7 @@ func (b *bucket) interval(now time.Time, t terms) (interval time.Duration, limit
 func (b *bucket) rest(now time.Time, t terms) time.Duration {
 	const longest = time.Second
 	least := max(t.floor, t.bytes)
-	if b.refill(now, t); b.used() < 1 {
+	if b.used(now, t) < 1 {
 		return least
 	}
 	return max(least, min(t.cpu, longest))

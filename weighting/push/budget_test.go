@@ -23,7 +23,7 @@ func want[T comparable](t *testing.T, what string, got, want T) {
 // termsOf is a budget for ten proxies and twenty endpoints.
 func termsOf(b Budget) terms {
 	b.Cost = cost
-	return b.terms(Fleet{Proxies: 10}, 20)
+	return b.terms(Subscribers{Proxies: 10}, 20)
 }
 
 func TestTheLeastGainRisesAsTheBudgetIsSpent(t *testing.T) {
@@ -80,8 +80,8 @@ func TestABudgetThatShrinksLeavesNoDebtBehind(t *testing.T) {
 // is another, and no push from then on waits for that heartbeat.
 func TestABudgetThatGrowsWithTheFirstRequestLeavesNoDebtBehind(t *testing.T) {
 	budget := Budget{MinInterval: 5 * time.Millisecond, ProxyCPU: 0.02, Cost: cost}
-	idle := budget.terms(Fleet{Proxies: 10, Clusters: 100, Idle: true}, 20)
-	busy := budget.terms(Fleet{Proxies: 10, Clusters: 100, BusyClusters: 1}, 20)
+	idle := budget.terms(Subscribers{Proxies: 10, Clusters: 100, Idle: true}, 20)
+	busy := budget.terms(Subscribers{Proxies: 10, Clusters: 100, BusyClusters: 1}, 20)
 	var b bucket
 	b.pushed(epoch, idle)
 	if at := epoch.Add(time.Second); b.leastGain(at, idle) < 1 {
@@ -128,14 +128,14 @@ func TestClustersShareTheCPUOfAProxy(t *testing.T) {
 	budget := Budget{MinInterval: 5 * time.Millisecond, ProxyCPU: 0.02, Cost: cost}
 	for _, c := range []struct {
 		name  string
-		fleet Fleet
+		fleet Subscribers
 		want  float64 // of a core
 	}{
-		{"nothing is known of the proxies", Fleet{}, 0.02},
-		{"one cluster", Fleet{Clusters: 1, BusyClusters: 1}, 0.02},
-		{"four with traffic", Fleet{Clusters: 4, BusyClusters: 4}, 0.005},
-		{"the only one of four with traffic", Fleet{Clusters: 4, BusyClusters: 1}, 0.0125},
-		{"one of the others", Fleet{Clusters: 4, BusyClusters: 1, Idle: true}, 0.0025},
+		{"nothing is known of the proxies", Subscribers{}, 0.02},
+		{"one cluster", Subscribers{Clusters: 1, BusyClusters: 1}, 0.02},
+		{"four with traffic", Subscribers{Clusters: 4, BusyClusters: 4}, 0.005},
+		{"the only one of four with traffic", Subscribers{Clusters: 4, BusyClusters: 1}, 0.0125},
+		{"one of the others", Subscribers{Clusters: 4, BusyClusters: 1, Idle: true}, 0.0025},
 	} {
 		if got := budget.terms(c.fleet, 20).proxyCPU; math.Abs(got-c.want) > 1e-12 {
 			t.Errorf("%s: %v of a core, want %v", c.name, got, c.want)
@@ -170,7 +170,7 @@ func TestHeartbeatsAndStalenessStretchToWhatTheBudgetsSustain(t *testing.T) {
 		{many, 0, 0, 0, 0},
 		{Budget{MinInterval: 1500 * ms}, 500 * ms, 3 * time.Second, 1500 * ms, 5 * time.Second}, // in whole seconds
 	} {
-		heartbeat, staleAfter := c.budget.Stretch(Fleet{Proxies: 10}, 300, c.heartbeat, c.stale)
+		heartbeat, staleAfter := c.budget.Stretch(Subscribers{Proxies: 10}, 300, c.heartbeat, c.stale)
 		if heartbeat.Round(ms) != c.stretched || staleAfter != c.staleAfter {
 			t.Errorf("%+v: a heartbeat of %v and stale after %v become %v and %v, want %v and %v",
 				c.budget, c.heartbeat, c.stale, heartbeat, staleAfter, c.stretched, c.staleAfter)
@@ -200,7 +200,7 @@ func TestTheIntervalFollowsTheBudgets(t *testing.T) {
 		{"no budget of CPU", Budget{MinInterval: 5 * ms, Cost: cost}, 10, 20, 1000, 5 * ms, LimitFloor},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			terms := c.budget.terms(Fleet{Proxies: c.proxies}, c.endpoints)
+			terms := c.budget.terms(Subscribers{Proxies: c.proxies}, c.endpoints)
 			var b bucket
 			for range c.pushes {
 				b.pushed(epoch, terms)

@@ -1,11 +1,13 @@
 // Package push steps the law of one cluster and decides which of its decisions are pushed.
 //
-// It is pure: the loop of package controlplane, the simulator and the tests run the same [Gate],
-// which knows the time only as an argument. What a push costs a proxy comes in as a [Cost].
+// It is pure: the loop of package controlplane, the simulator and the tests run the same [Gate] by the same [Rhythm],
+// which know the time only as an argument. What a push costs a proxy comes in as a [Cost].
 //
+//	rhythm.Begin()
 //	verdict := gate.Step(now, input)      // decide, and whether to push it
 //	...                                   // the caller publishes, if verdict.Push
 //	pause := gate.Finish(now, outcome)    // how long until the next step
+//	rhythm.Finished(now, pause)           // rhythm.Wait is how long, given what was new meanwhile
 //
 // # What is pushed
 //
@@ -21,6 +23,9 @@
 //
 // Shares that are as old as a heartbeat, and as lasting, are pushed again whether they changed or not.
 //
+// Some proxies get only the endpoints, without weights. For them a push is due where these changed, an endpoint began
+// or ceased to fail or to be drained, or a minute has passed (Verdict.Members).
+//
 // # The budgets
 //
 // MinInterval, bytes per second over all proxies, and a share of a core of each proxy bound how
@@ -31,7 +36,9 @@
 //
 // so pushes are spent where they gain most, instead of at a fixed rate (docs/placement.md has the
 // comparison). A proxy may subscribe to several clusters, and its budget is for all of them: half is
-// shared evenly, which pays for heartbeats, and half among the clusters with traffic.
+// shared evenly, which pays for heartbeats, and half among the clusters with traffic. The gate of a cluster goes by
+// the proxy with the median number of clusters. One with more is held to its budget by an [Allowance] over all its
+// clusters: package xds, which knows them, has it wait before it sends it more.
 //
 // Heartbeats are pushes too. Where the budgets sustain fewer, the heartbeat is stretched, and with
 // it the time after which the proxies take an assignment for stale, to three times what is

@@ -38,7 +38,7 @@ const (
 // An Input is what a step decides on.
 type Input struct {
 	weighting.Snapshot // PushPeriod 0: that of the gate
-	Fleet              Fleet
+	Subscribers        Subscribers
 	// Ready means that enough is known for a first push.
 	Ready bool
 }
@@ -49,6 +49,11 @@ type Verdict struct {
 	Push       bool
 	Reason     string        // of the push, or why there is none
 	StaleAfter time.Duration // Options.StaleAfter, stretched to what the budgets sustain
+	// Members means that the push is also due where proxies get the endpoints without their weights: they changed, one
+	// began or ceased to fail or to be drained, or a minute has passed, for a proxy that refused the push before.
+	Members bool
+	// ProxyTime is what the push uses of the Allowance of each proxy that gets it.
+	ProxyTime time.Duration
 }
 
 // An Outcome is what happened to a verdict.
@@ -83,6 +88,7 @@ type Gate struct {
 	interval time.Duration // of the last pause
 	decision weighting.Decision
 	inForce  *inForce      // nil before the first push
+	members  *inForce      // the same of the last push with Verdict.Members
 	pending  *inForce      // the verdict of the step that is not finished, nil where it is no push
 	terms    terms         // of that step
 	gather   time.Duration // of that step
@@ -102,7 +108,7 @@ func (g *Gate) SetOptions(o Options) {
 
 // Step decides on the input and judges the decision. Finish must follow, before the next Step.
 func (g *Gate) Step(now time.Time, in Input) Verdict {
-	g.terms = g.options.Budget.terms(in.Fleet, len(in.Endpoints))
+	g.terms = g.options.Budget.terms(in.Subscribers, len(in.Endpoints))
 	g.gather = gather(&in.Snapshot)
 	if in.PushPeriod == 0 {
 		in.PushPeriod = max(g.terms.floor, g.interval)
@@ -137,7 +143,7 @@ func (g *Gate) Neutral(now time.Time) Verdict {
 }
 
 func (g *Gate) verdict(now time.Time, d weighting.Decision, ready bool) Verdict {
-	v := Verdict{Decision: d, Reason: ReasonNotReady}
+	v := Verdict{Decision: d, Reason: ReasonNotReady, ProxyTime: g.terms.each}
 	var heartbeat time.Duration
 	heartbeat, v.StaleAfter = g.terms.stretch(g.options.Heartbeat, g.options.StaleAfter)
 	g.pending = nil
@@ -146,6 +152,8 @@ func (g *Gate) verdict(now time.Time, d weighting.Decision, ready bool) Verdict 
 	}
 	if v.Reason, v.Push = g.judge(now, &v, heartbeat); v.Push {
 		g.pending = newInForce(now, &v)
+		v.Members = g.members.membersDue(g.pending)
+		g.pending.members = v.Members
 	}
 	return v
 }
@@ -221,6 +229,9 @@ func (g *Gate) Finish(now time.Time, o Outcome) Pause {
 	g.held = !(o.Pushed && g.pending != nil)
 	if !g.held {
 		g.inForce = g.pending
+		if g.pending.members {
+			g.members = g.pending
+		}
 		g.bucket.pushed(now, g.terms)
 	}
 	g.pending = nil
@@ -256,12 +267,13 @@ type inForce struct {
 	shares     []float64  // of the endpoints
 	drop       float64
 	staleAfter time.Duration
+	members    bool // Verdict.Members
 }
 
 type endpoint struct {
-	address, zone string
-	overloaded    bool
-	override      weighting.Override
+	address, zone       string
+	overloaded, failing bool
+	override            weighting.Override
 }
 
 func newInForce(now time.Time, v *Verdict) *inForce {
@@ -272,7 +284,7 @@ func newInForce(now time.Time, v *Verdict) *inForce {
 	}
 	for i := range v.Decision.Endpoints {
 		e := &v.Decision.Endpoints[i]
-		f.endpoints[i], f.shares[i] = endpoint{e.Address, e.Zone, e.Overloaded, e.Override}, e.Share
+		f.endpoints[i], f.shares[i] = endpoint{e.Address, e.Zone, e.Overloaded, e.Failing, e.Override}, e.Share
 	}
 	return f
 }
@@ -295,6 +307,16 @@ func (f *inForce) compare(
 		distance += math.Abs(e.Share-f.shares[i]) / 2
 	}
 	return true, flagged, overridden, distance
+}
+
+// membersDue reports whether the endpoints of the next push are due without their weights, too.
+func (f *inForce) membersDue(next *inForce) bool {
+	const repeat = time.Minute
+	return f == nil || next.at.Sub(f.at) >= repeat ||
+		!slices.EqualFunc(f.endpoints, next.endpoints, func(a, b endpoint) bool {
+			return a.address == b.address && a.zone == b.zone && a.failing == b.failing &&
+				a.override.Drained == b.override.Drained
+		})
 }
 
 // gather is how long to wait for more readings before the next step where the loads come from scrapes only: no

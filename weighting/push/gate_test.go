@@ -3,6 +3,7 @@ package push
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -192,7 +193,7 @@ func TestAChangeThatGainsTooLittleWaitsForTheHeartbeat(t *testing.T) {
 				g.bucket.pushed(epoch, g.terms)
 			}
 			if c.reason == ReasonHeartbeat {
-				g.bucket.spent = time.Hour
+				g.bucket.Use(epoch, time.Hour)
 			}
 			now := epoch.Add(c.after)
 			if v := g.Step(now, twoEndpoints(now, 1)); v.Push != c.push || v.Reason != c.reason {
@@ -281,7 +282,7 @@ func TestThePauseAfterAStep(t *testing.T) {
 	budget := Budget{MinInterval: 5 * ms, BytesPerSecond: 10 << 20, ProxyCPU: 0.02, Cost: cost}
 	for _, c := range []struct {
 		name     string
-		fleet    Fleet
+		fleet    Subscribers
 		scrapes  time.Duration // interval, where loads come from scrapes only
 		n        int           // endpoints
 		spent    time.Duration
@@ -290,25 +291,25 @@ func TestThePauseAfterAStep(t *testing.T) {
 		rest     time.Duration
 		idleRest time.Duration
 	}{
-		{"no push", Fleet{Proxies: 10}, 0, 20, 0, 0, false, 5 * ms, 0},
-		{"a step is at most a tenth of a core", Fleet{Proxies: 10}, 0, 20, 0, 2 * ms, false, 18 * ms, 0},
-		{"a push", Fleet{Proxies: 10}, 0, 20, 0, 0, true, 5 * ms, 0},
-		{"a push of many bytes", Fleet{Proxies: 1000}, 0, 100, 0, 0, true, 286 * ms, 0},
-		{"a push that empties the bucket", Fleet{Proxies: 10}, 0, 20, time.Second, 0, true, 28 * ms, 0},
-		{"the same for hundreds of clusters", Fleet{Proxies: 10, Clusters: 200, BusyClusters: 200}, 0, 20, time.Second,
-			0, true, time.Second, 0},
-		{"the same without traffic", Fleet{Proxies: 10, Clusters: 200, BusyClusters: 1, Idle: true}, 0, 20, time.Second,
-			0, true, 5 * ms, 995 * ms},
-		{"scrapes of many endpoints", Fleet{Proxies: 10}, time.Second, 100, 0, 0, false, 50 * ms, 0},
+		{"no push", Subscribers{Proxies: 10}, 0, 20, 0, 0, false, 5 * ms, 0},
+		{"a step is at most a tenth of a core", Subscribers{Proxies: 10}, 0, 20, 0, 2 * ms, false, 18 * ms, 0},
+		{"a push", Subscribers{Proxies: 10}, 0, 20, 0, 0, true, 5 * ms, 0},
+		{"a push of many bytes", Subscribers{Proxies: 1000}, 0, 100, 0, 0, true, 286 * ms, 0},
+		{"a push that empties the bucket", Subscribers{Proxies: 10}, 0, 20, time.Second, 0, true, 28 * ms, 0},
+		{"the same for hundreds of clusters", Subscribers{Proxies: 10, Clusters: 200, BusyClusters: 200}, 0, 20,
+			time.Second, 0, true, time.Second, 0},
+		{"the same without traffic", Subscribers{Proxies: 10, Clusters: 200, BusyClusters: 1, Idle: true}, 0, 20,
+			time.Second, 0, true, 5 * ms, 995 * ms},
+		{"scrapes of many endpoints", Subscribers{Proxies: 10}, time.Second, 100, 0, 0, false, 50 * ms, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			g := NewGate(Options{Budget: budget})
-			in := Input{Fleet: c.fleet, Ready: true}
+			in := Input{Subscribers: c.fleet, Ready: true}
 			in.ScrapeInterval = c.scrapes
 			for i := range c.n {
 				in.Endpoints = append(in.Endpoints, weighting.Endpoint{Address: fmt.Sprintf("10.0.0.%d:80", i)})
 			}
-			g.bucket.spent = c.spent
+			g.bucket.Use(epoch, c.spent)
 			g.Step(epoch, in)
 			pause := g.Finish(epoch, Outcome{Pushed: c.pushed, Took: c.took})
 			if (pause.Rest-c.rest).Abs() > ms || (pause.IdleRest-c.idleRest).Abs() > ms {
@@ -328,4 +329,40 @@ func TestTheLawGetsThePushPeriod(t *testing.T) {
 	g.Finish(epoch, Outcome{})
 	in.PushPeriod = time.Second
 	want(t, "horizon with a period of its own", g.Step(epoch, in).Decision.Horizon, 1030*time.Millisecond)
+}
+
+// Proxies that get the endpoints without their weights do not need each push.
+func TestEndpointsWithoutWeightsAreDueWhenTheyChange(t *testing.T) {
+	const second = time.Second
+	type decision = weighting.EndpointDecision
+	start := weighting.Decision{Endpoints: []weighting.EndpointDecision{
+		{Address: "10.0.0.1:80", Zone: "a", Share: 0.5}, {Address: "10.0.0.2:80", Zone: "a", Share: 0.5},
+	}}
+	for name, c := range map[string]struct {
+		change func(*decision)
+		after  time.Duration
+		due    bool
+	}{
+		"nothing":            {func(*decision) {}, second, false},
+		"the load":           {func(e *decision) { e.Share, e.Overloaded = 0.9, true }, second, false},
+		"a pin":              {func(e *decision) { e.Override.Share = 0.5 }, second, false},
+		"an address":         {func(e *decision) { e.Address = "10.0.0.3:80" }, second, true},
+		"a zone":             {func(e *decision) { e.Zone = "b" }, second, true},
+		"a failure":          {func(e *decision) { e.Failing = true }, second, true},
+		"a drain":            {func(e *decision) { e.Override.Drained = true }, second, true},
+		"less than a minute": {func(*decision) {}, time.Minute - 1, false},
+		"a minute":           {func(*decision) {}, time.Minute, true},
+	} {
+		g := NewGate(Options{Heartbeat: time.Millisecond})
+		first := g.verdict(epoch, start, true)
+		want(t, name+": due with the first push", first.Members, true)
+		g.Finish(epoch, Outcome{Pushed: true})
+		next := weighting.Decision{Endpoints: slices.Clone(start.Endpoints)}
+		c.change(&next.Endpoints[1])
+		v := g.verdict(epoch.Add(c.after), next, true)
+		want(t, name+": pushed", v.Push, true)
+		want(t, name+": due", v.Members, c.due)
+		g.Finish(epoch.Add(c.after), Outcome{}) // it could not be pushed
+		want(t, name+": still due", g.verdict(epoch.Add(c.after), next, true).Members, c.due)
+	}
 }

@@ -20,8 +20,9 @@ func TestReplicasApartAreNeverWorseThanLeastRequest(t *testing.T) {
 			time.Second, 1},
 		"one slot, requests of 50 ms": {shortFor(time.Minute), defaultScrape, 1},
 		"16 slots that slow each other": {func() Scenario {
-			s, _ := Builtin("batching")
-			s.Duration = 4 * time.Minute
+			s := photoroomFor(4 * time.Minute)
+			s.Pods = []PodGroup{{Count: 20, Slots: 16, Sharing: true, SlowDown: 1}}
+			s.Service.Mean = 5 * time.Second
 			return s
 		}, defaultScrape, 1},
 		"engines": {engines, defaultScrape, 0.9},
@@ -65,15 +66,15 @@ func replicated(replicas int, scrapes time.Duration) Policy {
 }
 
 func photoroomFor(d time.Duration) Scenario {
-	s, _ := Builtin("photoroom")
-	s.Duration, s.WarmUp = d, time.Minute
+	s := photoroom()
+	s.Duration = d
 	return s
 }
 
 func shortFor(d time.Duration) func() Scenario {
 	return func() Scenario {
-		s, _ := Builtin("short")
-		s.Duration = d
+		s := photoroomFor(d)
+		s.Service.Mean, s.WarmUp = 50*time.Millisecond, 10*time.Second
 		return s
 	}
 }

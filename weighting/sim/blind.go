@@ -126,7 +126,7 @@ func (p *pod) backlog() float64 {
 // sendFreeSlots weighs by the slots that are free now: the obvious law, and one that sends all requests to the same few
 // pods.
 func (w *world) sendFreeSlots() {
-	w.set(laneFreeSlots, w.now+at(w.p.FreeSlotsEvery))
+	w.set(laneFreeSlots, w.now+at(freeSlotsEvery))
 	a := newAssignment(len(w.pods))
 	var members []int32
 	var shares []float64
@@ -155,4 +155,7 @@ func (w *world) sendFreeSlots() {
 	w.groups[0].send(a, freeSlotsDelay)
 }
 
-const freeSlotsDelay = 3 * time.Millisecond // from a decision to its effect, as Steelyard's default
+const (
+	freeSlotsEvery = time.Second
+	freeSlotsDelay = 3 * time.Millisecond // from a decision to its effect, as Steelyard's default
+)

@@ -84,6 +84,50 @@ func (c *calendar) down(i int32) {
 	c.heap[i], c.pos[l] = l, i
 }
 
+// A mailbox has messages on their way, in order. Its lane is due when the first one arrives.
+type mailbox[T any] struct {
+	*calendar
+	lane lane
+	ring ring[message[T]]
+}
+
+type message[T any] struct {
+	arrives instant
+	content T
+}
+
+func newMailbox[T any](c *calendar, l lane) mailbox[T] { return mailbox[T]{calendar: c, lane: l} }
+
+// send puts a message on its way. It arrives no sooner than the one before.
+func (m *mailbox[T]) send(arrives instant, content T) {
+	if m.ring.len() > 0 {
+		arrives = max(arrives, m.ring.last().arrives)
+	}
+	m.ring.push(message[T]{arrives, content})
+	m.plan()
+}
+
+// receive takes out the message that has arrived.
+func (m *mailbox[T]) receive() T {
+	content := m.ring.pop().content
+	m.plan()
+	return content
+}
+
+// clear loses what is on its way.
+func (m *mailbox[T]) clear() {
+	m.ring = ring[message[T]]{}
+	m.plan()
+}
+
+func (m *mailbox[T]) plan() {
+	next := never
+	if m.ring.len() > 0 {
+		next = m.ring.first().arrives
+	}
+	m.set(m.lane, next)
+}
+
 // A ring is a first-in, first-out queue.
 type ring[T any] struct {
 	items []T // a power of two of them

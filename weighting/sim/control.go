@@ -24,8 +24,8 @@ type control struct {
 
 	gate       *push.Gate
 	staleAfter time.Duration // as last pushed
-	awake      bool          // something is new
-	resting    bool
+	rhythm     push.Rhythm
+	allowance  push.Allowance // of each Envoy; they are alike, as all subscribe to this cluster only
 
 	envoys    []int // that are connected
 	addresses []string
@@ -36,12 +36,11 @@ type control struct {
 	counts    [][]flight.Counter // by Envoy and pod
 	proxies   []proxied          // by pod, over all Envoys
 	redis     redis
-	scrapes   ring[scraped]
+	scrapes   mailbox[scraped]
 	entries   entries
 	reports   reports
 
-	pickers *pickers    // nil without
-	last    *assignment // pushed
+	pickers *pickers // nil without
 	dither  *rand.Rand
 	shares  []float64 // scratch
 	weights []uint32
@@ -62,7 +61,6 @@ func (c *control) counted(pod int32, change flight.Change) {
 
 // scraped is a report on its way from a server.
 type scraped struct {
-	at     instant
 	pod    int32
 	failed bool
 	report weighting.ServerReport
@@ -85,6 +83,7 @@ func newControl(g *group, number int) *control {
 	w := g.w
 	c := &control{w: w, g: g, number: number, o: w.s.Signals.over(w.p.Steelyard.withDefaults())}
 	c.envoys = c.connected()
+	c.scrapes = newMailbox[scraped](w.calendar, g.lanes+laneScraped)
 	n := len(w.pods)
 	for i := range n {
 		c.addresses = append(c.addresses, podName(i))
@@ -109,7 +108,7 @@ func (c *control) begin() {
 		Params: c.o.Params, Budget: c.o.budget(), Deadband: c.o.Deadband, Heartbeat: c.o.Heartbeat,
 		StaleAfter: c.o.FallbackAfter,
 	})
-	c.since, c.last, c.awake, c.resting = c.w.now, nil, false, false
+	c.since, c.rhythm = c.w.now, push.NewRhythm(c.w.now.time())
 	c.server = make([]weighting.ServerReport, n)
 	c.proxies = make([]proxied, n)
 	c.redis.counts = make([]weighting.Reading, n)
@@ -120,8 +119,7 @@ func (c *control) begin() {
 	c.entries.reset()
 	c.reports.reset()
 	c.resetCounts()
-	c.scrapes = ring[scraped]{}
-	c.g.set(laneScraped, never)
+	c.scrapes.clear()
 	c.listMembers()
 }
 
@@ -228,7 +226,7 @@ func (c *control) ended(r *request) {
 func (c *control) poll() {
 	c.g.set(lanePoll, c.w.now+at(c.o.ReportInterval))
 	if c.w.at[c.g.lanes+lanePolled] != never {
-		return // the poll before is still out
+		return // the poll before is outstanding
 	}
 	for pod := range c.redis.read {
 		n := c.redis.leaked[pod]
@@ -275,65 +273,60 @@ func (c *control) scrape(pod lane) {
 		return
 	}
 	p := w.touch(pod)
-	c.scrapes.push(scraped{at: w.now + at(c.o.ScrapeDelay), pod: pod, failed: p.stale, report: p.report(w.now)})
-	c.g.set(laneScraped, c.scrapes.first().at)
+	c.scrapes.send(w.now+at(c.o.ScrapeDelay), scraped{pod: pod, failed: p.stale, report: p.report(w.now)})
 }
 
 func (c *control) scraped() {
-	s := c.scrapes.pop()
-	if c.scrapes.len() > 0 {
-		c.g.set(laneScraped, c.scrapes.first().at)
-	} else {
-		c.g.set(laneScraped, never)
-	}
+	s := c.scrapes.receive()
 	if !s.failed && c.w.pods[s.pod].present {
 		c.server[s.pod] = s.report
 	}
 	c.poke()
 }
 
-// poke wakes the loop. What is already awake stays awake.
-func (c *control) poke() {
-	if c.away {
-		return
-	}
-	c.awake = true
-	if !c.resting {
-		c.g.set(laneLoop, c.w.now)
+// poke wakes the loop: something is new. active does too: Envoys reported requests.
+func (c *control) poke()   { c.news((*push.Rhythm).Poked) }
+func (c *control) active() { c.news((*push.Rhythm).ProxyActive) }
+
+func (c *control) news(record func(*push.Rhythm) (sooner bool)) {
+	if !c.away && record(&c.rhythm) {
+		c.schedule()
 	}
 }
 
-// loop is what happens when the loop was poked, when it has rested, or when
-// nothing was new for a while.
+// schedule plans the next step.
+func (c *control) schedule() { c.g.set(laneLoop, c.w.now+at(c.rhythm.Wait(c.w.now.time()))) }
+
+// loop steps.
 func (c *control) loop() {
-	if c.resting && !c.awake {
-		c.resting = false
-		c.g.set(laneLoop, c.w.now+at(push.MaxIdle))
-		return
-	}
-	c.awake, c.resting = false, true
-	c.g.set(laneLoop, c.w.now+at(c.step()))
+	c.rhythm.Begin()
+	c.rhythm.Finished(c.w.now.time(), c.step())
+	c.schedule()
 }
 
-// step decides and publishes. It returns how long to rest.
-func (c *control) step() (rest time.Duration) {
+// stepTime is what a step takes for each endpoint (docs/cost.md). In the simulation its outcome is there at once, and
+// only the pause after it goes by this time.
+const stepTime = 3 * time.Microsecond
+
+// step decides and publishes.
+func (c *control) step() push.Pause {
 	now := c.w.now.time()
 	c.w.tally.stepped()
 	verdict := c.gate.Step(now, push.Input{
-		Snapshot: c.snapshot(now), Fleet: push.Fleet{Proxies: len(c.envoys)}, Ready: true,
+		Snapshot: c.snapshot(now), Subscribers: push.Subscribers{Proxies: len(c.envoys)}, Ready: true,
 	})
 	if c.pickers != nil {
 		c.pickers.send(picking.UpdateOf(&verdict.Decision), at(c.o.PushDelay))
 	}
 	pushed := verdict.Push && c.push(&verdict)
-	return c.gate.Finish(now, push.Outcome{Pushed: pushed}).Rest
+	took := stepTime * time.Duration(len(c.members))
+	return c.gate.Finish(now, push.Outcome{Pushed: pushed, Took: took})
 }
 
 // snapshot is the cluster as the sources show it.
 func (c *control) snapshot(now time.Time) weighting.Snapshot {
 	s := weighting.Snapshot{
-		PushDelay: c.o.PushDelay, PushPeriod: c.o.Period,
-		ScrapeInterval: c.o.ScrapeInterval,
+		PushDelay: c.o.PushDelay, ScrapeInterval: c.o.ScrapeInterval,
 	}
 	if c.o.Source == LoadReports || c.o.Source == Redis {
 		s.CountInterval = c.o.ReportInterval
@@ -345,6 +338,10 @@ func (c *control) snapshot(now time.Time) weighting.Snapshot {
 			counted = time.Time{}
 		}
 	}
+	var logged time.Time
+	if c.o.Source == AccessLog {
+		logged = counted
+	}
 	c.endpoints = c.endpoints[:0]
 	for _, pod := range c.members {
 		e := weighting.Endpoint{Address: c.addresses[pod], Zone: c.zones[pod], Server: c.server[pod]}
@@ -355,7 +352,8 @@ func (c *control) snapshot(now time.Time) weighting.Snapshot {
 		case AccessLog, LoadReports:
 			e.InFlight = weighting.Reading{Value: float64(c.proxies[pod].inFlight), At: counted}
 			e.Exact = c.exact()
-			e.Proxies = c.proxies[pod].report(counted, c.o.Source == AccessLog)
+			e.Proxies = c.proxies[pod].sums.Report(counted, logged)
+			e.Proxies.Partial = len(c.w.groups) > 1 // the other replicas' Envoys report elsewhere
 		case Redis:
 			e.InFlight = c.redis.counts[pod]
 		}
@@ -363,20 +361,6 @@ func (c *control) snapshot(now time.Time) weighting.Snapshot {
 	}
 	s.Endpoints = c.endpoints
 	return s
-}
-
-func (p *proxied) report(at time.Time, ends bool) weighting.ProxyReport {
-	read := func(v float64) weighting.Reading { return weighting.Reading{Value: v, At: at} }
-	sum := func(n uint64) weighting.Reading { return read(float64(n)) }
-	r := weighting.ProxyReport{
-		Issued: sum(p.sums.Issued), Ended: sum(p.sums.Ended), Errors: sum(p.sums.Errors),
-		Succeeded: sum(p.sums.Succeeded),
-	}
-	if ends {
-		r.Failed, r.LatencySeconds, r.Answered = sum(p.sums.Failed), read(p.sums.Latency), sum(p.sums.Answered)
-		r.Sized, r.SizedBytes = sum(p.sums.Sized), read(p.sums.Bytes)
-	}
-	return r
 }
 
 // push sends a decision to the Envoys.
@@ -401,8 +385,11 @@ func (c *control) push(v *push.Verdict) bool {
 	}
 	a.drop = d.DropFraction
 	a.settle()
-	c.w.tally.pushed(c.last, a)
-	c.last, c.staleAfter = a, v.StaleAfter
-	c.g.send(a, c.o.PushDelay)
+	c.w.tally.pushed()
+	c.staleAfter = v.StaleAfter
+	now := c.w.now.time()
+	wait := c.allowance.Wait(now)
+	c.allowance.Use(now, v.ProxyTime)
+	c.g.send(a, wait+c.o.PushDelay)
 	return true
 }

@@ -10,7 +10,7 @@
 // and prints nothing: command `steelyard simulate` does, and it is the only caller
 // besides tests.
 //
-// What is real: [push.Gate] with the law in it, [flight.Counter], and
+// What is real: [push.Gate] with the law in it, [push.Rhythm], [flight.Counter], and
 // [envoyspec.WeightBounds] with its dither. What is modelled, after what was measured on Envoy 1.40 or
 // read in its source: the rest, as follows. Times are simulated seconds, in
 // nanoseconds.
@@ -65,12 +65,10 @@
 //
 // # Steelyard
 //
-// The loop is that of package controlplane: a change wakes it; it steps, and rests
-// until the budgets allow the next push, or for MinInterval if it pushed
-// nothing, and with scrapes only, of more than twenty pods, at least for a twentieth of
-// their interval; without a change it steps every 250 ms. The gate of the product decides
-// what is pushed. A step takes no time. A push
-// reaches all Envoys at once, after PushDelay. There is no warm-up: the first
+// The loop steps by the [push.Rhythm] of the product, and its gate decides what is pushed and how long
+// the loop pauses. The outcome of a step is there at once; for the pause it has taken 3 µs for each pod. A push
+// reaches all Envoys at once, after PushDelay and what they have to wait by their push.Allowance, of which only this
+// cluster uses anything. There is no warm-up: the first
 // pushes are made of what is known.
 //
 // Several replicas are either one, as far as they know all of each other in time, or apart (Apart): then each has a

@@ -4,11 +4,13 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+
+	"steelyard/xds/envoyspec"
 )
 
 // An assignment is what the Envoys were sent: the endpoints and their weights.
 type assignment struct {
-	weights  []uint32 // by pod; 0 where it is no endpoint
+	weights  []uint32 // by pod; 0 where it is not an endpoint
 	shares   []float64
 	degraded []bool
 	drop     float64
@@ -45,9 +47,6 @@ func (a *assignment) settle() {
 	a.healthyPercent = healthyPercent(len(a.hosts[healthy].hosts), len(a.hosts[degraded].hosts))
 }
 
-// overprovisioning is the factor in the assignments of package xds/assignment.
-const overprovisioning = 10
-
 // healthyPercent is Envoy's split between healthy and degraded hosts of one
 // priority, in whole percent: each is worth its part times the overprovisioning
 // factor, at most all; where the two together are worth less, both are scaled up;
@@ -57,7 +56,7 @@ func healthyPercent(healthy, degraded int) int {
 	if all == 0 {
 		return 100
 	}
-	worth := func(n int) int { return min(100, 100*overprovisioning*n/all) }
+	worth := func(n int) int { return min(100, 100*envoyspec.Overprovisioning*n/all) }
 	total := min(100, worth(healthy)+worth(degraded))
 	return min(100, worth(healthy)*100/total)
 }

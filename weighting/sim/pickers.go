@@ -16,19 +16,13 @@ type pickers struct {
 	each    []picking.Picker
 	routers []*router // by Envoy; nil where content is not looked at
 	random  *rand.Rand
-	updates ring[loads] // on their way
-	shared  ring[learned]
+	updates mailbox[picking.Update]
+	shared  mailbox[learned]
 	cached  []picking.Cached
-}
-
-type loads struct {
-	at instant
-	picking.Update
 }
 
 // learned is an answer on its way to the pickers of the other Envoys.
 type learned struct {
-	at         instant
 	envoy, pod int32
 	content    prefix.Prompt
 }
@@ -38,7 +32,9 @@ const shareDelay = instant(100 * time.Millisecond)
 
 func newPickers(g *group, content bool) *pickers {
 	w := g.w
-	k := &pickers{w: w, g: g, each: make([]picking.Picker, len(w.envoys)), random: source(w.s.Seed, streamPickers)}
+	k := &pickers{w: w, g: g, each: make([]picking.Picker, len(w.envoys)), random: source(w.s.Seed, streamPickers),
+		updates: newMailbox[picking.Update](w.calendar, g.lanes+lanePickers),
+		shared:  newMailbox[learned](w.calendar, g.lanes+laneShared)}
 	for range w.envoys {
 		if content {
 			k.routers = append(k.routers, newRouter())
@@ -49,19 +45,14 @@ func newPickers(g *group, content bool) *pickers {
 
 // send puts an update on its way.
 func (k *pickers) send(u picking.Update, delay instant) {
-	k.updates.push(loads{k.w.now + delay, u})
-	k.g.set(lanePickers, k.updates.first().at)
+	k.updates.send(k.w.now+delay, u)
 }
 
 // receive hands an update to all pickers.
 func (k *pickers) receive() {
-	u := k.updates.pop()
-	k.g.set(lanePickers, never)
-	if k.updates.len() > 0 {
-		k.g.set(lanePickers, k.updates.first().at)
-	}
+	u := k.updates.receive()
 	for i := range k.each {
-		k.each[i].Update(u.Update, k.w.now.time())
+		k.each[i].Update(u, k.w.now.time())
 	}
 }
 
@@ -96,18 +87,13 @@ func (k *pickers) look(from *router, content *prefix.Prompt, r *picking.Request)
 func (k *pickers) learn(r *request) {
 	k.routers[r.envoy].table.Learn(&r.content, podName(int(r.pod)), prefix.Own, k.w.now.time())
 	if k.w.p.Steelyard.Picker == PickerShared {
-		k.shared.push(learned{k.w.now + shareDelay, r.envoy, r.pod, r.content})
-		k.g.set(laneShared, k.shared.first().at)
+		k.shared.send(k.w.now+shareDelay, learned{r.envoy, r.pod, r.content})
 	}
 }
 
 // share hands an answer to the pickers of the other Envoys.
 func (k *pickers) share() {
-	l := k.shared.pop()
-	k.g.set(laneShared, never)
-	if k.shared.len() > 0 {
-		k.g.set(laneShared, k.shared.first().at)
-	}
+	l := k.shared.receive()
 	for i, to := range k.routers {
 		if i != int(l.envoy) {
 			to.table.Learn(&l.content, podName(int(l.pod)), prefix.Others, k.w.now.time())

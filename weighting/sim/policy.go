@@ -16,7 +16,7 @@ const (
 	RoundRobin    Balancer = "round_robin"
 	LeastRequest  Balancer = "least_request" // two choices by own requests; with unequal weights EDF, as in Envoy
 	Random        Balancer = "random"
-	FreeSlots     Balancer = "free_slots"     // weights by free slots, pushed every FreeSlotsEvery: what not to do
+	FreeSlots     Balancer = "free_slots"     // weights by free slots, pushed every second: what not to do
 	ShortestQueue Balancer = "shortest_queue" // one view of all pods for each request: the bound
 
 	// With one view of all engines for each request, by what is in flight there, or by
@@ -81,12 +81,6 @@ func (p *Policy) checkPods(engines bool, found *problems) {
 type Policy struct {
 	Name     string
 	Balancer Balancer
-
-	// Bias is the active_request_bias of least_request. 0 means 1; a negative one
-	// means none.
-	Bias float64
-	// FreeSlotsEvery is the push period of free_slots. Default 1 s.
-	FreeSlotsEvery time.Duration
 
 	Steelyard *Steelyard
 }
@@ -157,16 +151,12 @@ type Steelyard struct {
 	// FallbackAfter is how long without a push until Envoys turn to their fallback,
 	// least request with equal weights (endpoint_stale_after); 0 for never.
 	FallbackAfter time.Duration
-	// Period is the push period that the law gets; 0: that of the loop.
-	Period time.Duration
 
-	// EnvoyPolicy is the Envoys' own under the weights: least_request (default, as
-	// steelyard bootstrap writes it), round_robin or random. Bias is as Policy.Bias,
-	// but that 0 means 2, as steelyard bootstrap writes it.
+	// EnvoyPolicy is the Envoys' own under the weights: least_request (default, as steelyard bootstrap writes it, with
+	// its bias), round_robin or random.
 	EnvoyPolicy Balancer
-	Bias        float64
 
-	// Apart is the number of replicas that know nothing of each other, as while Redis is cut: each has its part of the
+	// Apart is the number of replicas that know nothing of each other, as without Redis: each has its part of the
 	// Envoys, in turn, and their counts, and scrapes all pods. 0 means 1.
 	Apart int
 

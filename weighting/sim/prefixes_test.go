@@ -10,13 +10,6 @@ import (
 
 var vessel = weighting.Vessel{Slots: 1, Speed: 1}
 
-// cachingEngines is a short part of the scenario with prefix caches.
-func cachingEngines() Scenario {
-	s, _ := Builtin("prefix")
-	s.Duration, s.WarmUp = 5*time.Minute, 2*time.Minute
-	return s
-}
-
 // TestTheCacheIsUsedAndNoEngineIsFlooded: taking the cached part off the work keeps the hits of a route and the balance
 // of the work; following routes has the hits only, and the weights the balance only.
 func TestTheCacheIsUsedAndNoEngineIsFlooded(t *testing.T) {
@@ -67,8 +60,7 @@ func TestTheCacheIsUsedAndNoEngineIsFlooded(t *testing.T) {
 func TestContentIsForEngines(t *testing.T) {
 	for _, p := range []Policy{named(PrefixHash), named(LeastWorkPrefix),
 		{Name: "picker", Steelyard: &Steelyard{Source: AccessLog, Picker: PickerShared}}} {
-		slots, _ := Builtin("photoroom")
-		if _, err := Run(t.Context(), slots, p); err == nil {
+		if _, err := Run(t.Context(), photoroom(), p); err == nil {
 			t.Errorf("%s runs on pods with slots", p.Name)
 		}
 	}

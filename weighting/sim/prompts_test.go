@@ -13,12 +13,6 @@ import (
 	"steelyard/weighting/sim/trace"
 )
 
-// engines is a scenario of engines that other tests change, from the trace of Azure.
-func engines() Scenario {
-	s, _ := Builtin("llm")
-	return s
-}
-
 // The policies that see engines for every request, and Envoy's own, against a
 // simulation of another hand: p99 of the time to first token, in seconds.
 func TestEnginesAgreeWithAnotherSimulation(t *testing.T) {
@@ -54,7 +48,9 @@ func TestLoadOfEngines(t *testing.T) {
 	t.Parallel()
 	s := engines()
 	wantNear(t, "requests per second at load 0.8 of 12 engines", s.ArrivalRate(), 53.8, 0.03)
-	mixed, _ := Builtin("llm-mixed-speed")
+	mixed := engines()
+	all := mixed.Pods[0].Engine
+	mixed.Pods = []PodGroup{{Count: 8, Engine: all}, {Count: 4, Speed: 0.5, Engine: all}}
 	wantNear(t, "with four of them half as fast", mixed.ArrivalRate(), s.ArrivalRate()*10/12, 1e-6)
 	s.Events = []Event{{At: time.Minute, Kind: Join, Pods: []int{0, 1, 2}}}
 	wantNear(t, "with three of them yet to join", s.ArrivalRate(), 53.8*9/12, 0.03)
@@ -190,16 +186,11 @@ func TestUnsoundScenariosOfEngines(t *testing.T) {
 			"pods, group 0: engines need prompts, and pods with slots take none"},
 		{func(s *Scenario) { s.Pods = append(s.Pods, PodGroup{Count: 1, Slots: 1}) }, Random,
 			"pods, group 1: engines need prompts, and pods with slots take none"},
-		{func(s *Scenario) { s.Pods[0].Slots = -1 }, Random, "pods, group 0: slots -1: 0 to"},
 		{func(s *Scenario) { s.Pods[0].Engine = &bad }, Random, "pods, group 0: token budget 0"},
 		{func(s *Scenario) { s.Pods[0].Engine = &small }, Random,
 			"pods, group 0: the largest request, of 14050 and 39 tokens, does not fit into the KV cache: it has to " +
 				"be of 14089 tokens at least"},
 		{func(s *Scenario) { s.Prompts = &Prompts{} }, Random, "prompts: a trace with two moments is needed"},
-		{func(s *Scenario) { s.Prompts.Cached = 1.1 }, Random, "cached 1.1: 0 to 1"},
-		{func(s *Scenario) { s.Prompts.Chunked = -1 }, Random, "chunked -1: 0 to 1"},
-		{func(s *Scenario) { s.Prompts.BytesPerToken = -1 }, Random, "bytes per token -1"},
-		{func(s *Scenario) { s.Prompts.BytesSpread = 6 }, Random, "spread of the bytes per token 6"},
 		{func(*Scenario) {}, ShortestQueue, "shortest_queue needs slots, and the pods are engines"},
 		{func(*Scenario) {}, FreeSlots, "free_slots needs slots, and the pods are engines"},
 	} {

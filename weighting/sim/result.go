@@ -27,8 +27,8 @@ type Result struct {
 	// Loads are the mean requests in each pod after the warm-up.
 	Loads []float64
 	// Spread is the mean difference of load per slot (or of an engine) between the
-	// fullest and the emptiest pod. Moved is the share of the traffic that pushes move, per second.
-	Spread, Moved float64
+	// fullest and the emptiest pod.
+	Spread float64
 	// Hunting is the variance of the number of requests that a pod gets in a mean
 	// service time (an engine: in a second), over its mean: 1 is chance, less is more
 	// even than chance, and more is herds that all see the same pod idle.
@@ -42,12 +42,12 @@ type Quantiles struct {
 	P50, P90, P99, Mean, Max float64
 }
 
-// A Sample is the world at one moment.
+// A Sample is the world at one time.
 type Sample struct {
 	At      time.Duration
 	Load    []float64 // requests in each pod
 	Waiting float64   // of all those, the ones that are not executed yet
-	Shares  []float64 // of each pod, as last effective in the Envoys; 0 where it is no endpoint
+	Shares  []float64 // of each pod, as last effective in the Envoys; 0 where it is not an endpoint
 	Flags   []bool    // pods flagged as overloaded
 	Drop    float64   // share refused
 	Rate    float64   // requests per second offered

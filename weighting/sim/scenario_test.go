@@ -14,33 +14,16 @@ import (
 	"steelyard/xds/envoyspec"
 )
 
-func TestBuiltinsAreSound(t *testing.T) {
-	all := Matrix()
-	for _, s := range builtin() {
-		if s.Prompts != nil {
-			want(t, s.Name+" comes without a trace", s.Prompts.Trace == nil, true)
-		}
-	}
-	want(t, "number of cells of the matrix", len(all), 3*3*3*2*2)
-	for _, name := range Names() {
-		s, ok := Builtin(name)
-		want(t, name+" is found", ok && s.Name == name, true)
-		all = append(all, s)
-	}
-	seen := map[string]bool{}
-	for _, s := range all {
-		if err := s.Check(); err != nil {
-			t.Errorf("%s: %v", s.Name, err)
-		}
-		want(t, s.Name+" is there once", seen[s.Name], false)
-		seen[s.Name] = true
-	}
-	_, ok := Builtin("nowhere")
-	want(t, "a name that is none is found", ok, false)
-	for _, p := range Policies() {
-		p = p.withDefaults()
-		if err := p.check(false); err != nil {
-			t.Errorf("%s: %v", p.Name, err)
+func TestPoliciesAreSound(t *testing.T) {
+	for _, table := range []struct {
+		policies []Policy
+		engines  bool
+	}{{Policies(), false}, {EnginePolicies(), true}, {PrefixPolicies(), true}} {
+		for _, p := range table.policies {
+			p = p.withDefaults()
+			if err := p.check(table.engines); err != nil {
+				t.Errorf("%s: %v", p.Name, err)
+			}
 		}
 	}
 }
@@ -52,29 +35,21 @@ func TestUnsoundScenarios(t *testing.T) {
 	}{
 		{func(s *Scenario) { s.Duration = 0 }, "duration 0s: a positive time is needed"},
 		{func(s *Scenario) { s.WarmUp = s.Duration }, "it must be less than the duration"},
-		{func(s *Scenario) { s.Envoys = 0 }, "envoys 0: 1 to"},
-		{func(s *Scenario) { s.Workers = 1000 }, "workers 1000: 1 to"},
-		{func(s *Scenario) { s.Pods = nil }, "pods: 0 in all"},
-		{func(s *Scenario) { s.Pods[0].Slots = 0 }, "pods, group 0: slots 0"},
-		{func(s *Scenario) { s.Pods[0].Count = -1 }, "pods, group 0: count -1"},
-		{func(s *Scenario) { s.Pods[0].Speed = math.NaN() }, "pods, group 0: speed NaN"},
-		{func(s *Scenario) { s.Pods[0].SlowDown = -1 }, "slow down -1"},
+		{func(s *Scenario) { s.Envoys = 0 }, "0 Envoys of 1 workers: at least one"},
+		{func(s *Scenario) { s.Workers = -1 }, "4 Envoys of -1 workers: at least one"},
+		{func(s *Scenario) { s.Pods = nil }, "pods: none"},
+		{func(s *Scenario) { s.Pods[0].Slots = 0 }, "pods, group 0: 6 pods of 0 slots"},
+		{func(s *Scenario) { s.Pods[0].Count = -1 }, "pods, group 0: -1 pods"},
+		{func(s *Scenario) { s.Pods[0].Speed = math.NaN() }, "pods, group 0: 6 pods of 1 slots at speed NaN"},
+		{func(s *Scenario) { s.Pods[0].SlowDown = -1 }, "slowed down by -1"},
 		{func(s *Scenario) { s.Load = 0 }, "set load or rate"},
-		{func(s *Scenario) { s.Load = math.NaN() }, "load or rate NaN"},
+		{func(s *Scenario) { s.Load = math.NaN() }, "set load or rate"},
 		{func(s *Scenario) { s.Rate = 1e9 }, "no more than 1e+08 in all"},
-		{func(s *Scenario) { s.EnvoyShares = []float64{1} }, "1 of them for 4 Envoys"},
-		{func(s *Scenario) { s.EnvoyShares = []float64{1, 1, 0, 1} }, "number 2: 0 is not positive"},
+		{func(s *Scenario) { s.EnvoyShares = []float64{1} },
+			"envoy shares [1]: a positive number is needed for each of 4"},
+		{func(s *Scenario) { s.EnvoyShares = []float64{1, 1, 0, 1} }, "envoy shares [1 1 0 1]: a positive number"},
 		{func(s *Scenario) { s.Service.Kind = "gamma" }, `service kind "gamma": one of`},
 		{func(s *Scenario) { s.Service.Mean = 0 }, "service mean 0s"},
-		{func(s *Scenario) { s.Service.LongShare = 2 }, "long share 2"},
-		{func(s *Scenario) { s.Signals.ScrapeDelay = new(time.Duration(-1)) },
-			"signals: a delay of -1ns: it may not be negative"},
-		{func(s *Scenario) { s.Signals.Delay = new(time.Duration(-1)) },
-			"signals: a delay of -1ns: it may not be negative"},
-		{func(s *Scenario) { s.Signals.PushDelay = new(time.Duration(-1)) },
-			"signals: a delay of -1ns: it may not be negative"},
-		{func(s *Scenario) { s.Signals.Loss = new(1.1) }, "signals: loss 1.1: 0 to 1"},
-		{func(s *Scenario) { s.Signals.Loss = new(math.NaN()) }, "signals: loss NaN: 0 to 1"},
 		{func(s *Scenario) { s.Events = []Event{{Kind: "flood"}} }, `events, number 0: kind "flood": one of`},
 		{func(s *Scenario) { s.Events = []Event{{Kind: Stall, Pods: []int{6}}} }, "pod 6: there are 0 to 5"},
 		{func(s *Scenario) { s.Events = []Event{{Kind: FlashCrowd}} }, "flash-crowd by a factor of 0"},
@@ -96,11 +71,8 @@ func TestUnsoundPolicies(t *testing.T) {
 		says   string
 	}{
 		{Policy{}, `balancer "": one of`},
-		{Policy{Balancer: FreeSlots, FreeSlotsEvery: -1}, "free slots every -1ns"},
 		{Policy{Steelyard: &Steelyard{}}, `source "": one of`},
 		{Policy{Steelyard: &Steelyard{Source: AccessLog, EnvoyPolicy: FreeSlots}}, `Envoy policy "free_slots": one of`},
-		{Policy{Steelyard: &Steelyard{Source: AccessLog, Loss: 2}}, "loss 2: 0 to 1"},
-		{Policy{Steelyard: &Steelyard{Source: AccessLog, PushDelay: -1}}, "it may not be negative"},
 		{Policy{Steelyard: &Steelyard{Source: AccessLog, ReportInterval: -1}}, "report interval -1ns"},
 		{Policy{Steelyard: &Steelyard{Source: AccessLog, Budget: push.Budget{ProxyCPU: 1}}},
 			"least time between two pushes 0s"},
@@ -296,7 +268,7 @@ func TestHeartbeatsKeepToTheBudget(t *testing.T) {
 	p := steelyard("steelyard",
 		Steelyard{Source: AccessLog,
 			Budget: push.Budget{MinInterval: 5 * time.Millisecond, ProxyCPU: 1e-4, Cost: envoyspec.PushCost}})
-	sustained, _ := p.Steelyard.Budget.Stretch(push.Fleet{Proxies: s.Envoys}, s.Pods[0].Count, 1, 0)
+	sustained, _ := p.Steelyard.Budget.Stretch(push.Subscribers{Proxies: s.Envoys}, s.Pods[0].Count, 1, 0)
 	most := uint64(s.Duration/sustained) + 3 // what the bucket holds at first
 	if got := uint64(run(t, s, p).Pushes); got > most {
 		t.Errorf("%d pushes, want at most %d: one each %v", got, most, sustained)

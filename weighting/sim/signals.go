@@ -24,12 +24,11 @@ type entries struct {
 	delays  delays
 	loss    float64
 	lose    *rand.Rand
-	streams []ring[logEntry] // by Envoy
+	streams []mailbox[logEntry] // by Envoy
 }
 
 // A logEntry says that a request began or ended.
 type logEntry struct {
-	at      instant // when it arrives
 	pod     int32
 	end     bool
 	begun   instant // of an end: when its beginning was reported
@@ -38,11 +37,14 @@ type logEntry struct {
 }
 
 func newEntries(c *control) entries {
-	return entries{
+	l := entries{
 		c: c, delays: delays{float64(c.o.SignalDelay), source(c.w.s.Seed, streamSignals)},
 		loss: c.o.Loss, lose: source(c.w.s.Seed, streamLoss),
-		streams: make([]ring[logEntry], len(c.w.envoys)),
 	}
+	for i := range c.w.envoys {
+		l.streams = append(l.streams, newMailbox[logEntry](c.w.calendar, c.w.lanes.entries+lane(i)))
+	}
+	return l
 }
 
 // begun and ended write an entry, unless it gets lost.
@@ -64,24 +66,12 @@ func (l *entries) ended(r *request) {
 func (l *entries) lost() bool { return l.loss > 0 && l.lose.Float64() < l.loss }
 
 func (l *entries) write(envoy int32, e logEntry) {
-	w, stream := l.c.w, &l.streams[envoy]
-	e.at = w.now + l.delays.next()
-	if n := stream.len(); n > 0 {
-		e.at = max(e.at, stream.last().at)
-	}
-	stream.push(e)
-	w.set(w.lanes.entries+lane(envoy), stream.first().at)
+	l.streams[envoy].send(l.c.w.now+l.delays.next(), e)
 }
 
 // deliver takes in the entry that has arrived from an Envoy.
 func (l *entries) deliver(envoy lane) {
-	w, stream := l.c.w, &l.streams[envoy]
-	e := stream.pop()
-	if stream.len() > 0 {
-		w.set(w.lanes.entries+envoy, stream.first().at)
-	} else {
-		w.set(w.lanes.entries+envoy, never)
-	}
+	e := l.streams[envoy].receive()
 	k := &l.c.counts[envoy][e.pod]
 	switch {
 	case !e.end:
@@ -91,7 +81,7 @@ func (l *entries) deliver(envoy lane) {
 	default:
 		l.c.counted(e.pod, k.End(flight.Unpaired, e.sums()))
 	}
-	l.c.poke() // counts or sums: something changed
+	l.c.active() // counts or sums: something changed
 }
 
 // size returns the size of the request's body.
@@ -107,8 +97,7 @@ func (e *logEntry) sums() flight.Sums {
 // reset forgets what is on its way, as when the streams break.
 func (l *entries) reset() {
 	for _, i := range l.c.envoys {
-		l.streams[i] = ring[logEntry]{}
-		l.c.w.set(l.c.w.lanes.entries+lane(i), never)
+		l.streams[i].clear()
 	}
 }
 
@@ -190,7 +179,7 @@ func (r *reports) deliver(envoy lane) {
 		change := c.counts[envoy][pod].Report(&report)
 		c.counted(int32(pod), change)
 		if change.InFlight != 0 || change.Sums != (flight.Sums{}) {
-			c.poke()
+			c.active()
 		}
 	}
 	copy(r.gauges[envoy], b.gauges)

@@ -20,7 +20,6 @@ type tally struct {
 	first, each, whole      []float64 // seconds, of engines
 	prompt, cached          int       // tokens, of engines
 	steps, pushes           int
-	moved                   float64 // total variation of pushed shares
 
 	windows          []window // by pod
 	spread, spreadOf float64
@@ -100,17 +99,9 @@ func (t *tally) stepped() {
 	}
 }
 
-// pushed counts a push, and the shares that it moves from those of the one before.
-func (t *tally) pushed(before, a *assignment) {
-	if t.w.now > t.w.until {
-		return
-	}
-	t.pushes++
-	if before == nil {
-		return
-	}
-	for pod := range a.shares {
-		t.moved += math.Abs(a.shares[pod]-before.shares[pod]) / 2
+func (t *tally) pushed() {
+	if t.w.now <= t.w.until {
+		t.pushes++
 	}
 }
 
@@ -207,7 +198,7 @@ func (t *tally) result() Result {
 		Wait: quantiles(t.waits), Latency: quantiles(t.latencies),
 		FirstToken: quantiles(t.first), PerToken: quantiles(t.each), EndToEnd: quantiles(t.whole),
 		Cached: float64(t.cached) / max(1, float64(t.prompt)), Loads: loads,
-		Steps: t.steps, Pushes: t.pushes, Moved: t.moved / w.s.Duration.Seconds(),
+		Steps: t.steps, Pushes: t.pushes,
 		Goodput: float64(t.done) / counted / w.capacity, Utilization: busy / counted / float64(slots),
 		Spread: t.spread / max(1, t.spreadOf), Hunting: t.hunting(),
 		Series: t.series,

@@ -38,11 +38,11 @@ type world struct {
 // A group is the Envoys that are sent the same assignments: those of one replica of Steelyard, or all.
 type group struct {
 	w          *world
-	lanes      lane        // the first of its own
-	assignment *assignment // in force
-	received   instant     // the latest one, be it the same
-	sent       ring[sent]  // on the way to the Envoys
-	control    *control    // nil without Steelyard
+	lanes      lane                 // the first of its own
+	assignment *assignment          // in force
+	received   instant              // the latest one, be it the same
+	sent       mailbox[*assignment] // on the way to the Envoys
+	control    *control             // nil without Steelyard
 }
 
 // A request in the system.
@@ -56,12 +56,6 @@ type request struct {
 	counts     bool
 	call       *engine.Request // to an engine; nil to a pod with slots
 	content    prefix.Prompt   // of its prompt, for policies that look at it
-}
-
-// sent is an assignment on its way.
-type sent struct {
-	at instant
-	a  *assignment
 }
 
 // The lanes of a world: single ones, then those of each group, then one for each pod or Envoy.
@@ -127,7 +121,9 @@ func newWorld(s *Scenario, p *Policy) *world {
 		w.router = newRouter()
 	}
 	for i := range p.groups() {
-		w.groups = append(w.groups, &group{w: w, lanes: singleLanes + groupLanes*lane(i), assignment: w.evenly()})
+		lanes := singleLanes + groupLanes*lane(i)
+		w.groups = append(w.groups, &group{w: w, lanes: lanes, assignment: w.evenly(),
+			sent: newMailbox[*assignment](w.calendar, lanes+laneSent)})
 	}
 	for i, g := range w.groups {
 		if p.Steelyard != nil {
@@ -412,20 +408,14 @@ func (w *world) finish(id int32) {
 
 // send puts an assignment on its way to the Envoys.
 func (g *group) send(a *assignment, delay time.Duration) {
-	g.sent.push(sent{g.w.now + at(delay), a})
-	g.set(laneSent, g.sent.first().at)
+	g.sent.send(g.w.now+at(delay), a)
 }
 
 // receive puts an assignment in force. One that is the same to a balancer is no
 // reason to rebuild anything, and Envoy does not even look at its drop.
 func (g *group) receive() {
-	next := g.sent.pop().a
+	next := g.sent.receive()
 	g.received = g.w.now
-	if g.sent.len() > 0 {
-		g.set(laneSent, g.sent.first().at)
-	} else {
-		g.set(laneSent, never)
-	}
 	if !next.same(g.assignment) {
 		g.assignment = next
 	}

@@ -20,12 +20,6 @@ import (
 // DropCategory is the one category of drop_overloads that is ever sent.
 const DropCategory = "steelyard_saturation"
 
-// overprovisioning is the factor, in percent, by which Envoy multiplies the share of healthy endpoints before it sends
-// the rest to DEGRADED ones: with its default of 140, one flagged endpoint of three still got 7 % of the requests, more
-// than its weight. With 1000, flagged endpoints get none as long as a tenth of the pool is not flagged; the weights
-// decide how much the other endpoints get.
-const overprovisioning = 1000
-
 // dropDenominator is the resolution of a drop fraction on the wire (MILLION).
 const dropDenominator = 1_000_000
 
@@ -209,7 +203,7 @@ func buildPolicy(drop float64, staleAfter time.Duration) (*endpointv3.ClusterLoa
 	}
 	millionths := uint32(math.Round(drop * dropDenominator))
 	policy := &endpointv3.ClusterLoadAssignment_Policy{
-		OverprovisioningFactor: wrapperspb.UInt32(overprovisioning),
+		OverprovisioningFactor: wrapperspb.UInt32(100 * envoyspec.Overprovisioning), // in percent,
 	}
 	if millionths > 0 {
 		policy.DropOverloads = []*endpointv3.ClusterLoadAssignment_Policy_DropOverload{{

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"steelyard/cmd/internal/table"
 	"steelyard/controlplane/admin"
 	"steelyard/controlplane/view"
 )
@@ -39,19 +40,19 @@ func overridePath(cluster, endpoint string) []string {
 // PrintOverride prints the override that is now in force, and how to undo it.
 func PrintOverride(o Output, v view.Override) error {
 	return o.print(v, func(w io.Writer) {
-		fmt.Fprintf(w, "%s of %s is %s until %s (%s)\n", v.Address, printable(v.Cluster), overrideText(v),
+		fmt.Fprintf(w, "%s of %s is %s until %s (%s)\n", v.Address, table.Printable(v.Cluster), overrideText(v),
 			v.Until.UTC().Format("2006-01-02 15:04:05 UTC"), endsIn(v, v.Since.Time))
 		if !v.Kept {
 			fmt.Fprintln(w, "It is not in Redis, so it ends with a restart of Steelyard.")
 		}
-		fmt.Fprintf(w, "undo: steelyard undrain %s %s\n", printable(v.Cluster), v.Address)
+		fmt.Fprintf(w, "undo: steelyard undrain %s %s\n", table.Printable(v.Cluster), v.Address)
 	})
 }
 
 // PrintUndone prints which override is no longer in force.
 func PrintUndone(o Output, v view.Override) error {
 	return o.print(v, func(w io.Writer) {
-		fmt.Fprintf(w, "%s of %s is not %s any more\n", v.Address, printable(v.Cluster), overrideText(v))
+		fmt.Fprintf(w, "%s of %s is not %s any more\n", v.Address, table.Printable(v.Cluster), overrideText(v))
 	})
 }
 
@@ -108,10 +109,10 @@ func printDiff(w io.Writer, d *view.Diff, width int) {
 		fmt.Fprintln(w, "The section redis changes: counts are read from there at once.")
 	}
 	for _, name := range d.Added {
-		fmt.Fprintf(w, "+ cluster %s\n", printable(name))
+		fmt.Fprintf(w, "+ cluster %s\n", table.Printable(name))
 	}
 	for _, name := range d.Removed {
-		fmt.Fprintf(w, "- cluster %s: its Envoys get no weights any more\n", printable(name))
+		fmt.Fprintf(w, "- cluster %s: its Envoys get no weights any more\n", table.Printable(name))
 	}
 	for i := range d.Clusters {
 		printClusterDiff(w, &d.Clusters[i], width)
@@ -119,16 +120,16 @@ func printDiff(w io.Writer, d *view.Diff, width int) {
 }
 
 func printClusterDiff(w io.Writer, c *view.ClusterDiff, width int) {
-	fmt.Fprintf(w, "~ cluster %s\n", printable(c.Name))
+	fmt.Fprintf(w, "~ cluster %s\n", table.Printable(c.Name))
 	for _, k := range c.Keys {
-		before, after := printable(k.Before), printable(k.After)
+		before, after := table.Printable(k.Before), table.Printable(k.After)
 		switch {
 		case before == "":
-			fmt.Fprintln(w, fit(fmt.Sprintf("    + %s: %s", k.Path, after), width))
+			fmt.Fprintln(w, table.Fit(fmt.Sprintf("    + %s: %s", k.Path, after), width))
 		case after == "":
-			fmt.Fprintln(w, fit(fmt.Sprintf("    - %s: %s", k.Path, before), width))
+			fmt.Fprintln(w, table.Fit(fmt.Sprintf("    - %s: %s", k.Path, before), width))
 		default:
-			fmt.Fprintln(w, fit(fmt.Sprintf("    %s: %s -> %s", k.Path, before, after), width))
+			fmt.Fprintln(w, table.Fit(fmt.Sprintf("    %s: %s -> %s", k.Path, before, after), width))
 		}
 	}
 	if c.Note != "" {
@@ -147,12 +148,12 @@ func printClusterDiff(w io.Writer, c *view.ClusterDiff, width int) {
 		fmt.Fprintln(w, "  no endpoint gets another part of the capacity")
 		return
 	}
-	t := newTable("  ENDPOINT", ">SERVED 1M", ">CAPACITY", ">WOULD BE", ">SLOTS", ">WOULD BE", "CHANGE")
+	t := table.New("  ENDPOINT", ">SERVED 1M", ">CAPACITY", ">WOULD BE", ">SLOTS", ">WOULD BE", "CHANGE")
 	for _, e := range rows {
-		t.add("  "+e.Address, percent(e.ServedShare1m), percent(e.Before.CapacityShare), percent(e.After.CapacityShare),
+		t.Add("  "+e.Address, percent(e.ServedShare1m), percent(e.Before.CapacityShare), percent(e.After.CapacityShare),
 			number(e.Before.Slots), number(e.After.Slots), changeText(e))
 	}
-	t.write(w, width)
+	t.Write(w, width)
 	fmt.Fprintln(w, wrap("  CAPACITY is the part of the pool's: the share of the requests that an endpoint gets in "+
 		"the long run while the pool is busy.", "  ", width))
 }

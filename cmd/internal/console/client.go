@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"steelyard/cmd/internal/table"
 	"steelyard/internal/credentials"
 	"steelyard/internal/files"
 )
@@ -215,5 +216,5 @@ func (c *Client) refused(code int, answer []byte) error {
 	if code == http.StatusUnauthorized {
 		body.Error += " (here: --token-file FILE, or " + EnvToken + ")"
 	}
-	return &RefusedError{Code: code, Message: printable(body.Error)}
+	return &RefusedError{Code: code, Message: table.Printable(body.Error)}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"steelyard/cmd/internal/table"
 	"steelyard/controlplane/admin"
 	"steelyard/controlplane/view"
 )
@@ -50,7 +51,7 @@ func PrintCluster(o Output, c *view.Cluster, now time.Time) error {
 
 func printCluster(w io.Writer, c *view.Cluster, now time.Time, width int) {
 	printHead(w, c, now, width)
-	topTable(c, c.Endpoints, 0, false).write(w, width)
+	topTable(c, c.Endpoints, 0, false).Write(w, width)
 	if more := c.Counts.Total - len(c.Endpoints); more > 0 {
 		fmt.Fprintf(w, "and %d more\n", more)
 	}
@@ -58,14 +59,14 @@ func printCluster(w io.Writer, c *view.Cluster, now time.Time, width int) {
 
 // printHead prints what stands above the table.
 func printHead(w io.Writer, c *view.Cluster, now time.Time, width int) {
-	fmt.Fprintln(w, fit(fmt.Sprintf("%s  %s  %s  %s requests/s  capacity in use %s  %s", printable(c.Name),
+	fmt.Fprintln(w, table.Fit(fmt.Sprintf("%s  %s  %s  %s requests/s  capacity in use %s  %s", table.Printable(c.Name),
 		now.UTC().Format("15:04:05"), cmp.Or(string(c.State), "ok"), number(arrivalRate(c)),
-		percent(c.Use.CapacityUsed), plural(c.Counts.Total, "endpoint", "endpoints")), width))
+		percent(c.Use.CapacityUsed), table.Count(c.Counts.Total, "endpoint")), width))
 	if !c.Ready {
-		fmt.Fprintln(w, fit("not ready: "+printable(c.NotReadyReason), width))
+		fmt.Fprintln(w, table.Fit("not ready: "+table.Printable(c.NotReadyReason), width))
 	}
 	if drop := c.Decision.DropFraction.Or(0); drop > 0 {
-		fmt.Fprintln(w, fit(fmt.Sprintf("SHEDDING %s of the requests: the whole pool is saturated",
+		fmt.Fprintln(w, table.Fit(fmt.Sprintf("SHEDDING %s of the requests: the whole pool is saturated",
 			percent(view.Num(drop))), width))
 	}
 }
@@ -108,18 +109,18 @@ func topColumns(c *view.Cluster) []topColumn {
 		{head: "STATE", text: stateText},
 		numbers(served, percent, func(e *view.Endpoint) view.Number { return e.ServedShare1m }),
 		numbers("10S", percent, func(e *view.Endpoint) view.Number { return e.ServedShare10s }),
-		numbers("CAPAC", percent, func(e *view.Endpoint) view.Number { return e.CapacityShare }),
+		numbers("CAP%", percent, func(e *view.Endpoint) view.Number { return e.CapacityShare }),
 		{"LOAD", loadText, loadOf},
 		numbers("OPEN", number, input("in_flight")),
 		numbers(wait, seconds, latency),
 		numbers("FAIL", percent, failed),
 		numbers("KV", percent, input("utilization")),
-		numbers("HEARD", seconds, func(e *view.Endpoint) view.Number { return e.HeardSeconds }),
+		numbers("AGE", seconds, func(e *view.Endpoint) view.Number { return e.HeardSeconds }),
 	}
 }
 
 // topTable has a row for each endpoint; the column that it is sorted by, counted from 1, is marked.
-func topTable(c *view.Cluster, endpoints []view.Endpoint, sorted int, reverse bool) *table {
+func topTable(c *view.Cluster, endpoints []view.Endpoint, sorted int, reverse bool) *table.Table {
 	columns := topColumns(c)
 	var head []string
 	for i, column := range columns {
@@ -136,13 +137,13 @@ func topTable(c *view.Cluster, endpoints []view.Endpoint, sorted int, reverse bo
 		}
 		head = append(head, h)
 	}
-	t := newTable(head...)
+	t := table.New(head...)
 	for i := range endpoints {
 		var cells []string
 		for _, column := range columns {
 			cells = append(cells, column.text(&endpoints[i]))
 		}
-		t.add(cells...)
+		t.Add(cells...)
 	}
 	return t
 }
@@ -238,7 +239,7 @@ func (x *Explanation) text(w io.Writer, width int) {
 	line := func(head, format string, args ...any) {
 		fmt.Fprintf(w, "%-10s %s\n", head, wrap(fmt.Sprintf(format, args...), indent, width))
 	}
-	fmt.Fprintf(w, "%s of %s at %s UTC: %s\n", e.Address, printable(x.Cluster),
+	fmt.Fprintf(w, "%s of %s at %s UTC: %s\n", e.Address, table.Printable(x.Cluster),
 		x.At.UTC().Format("2006-01-02 15:04:05"), stateText(e))
 	if e.Why != "" {
 		fmt.Fprintln(w, wrap(e.Why, "", width))
@@ -301,16 +302,16 @@ func (x *Explanation) PrintWork(o Output) error {
 				o.Width))
 			return
 		}
-		engines := "counters of " + plural(d.Engines, "engine", "engines")
-		t := newTable("WORK", ">VALUE", ">AGE", "FROM")
-		t.add("prompt tokens outstanding", number(e.PromptTokens), seconds(e.AgeSeconds), fmt.Sprintf(
+		engines := "counters of " + table.Count(d.Engines, "engine")
+		t := table.New("WORK", ">VALUE", ">AGE", "FROM")
+		t.Add("prompt tokens outstanding", number(e.PromptTokens), seconds(e.AgeSeconds), fmt.Sprintf(
 			"%s, and its counters (%s old)", strings.ReplaceAll(e.Source, "_", " "), seconds(e.CountedAgeSeconds)))
-		t.add("prefill rate (tokens/s)", number(e.PrefillRate), seconds(e.PrefillRateAgeSeconds), e.PrefillRateSource)
-		t.add("tokens per byte", number(d.TokensPerByte), seconds(d.TokensPerByteAgeSeconds),
+		t.Add("prefill rate (tokens/s)", number(e.PrefillRate), seconds(e.PrefillRateAgeSeconds), e.PrefillRateSource)
+		t.Add("tokens per byte", number(d.TokensPerByte), seconds(d.TokensPerByteAgeSeconds),
 			"counters, and sizes in logs")
-		t.add("prompt tokens of a request", number(d.PromptTokens), seconds(d.CountedAgeSeconds), engines)
-		t.add("output tokens of a request", number(d.OutputTokens), seconds(d.CountedAgeSeconds), engines)
-		t.write(w, o.Width)
+		t.Add("prompt tokens of a request", number(d.PromptTokens), seconds(d.CountedAgeSeconds), engines)
+		t.Add("output tokens of a request", number(d.OutputTokens), seconds(d.CountedAgeSeconds), engines)
+		t.Write(w, o.Width)
 		fmt.Fprintln(w, wrap(x.Endpoint.Why, "", o.Width))
 	})
 }
@@ -384,7 +385,8 @@ func PrintEvents(o Output, events []view.Event) error {
 		Events []view.Event `json:"events"`
 	}{events}, func(w io.Writer) {
 		for _, e := range events {
-			fmt.Fprintln(w, fit(fmt.Sprintf("%s  %-16s  %s", clock(e.At), e.Kind, printable(e.Text)), o.Width))
+			line := fmt.Sprintf("%s  %-16s  %s", clock(e.At), e.Kind, table.Printable(e.Text))
+			fmt.Fprintln(w, table.Fit(line, o.Width))
 		}
 	})
 }

@@ -38,7 +38,7 @@ func (f *Follower) ask(ctx context.Context) error {
 		return nil
 	case Unanswered(err):
 		if !f.lost {
-			f.note("%v; trying again", err)
+			f.note("%v; retrying", err)
 		}
 		f.lost = true
 		return nil

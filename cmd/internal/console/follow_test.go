@@ -70,7 +70,7 @@ func TestEventsAreFollowedAcrossAnOutageAndARestart(t *testing.T) {
 	if got := strings.Join(texts, " "); got != "eight thirteen started two" {
 		t.Errorf("printed %q:\n%s", got, out.String())
 	}
-	for _, want := range []string{"trying again", "answers again", "2 events are missing", "started again"} {
+	for _, want := range []string{"retrying", "answers again", "2 events are missing", "started again"} {
 		if strings.Count(notes.String(), want) != 1 {
 			t.Errorf("the notes do not have %q once:\n%s", want, notes.String())
 		}

@@ -10,12 +10,12 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
 	"golang.org/x/term"
 
+	"steelyard/cmd/internal/table"
 	"steelyard/controlplane/view"
 )
 
@@ -102,90 +102,9 @@ func plain(n *yaml.Node) {
 	}
 }
 
-// A table is rows of cells under a heading.
-type table struct {
-	head  []string
-	right []bool // by column: numbers stand to the right
-	rows  [][]string
-}
-
-// newTable makes a table; a heading with a > in front is of a column of numbers.
-func newTable(head ...string) *table {
-	t := &table{right: make([]bool, len(head))}
-	for i, h := range head {
-		h, t.right[i] = strings.CutPrefix(h, ">")
-		t.head = append(t.head, h)
-	}
-	return t
-}
-
-func (t *table) add(cells ...string) {
-	for i := range cells {
-		cells[i] = printable(cells[i])
-	}
-	t.rows = append(t.rows, cells)
-}
-
-// write prints the table. Where it is wider than the terminal, columns of numbers at its end are left out, and then the
-// last column is cut.
-func (t *table) write(w io.Writer, width int) {
-	widths := make([]int, len(t.head))
-	all := append([][]string{t.head}, t.rows...)
-	for _, row := range all {
-		for i, cell := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
-		}
-	}
-	columns := t.fitting(widths, width)
-	for _, row := range all {
-		row = row[:columns]
-		var line strings.Builder
-		for i, cell := range row {
-			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
-			switch {
-			case t.right[i]:
-				line.WriteString(pad + cell)
-			case i == len(row)-1:
-				line.WriteString(cell)
-			default:
-				line.WriteString(cell + pad)
-			}
-			if i < len(row)-1 {
-				line.WriteString("  ")
-			}
-		}
-		fmt.Fprintln(w, strings.TrimRight(fit(line.String(), width), " "))
-	}
-}
-
-// gap is the columns between two of a table.
-const gap = 2
-
-// fitting is how many columns of the table are printed.
-func (t *table) fitting(widths []int, width int) int {
-	all := -gap
-	for _, n := range widths {
-		all += n + gap
-	}
-	columns := len(widths)
-	for width > 0 && all > width && columns > 1 && t.right[columns-1] {
-		columns--
-		all -= widths[columns] + gap
-	}
-	return columns
-}
-
-// fit cuts a line to a width; 0 is none.
-func fit(line string, width int) string {
-	if width <= 0 || utf8.RuneCountInString(line) <= width {
-		return line
-	}
-	return string([]rune(line)[:width-1]) + "…"
-}
-
 // wrap breaks a text into lines of a width, which are indented but for the first.
 func wrap(text, indent string, width int) string {
-	text = printable(text)
+	text = table.Printable(text)
 	if width <= 0 {
 		return text
 	}
@@ -208,23 +127,10 @@ func wrap(text, indent string, width int) string {
 	return out.String() + line.String()
 }
 
-// printable has no control characters: names and messages come from others, and a terminal obeys what it is sent.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) && r != ' ' {
-			if r == '\n' || r == '\t' {
-				return ' '
-			}
-			return unicode.ReplacementChar
-		}
-		return r
-	}, s)
-}
-
 const unknown = "-"
 
-// percent is a part as percent, with a decimal; what is not nothing is not 0.0, and halves are rounded up as on the
-// page and in the sentences of the API.
+// percent is a part as percent, with a decimal; a non-zero value never prints as 0.0, and halves are rounded up as on
+// the page and in the sentences of the API.
 func percent(n view.Number) string {
 	v, ok := n.Value()
 	switch {
@@ -242,23 +148,7 @@ func number(n view.Number) string {
 	if !ok {
 		return unknown
 	}
-	return digits(v)
-}
-
-func digits(v float64) string {
-	switch a := max(v, -v); {
-	case a == 0:
-		return "0"
-	case v > 0 && v < 0.0005: // the tail of a moving average
-		return "<0.001"
-	case a >= 100:
-		return strconv.FormatFloat(v, 'f', 0, 64)
-	case a >= 10:
-		return strings.TrimSuffix(strconv.FormatFloat(v, 'f', 1, 64), ".0")
-	case a >= 0.01:
-		return strings.TrimSuffix(strconv.FormatFloat(v, 'f', 2, 64), ".00")
-	}
-	return strconv.FormatFloat(v, 'g', 2, 64)
+	return table.Number(v)
 }
 
 // seconds is a time with the unit that suits it.
@@ -269,9 +159,9 @@ func seconds(n view.Number) string {
 	}
 	switch {
 	case v < 0.1:
-		return digits(1000*v) + "ms"
+		return table.Number(1000*v) + "ms"
 	case v < 120:
-		return digits(v) + "s"
+		return table.Number(v) + "s"
 	}
 	d := time.Duration(v * float64(time.Second)).Round(time.Minute)
 	switch {
@@ -297,11 +187,4 @@ func ago(t view.Time, now time.Time) string {
 		return unknown
 	}
 	return seconds(t.Age(now))
-}
-
-func plural(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"steelyard/cmd/internal/table"
 	"steelyard/controlplane/admin"
 	"steelyard/controlplane/view"
 )
@@ -192,7 +193,7 @@ func (s *Status) Print(o Output, where string) error {
 
 func (s *Status) heading(w io.Writer, where string) {
 	p := &s.Process
-	fmt.Fprintf(w, "Steelyard %s at %s, up %s, configuration %d", printable(p.Version), where,
+	fmt.Fprintf(w, "Steelyard %s at %s, up %s, configuration %d", table.Printable(p.Version), where,
 		seconds(p.UptimeSeconds), p.ConfigGeneration)
 	if age := p.LastReload.At.Age(p.Now.Time); p.LastReload.Error == "" && !p.LastReload.At.IsZero() {
 		fmt.Fprintf(w, " of %s ago", seconds(age))
@@ -202,25 +203,25 @@ func (s *Status) heading(w io.Writer, where string) {
 	}
 	fmt.Fprintln(w)
 	if p.LastReload.Error != "" {
-		fmt.Fprintf(w, "the latest configuration was refused: %s\n", printable(p.LastReload.Error))
+		fmt.Fprintf(w, "the latest configuration was refused: %s\n", table.Printable(p.LastReload.Error))
 	}
 }
 
 func (s *Status) clusters(w io.Writer, width int) {
-	t := newTable("CLUSTER", "STATE", ">ENDPOINTS", ">FLAGGED", ">UNREAD", ">REQ/S", ">USED", ">SPARE", "SOURCES")
+	t := table.New("CLUSTER", "STATE", ">ENDPOINTS", ">FLAGGED", ">UNREAD", ">REQ/S", ">USED", ">SPARE", "SOURCES")
 	for i := range s.Clusters {
 		c := &s.Clusters[i]
 		state := string(c.State)
 		if !c.Ready {
 			state = "not ready"
 		}
-		t.add(c.Name, state, fmt.Sprint(c.Counts.Total), fmt.Sprint(c.Counts.Overloaded), fmt.Sprint(c.Counts.Failing),
+		t.Add(c.Name, state, fmt.Sprint(c.Counts.Total), fmt.Sprint(c.Counts.Overloaded), fmt.Sprint(c.Counts.Failing),
 			number(arrivalRate(c)), percent(c.Use.CapacityUsed), number(c.Use.ToSpare), sources(c))
 	}
-	t.write(w, width)
+	t.Write(w, width)
 }
 
-// sources names those that are not well.
+// sources lists those that are not healthy.
 func sources(c *view.Cluster) string {
 	var bad []string
 	for _, s := range c.Sources {
@@ -239,23 +240,23 @@ func (s *Status) envoys(w io.Writer, width int) {
 		fmt.Fprintln(w, "No Envoy is connected.")
 		return
 	}
-	t := newTable("ENVOY", "ASKS FOR", "STATE", "SENT", "ACKED", ">LAG", ">NACKS", "REPORTS BY")
+	t := table.New("ENVOY", "ASKS FOR", "STATE", "SENT", "ACKED", ">LAG", ">NACKS", "REPORTS BY")
 	for _, e := range s.Envoys {
 		if !e.LeftAt.IsZero() {
-			t.add(e.NodeID, cmp.Or(e.Resource, unknown), leftText(&e, s.Process.Now.Time), unknown, unknown, unknown,
+			t.Add(e.NodeID, cmp.Or(e.Resource, unknown), leftText(&e, s.Process.Now.Time), unknown, unknown, unknown,
 				unknown, e.LeftReason)
 			continue
 		}
-		t.add(e.NodeID, cmp.Or(e.Resource, unknown), string(e.State), short(e.VersionSent),
+		t.Add(e.NodeID, cmp.Or(e.Resource, unknown), string(e.State), short(e.VersionSent),
 			short(e.VersionAcked), seconds(e.LagSeconds), fmt.Sprint(e.Nacks), e.Signals)
 	}
-	t.write(w, width)
+	t.Write(w, width)
 	for _, e := range s.Envoys {
 		switch e.State {
 		case admin.EnvoyRefuses:
-			fmt.Fprintf(w, "%s refuses %s: %s\n", printable(e.NodeID), printable(e.Resource), printable(e.Nack))
+			fmt.Fprintln(w, table.Printable(fmt.Sprintf("%s refuses %s: %s", e.NodeID, e.Resource, e.Nack)))
 		case admin.EnvoyUnknown:
-			fmt.Fprintf(w, "%s\n", printable(e.Note))
+			fmt.Fprintln(w, table.Printable(e.Note))
 		}
 	}
 }
@@ -269,23 +270,23 @@ func leftText(e *EnvoyStatus, now time.Time) string {
 }
 
 func (s *Status) pickers(w io.Writer, width int) {
-	t := newTable("PICKER", "FOLLOWS", "FOR", "ADDRESS")
+	t := table.New("PICKER", "FOLLOWS", "FOR", "ADDRESS")
 	for _, p := range s.Process.Pickers.List {
-		t.add(p.Name, cmp.Or(strings.Join(p.Clusters, ","), "all clusters"), ago(p.Since, s.Process.Now.Time),
+		t.Add(p.Name, cmp.Or(strings.Join(p.Clusters, ","), "all clusters"), ago(p.Since, s.Process.Now.Time),
 			p.Address)
 	}
-	t.write(w, width)
+	t.Write(w, width)
 	if more := s.Process.Pickers.Connected - len(s.Process.Pickers.List); more > 0 {
 		fmt.Fprintf(w, "and %d more\n", more)
 	}
 }
 
 func (s *Status) overrides(w io.Writer, width int) {
-	t := newTable("OVERRIDE", "CLUSTER", "ENDPOINT", "ENDS IN", "BY", "REASON")
+	t := table.New("OVERRIDE", "CLUSTER", "ENDPOINT", "ENDS IN", "BY", "REASON")
 	for _, o := range s.Overrides {
-		t.add(overrideText(o), o.Cluster, o.Address, endsIn(o, s.Process.Now.Time), cmp.Or(o.By, unknown), o.Reason)
+		t.Add(overrideText(o), o.Cluster, o.Address, endsIn(o, s.Process.Now.Time), cmp.Or(o.By, unknown), o.Reason)
 	}
-	t.write(w, width)
+	t.Write(w, width)
 }
 
 func (s *Status) incidents(w io.Writer, width int) {
@@ -293,7 +294,7 @@ func (s *Status) incidents(w io.Writer, width int) {
 		fmt.Fprintln(w, "No incidents.")
 		return
 	}
-	fmt.Fprintln(w, plural(len(s.Incidents)+s.LeftOut, "incident", "incidents")+", errors first:")
+	fmt.Fprintln(w, table.Count(len(s.Incidents)+s.LeftOut, "incident")+", errors first:")
 	for _, i := range s.Incidents {
 		fmt.Fprintln(w)
 		printIncident(w, i, s.Process.Now.Time, width)
@@ -312,7 +313,7 @@ func printIncident(w io.Writer, i view.Incident, now time.Time, width int) {
 		}
 	}
 	fmt.Fprintf(w, "%s since %s (%s): %s\n", strings.ToUpper(string(i.Severity)), clock(i.Since), ago(i.Since, now),
-		printable(i.Title))
+		table.Printable(i.Title))
 	line("why", i.Why)
 	blame := map[view.Blame]string{view.BlameNo: "no", view.BlameInPart: "in part", view.BlameYes: "yes",
 		view.BlameUnknown: "not known"}[i.Steelyard]
@@ -322,7 +323,7 @@ func printIncident(w io.Writer, i view.Incident, now time.Time, width int) {
 	line("Steelyard?", blame)
 	line("do", i.Next)
 	if i.Command != "" {
-		fmt.Fprintf(w, "  %-10s %s\n", "command", printable(i.Command))
+		fmt.Fprintf(w, "  %-10s %s\n", "command", table.Printable(i.Command))
 	}
 }
 

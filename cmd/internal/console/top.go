@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"steelyard/cmd/internal/table"
 	"steelyard/controlplane/view"
 )
 
@@ -315,7 +316,7 @@ func (t *Top) draw(now time.Time) {
 		}
 		out.WriteString(line + clearLine + "\r\n")
 	}
-	out.WriteString(clearRest + fit(t.hint(now), width))
+	out.WriteString(clearRest + table.Fit(t.hint(now), width))
 	_, _ = t.Screen.Write(out.Bytes()) // a terminal that has gone ends the keys, too
 }
 
@@ -325,10 +326,10 @@ func (t *Top) lines(width, height int, now time.Time) (lines []string, chosen in
 	switch {
 	case t.help:
 		for _, k := range topKeys {
-			fmt.Fprintln(&text, fit(fmt.Sprintf("%-12s %s", k[0], k[1]), width))
+			fmt.Fprintln(&text, table.Fit(fmt.Sprintf("%-12s %s", k[0], k[1]), width))
 		}
 	case t.cluster == nil:
-		fmt.Fprintln(&text, fit("asking "+t.Client.String(), width))
+		fmt.Fprintln(&text, table.Fit("asking "+t.Client.String(), width))
 	case t.why != nil:
 		t.why.text(&text, width)
 	default:
@@ -343,7 +344,7 @@ func (t *Top) table(width, height int, now time.Time) (lines []string, chosen in
 	var head, body bytes.Buffer
 	printHead(&head, t.cluster, now, width)
 	rows := t.rows()
-	topTable(t.cluster, rows, t.sort, t.reverse).write(&body, width)
+	topTable(t.cluster, rows, t.sort, t.reverse).Write(&body, width)
 	lines = strings.Split(strings.TrimRight(head.String()+body.String(), "\n"), "\n")
 	fixed := len(lines) - len(rows) // and the heading of the table
 	room := max(1, height-fixed)
@@ -362,7 +363,7 @@ func (t *Top) hint(now time.Time) string {
 	case t.typing:
 		return "filter: " + t.filter + "_  (Enter: keep, Esc: all)"
 	case t.failure != nil:
-		return fmt.Sprintf("as of %s: %v; trying again", seconds(view.Seconds(now.Sub(t.at)))+" ago", t.failure)
+		return fmt.Sprintf("last update %s ago: %v; retrying", seconds(view.Seconds(now.Sub(t.at))), t.failure)
 	case t.help:
 		return "any key goes back"
 	}

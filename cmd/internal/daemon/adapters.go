@@ -9,6 +9,7 @@ import (
 	"steelyard/controlplane/admin"
 	"steelyard/controlplane/view"
 	"steelyard/weighting"
+	"steelyard/weighting/push"
 	"steelyard/xds"
 	"steelyard/xds/loads"
 	"steelyard/xds/places"
@@ -32,14 +33,14 @@ type publisher struct {
 }
 
 // Publish also traces the push, where it is drawn.
-func (p publisher) Publish(cluster string, d weighting.Decision, staleAfter time.Duration) (string, error) {
+func (p publisher) Publish(cluster string, v push.Verdict) (string, error) {
 	recorder := p.tracing.Load()
 	if recorder == nil {
-		return p.Server.Publish(cluster, d, staleAfter)
+		return p.Server.Publish(cluster, v)
 	}
-	push := recorder.Publishing(cluster, time.Now())
-	version, err := p.Server.Publish(cluster, d, staleAfter)
-	push.Published(version, err, time.Now())
+	publishing := recorder.Publishing(cluster, time.Now())
+	version, err := p.Server.Publish(cluster, v)
+	publishing.Published(version, err, time.Now())
 	return version, err
 }
 

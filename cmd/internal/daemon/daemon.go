@@ -275,9 +275,6 @@ func (d *Daemon) apply(cfg *config.Config) (change config.Change, generation uin
 	generation = d.swap(cfg, poller)
 	d.followCredentials(cfg)
 	d.configurePickers(cfg)
-	for i := range cfg.Clusters {
-		d.streams.SetEnvoyCPU(cfg.Clusters[i].Name, cfg.Clusters[i].Push.EnvoyCPU)
-	}
 	if change.Clients || generation == 1 {
 		d.guard.SetRules(rulesOf(cfg.XDS))
 	}

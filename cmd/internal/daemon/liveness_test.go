@@ -18,7 +18,7 @@ import (
 	"steelyard/controlplane/liveness"
 	"steelyard/internal/loops"
 	"steelyard/picking"
-	"steelyard/weighting"
+	"steelyard/weighting/push"
 	"steelyard/xds/envoyspec"
 	"steelyard/xds/loads"
 	"steelyard/xds/loads/follow"
@@ -53,11 +53,11 @@ type wedged struct {
 	release chan struct{}
 }
 
-func (w wedged) Publish(cluster string, d weighting.Decision, staleAfter time.Duration) (string, error) {
+func (w wedged) Publish(cluster string, v push.Verdict) (string, error) {
 	if cluster == w.cluster {
 		<-w.release
 	}
-	return w.publisher.Publish(cluster, d, staleAfter)
+	return w.publisher.Publish(cluster, v)
 }
 
 func TestALoopThatIsWedgedFailsHealthzByNameUntilItMoves(t *testing.T) {
@@ -84,13 +84,13 @@ type wedgedLater struct {
 	wedge, release chan struct{}
 }
 
-func (w wedgedLater) Publish(cluster string, d weighting.Decision, staleAfter time.Duration) (string, error) {
+func (w wedgedLater) Publish(cluster string, v push.Verdict) (string, error) {
 	select {
 	case <-w.wedge:
 		<-w.release
 	default:
 	}
-	return w.publisher.Publish(cluster, d, staleAfter)
+	return w.publisher.Publish(cluster, v)
 }
 
 // TestPickersGoByTheWeightsWhileALoopIsWedged, although Steelyard goes on sending them the loads that it has.

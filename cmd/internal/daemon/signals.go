@@ -222,7 +222,7 @@ func normalRuntime(cfg config.XDS) map[string]float64 {
 func (s *signals) Counts(cluster string, now time.Time, previous []flight.Counts) controlplane.ProxyCounts {
 	status := s.ledger.Cluster(cluster, now)
 	c := controlplane.ProxyCounts{
-		Fleet: push.Fleet{
+		Subscribers: push.Subscribers{
 			Proxies: status.Watchers, Clusters: status.Clusters, BusyClusters: status.Busy, Idle: status.Idle,
 			Widest: status.Widest, WidestBusy: status.WidestBusy,
 		},

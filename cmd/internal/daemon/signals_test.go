@@ -131,8 +131,9 @@ func TestAnEnvoyIsTheSameOnAllItsStreams(t *testing.T) {
 						if len(c.Endpoints) == 0 {
 							return errors.New("no endpoints yet")
 						}
-						if got := c.Endpoints[0].InFlight.Value; got != 1 || c.Fleet.Proxies != 1 || c.Reporting != 1 {
-							return fmt.Errorf("%v in flight of %d subscribers, %d report", got, c.Fleet.Proxies,
+						got := c.Endpoints[0].InFlight.Value
+						if got != 1 || c.Subscribers.Proxies != 1 || c.Reporting != 1 {
+							return fmt.Errorf("%v in flight of %d subscribers, %d report", got, c.Subscribers.Proxies,
 								c.Reporting)
 						}
 						return nil

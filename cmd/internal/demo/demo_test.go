@@ -28,6 +28,7 @@ import (
 	"steelyard/e2e/rig/load"
 	"steelyard/e2e/rig/output"
 	"steelyard/weighting"
+	"steelyard/weighting/push"
 	"steelyard/xds"
 )
 
@@ -69,7 +70,7 @@ func newFixed(_ context.Context, text []byte) (Handle, error) {
 		b weighting.EndpointDecision) int {
 		return strings.Compare(a.Address, b.Address)
 	})
-	f.streams.Publish(c.Clusters[0].Name, d, 0)
+	f.streams.Publish(c.Clusters[0].Name, push.Verdict{Decision: d, Members: true})
 	return f, nil
 }
 

@@ -25,7 +25,7 @@ func TestABusyEnvoysLogGivesWayAsInTheDaemon(t *testing.T) {
 		{"most of it is of others", 1500, []float64{4, 1, 1, 1, 1, 1, 1, 1, 1, 1}, sim.AccessLog, 0},
 	}
 	for _, tt := range tests {
-		f, err := newFleet(someConfig, "llama")
+		f, err := newDeployment(someConfig, "llama")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,7 +2,7 @@
 // the simulator of package weighting/sim and shows how long requests would wait under
 // each policy.
 //
-// Only cmd/steelyard calls it. It reads scenario files and the fleet that a
+// Only cmd/steelyard calls it. It reads scenario files and the deployment that a
 // configuration describes, and shows the results; the simulation itself, events and
 // queues, is in weighting/sim.
 //
@@ -19,9 +19,9 @@
 //	ratio = max(p99, 0.05) / max(p99 of least_request, 0.05)
 //
 // because users do not notice a twentieth of a service (or of a second), and from 0.01 to 0.02 is
-// no doubling that matters. A hunt runs many seeds and names the one with the largest ratio.
+// a doubling that nothing notices. A hunt runs many seeds and names the one with the largest ratio.
 //
-// # A fleet
+// # A deployment
 //
 // With a configuration, Steelyard's settings come from there (endpoints, slots,
 // sources, clocks, pushes), and the traffic, service times and events from the

@@ -277,7 +277,7 @@ func (f *file) check(c *config.Checker) {
 	}
 	f.checkEngines(c)
 	f.Service.check(c)
-	// otherwise another message reports it
+	// otherwise already reported
 	if f.WarmUp < f.Duration && count > 0 && count <= mostPods && !f.engines() {
 		f.checkSize(c)
 	}

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -99,24 +98,6 @@ func TestDefaultsFillWhatIsNotWritten(t *testing.T) {
 	}
 }
 
-// settled is a scenario with the defaults of the simulator written out.
-func settled(s sim.Scenario) sim.Scenario {
-	s.Workers = max(1, s.Workers)
-	s.Pods = slices.Clone(s.Pods)
-	for i := range s.Pods {
-		s.Pods[i].Speed = speedOf(s.Pods[i])
-		s.Pods[i].Sharing = s.Pods[i].Sharing && s.Pods[i].SlowDown > 0
-	}
-	if s.Prompts != nil {
-		p := *s.Prompts
-		if p.BytesPerToken == 0 {
-			p.BytesPerToken, p.BytesSpread = sim.DefaultBytesPerToken, sim.DefaultBytesSpread
-		}
-		s.Prompts = &p
-	}
-	return s
-}
-
 // TestEnginesAreReadAndPrinted: the engines and prompts of a file, and the same
 // when it is printed and read again.
 func TestEnginesAreReadAndPrinted(t *testing.T) {
@@ -150,18 +131,20 @@ func TestEnginesAreReadAndPrinted(t *testing.T) {
 	}
 }
 
-func TestABuiltInScenarioIsTheSameAsAFile(t *testing.T) {
-	for _, name := range sim.Names() {
-		s, _ := sim.Builtin(name)
-		text := printed(s)
-		again, err := parse("again.yaml", []byte(text))
+func TestBuiltInScenariosAreFilesThatAreRunAndPrinted(t *testing.T) {
+	files, err := scenarios.ReadDir("scenarios")
+	if err != nil || len(files) != len(ScenarioNames()) {
+		t.Fatalf("%d files of %d names, error %v", len(files), len(ScenarioNames()), err)
+	}
+	for _, name := range ScenarioNames() {
+		s, err := builtin(name)
 		if err != nil {
-			t.Errorf("%s: %v\n%s", name, err, text)
-			continue
+			t.Fatal(err)
 		}
-		if diff := cmp.Diff(settled(s), again); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
+		if err := s.Check(); err != nil || s.Name != name {
+			t.Errorf("%s calls itself %s, and the simulator says: %v", name, s.Name, err)
 		}
+		golden.Check(t, "scenarios/"+name+".yaml", printed(s))
 	}
 }
 

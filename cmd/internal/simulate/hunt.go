@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"steelyard/cmd/internal/table"
 	"steelyard/controlplane/config"
 	"steelyard/weighting/sim"
 )
@@ -79,25 +80,21 @@ func findWorst(runs []run, index int) finding {
 func (o *Options) huntTable(runs []run) string {
 	s := runs[0].scenario
 	last := runs[len(runs)-1].scenario.Seed
-	width := len("policy")
 	var findings []finding
-	for i, p := range runs[0].policies[1:] {
-		width = max(width, len(p.Name))
+	for i := range runs[0].policies[1:] {
 		findings = append(findings, findWorst(runs, i+1))
 	}
 	worst := slices.MaxFunc(findings, func(a, b finding) int { return cmp.Compare(a.worst, b.worst) })
-	widths := []int{width, 8, 8, 8, 8, 14}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s\n%s of traffic, of which the first %s does not count; seeds %d to %d\n\n", s.Name,
 		summary(s), config.DurationText(s.Duration), config.DurationText(s.WarmUp), s.Seed, last)
-	b.WriteString(aligned(widths, []string{"policy", "median", "worst", "seed", "p99", string(sim.LeastRequest)}))
+	t := table.New("policy", ">median", ">worst", ">seed", ">p99", ">"+string(sim.LeastRequest))
 	for _, f := range findings {
-		b.WriteString(aligned(widths, []string{
-			f.run.policies[f.index].Name, fmt.Sprintf("%.2f", f.median), fmt.Sprintf("%.2f", f.worst),
+		t.Add(f.run.policies[f.index].Name, fmt.Sprintf("%.2f", f.median), fmt.Sprintf("%.2f", f.worst),
 			fmt.Sprint(f.run.scenario.Seed),
-			fmt.Sprintf("%.2f", f.run.tail(f.index).P99), fmt.Sprintf("%.2f", f.run.tail(0).P99),
-		}))
+			fmt.Sprintf("%.2f", f.run.tail(f.index).P99), fmt.Sprintf("%.2f", f.run.tail(0).P99))
 	}
+	t.Write(&b, 0)
 	what, unit := "wait", "mean service times"
 	if hasEngines(s) {
 		what, unit = "time to first token", "seconds"

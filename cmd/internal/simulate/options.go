@@ -36,7 +36,7 @@ type Options struct {
 	PlotPods    []int // that are drawn; empty: those of interest
 	Hunt        int   // seeds to try; 0: no hunt
 
-	Config, Cluster string // the user's own fleet
+	Config, Cluster string // the user's own deployment
 	Pods            int    // endpoints of it, where only DNS has them
 	EnvoyPolicy     string // under the weights; empty: least_request
 
@@ -78,7 +78,7 @@ func (o *Options) check() error {
 	switch {
 	case o.Scenario == "" && o.Trace == "":
 		return usage("--scenario is missing: write one of %s, or the path of a file, or a --trace",
-			strings.Join(sim.Names(), ", "))
+			strings.Join(ScenarioNames(), ", "))
 	case o.Load != 0 && !(o.Load >= leastLoad && o.Load <= mostLoad):
 		return usage("--load %s: write %s to %s", number(o.Load), number(leastLoad), number(mostLoad))
 	case o.Duration != 0 && o.Duration < shortest:
@@ -227,7 +227,7 @@ func readTrace(ctx context.Context, path string) (*trace.Trace, error) {
 }
 
 // checkRequests bounds the requests of a run, from both sides: --duration and the user's own
-// fleet change what was checked in the file.
+// deployment change what was checked in the file.
 func checkRequests(s sim.Scenario) error {
 	switch n := requests(s); {
 	case n == 0:
@@ -246,23 +246,21 @@ const longestWarmUp = 5
 
 func (o *Options) named(ctx context.Context) (sim.Scenario, error) {
 	if o.Scenario == "" {
-		s, _ := sim.Builtin("llm")
-		return s, nil
+		return builtin("llm")
 	}
 	if strings.ContainsAny(o.Scenario, `/\.`) {
 		return readFile(ctx, o.Scenario)
 	}
-	s, ok := sim.Builtin(o.Scenario)
-	if !ok {
-		return s, usage("--scenario %s: there is no such scenario: write one of %s, or the path of a file (./%s)",
-			o.Scenario, strings.Join(sim.Names(), ", "), o.Scenario)
+	if !slices.Contains(ScenarioNames(), o.Scenario) {
+		return sim.Scenario{}, usage("--scenario %s: there is no such scenario: write one of %s, or the path of a "+
+			"file (./%s)", o.Scenario, strings.Join(ScenarioNames(), ", "), o.Scenario)
 	}
-	return s, nil
+	return builtin(o.Scenario)
 }
 
-// rows are the policies to run, and the fleet if there is one. The scenario is
-// changed to that of the fleet.
-func (o *Options) rows(s *sim.Scenario) ([]sim.Policy, *fleet, error) {
+// rows are the policies to run, and the deployment if there is one. The scenario is
+// changed to that of the deployment.
+func (o *Options) rows(s *sim.Scenario) ([]sim.Policy, *deployment, error) {
 	known := sim.Policies()
 	if s.Prompts != nil {
 		known = sim.EnginePolicies()
@@ -274,7 +272,7 @@ func (o *Options) rows(s *sim.Scenario) ([]sim.Policy, *fleet, error) {
 		policies, err := choose(known, o.Policies)
 		return policies, nil, err
 	}
-	f, err := newFleet(o.Config, o.Cluster)
+	f, err := newDeployment(o.Config, o.Cluster)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/guptarohit/asciigraph"
 
+	"steelyard/cmd/internal/table"
 	"steelyard/controlplane/config"
 	"steelyard/weighting/sim"
 )
@@ -99,7 +100,7 @@ func (r run) graph(series [][]float64, top float64) string {
 	}
 	options := []asciigraph.Option{
 		asciigraph.Height(plotHeight), asciigraph.LowerBound(0), asciigraph.UpperBound(top),
-		asciigraph.YAxisValueFormatter(func(v float64) string { return fmt.Sprintf("%7s", short(v)) }),
+		asciigraph.YAxisValueFormatter(func(v float64) string { return fmt.Sprintf("%7s", table.Number(v)) }),
 		asciigraph.XAxisRange(0, r.scenario.Duration.Seconds()),
 		asciigraph.XAxisTickCount(5),
 		asciigraph.XAxisValueFormatter(func(v float64) string {
@@ -141,7 +142,7 @@ func (r run) tails() string {
 		}
 		fmt.Fprintf(&b, "%-*s %s\n", width, p.Name, whisker(r.tail(i), column))
 	}
-	left, right := "0", short(end)
+	left, right := "0", table.Number(end)
 	fmt.Fprintf(&b, "%-*s %s%*s\n", width, "", left, plotWidth-len(left), right)
 	return b.String()
 }
@@ -214,17 +215,6 @@ func largest(values []float64) float64 {
 		return 0
 	}
 	return slices.Max(values)
-}
-
-// short is a number with three digits.
-func short(v float64) string {
-	switch {
-	case v >= 100 || v == 0:
-		return fmt.Sprintf("%.0f", v)
-	case v >= 10:
-		return fmt.Sprintf("%.1f", v)
-	}
-	return fmt.Sprintf("%.2f", v)
 }
 
 func withoutTrailing(text string) string {

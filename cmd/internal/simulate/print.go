@@ -3,13 +3,14 @@ package simulate
 import (
 	"cmp"
 	"fmt"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
 
+	"steelyard/cmd/internal/table"
 	"steelyard/controlplane/config"
 	"steelyard/weighting/sim"
-	"steelyard/weighting/sim/engine"
 	"steelyard/weighting/sim/trace"
 )
 
@@ -29,11 +30,11 @@ func printed(s sim.Scenario) string {
 	line("  count: %d", s.Envoys)
 	line("  workers: %d             # of each Envoy", max(1, s.Workers))
 	if len(s.EnvoyShares) > 0 {
-		line("  shares: %s   # of the traffic", flow(s.EnvoyShares, number))
+		line("  shares: %s   # of the traffic", written(reflect.ValueOf(s.EnvoyShares)))
 	}
 	line("pods:")
-	for _, p := range s.Pods {
-		line("- %s", group(p))
+	for _, g := range s.Pods {
+		line("- %s", section(podsOfGroup(g), g.Engine == nil))
 	}
 	if s.Rate > 0 {
 		line("rate: %s                # requests per second", number(s.Rate))
@@ -41,148 +42,94 @@ func printed(s sim.Scenario) string {
 		line("load: %s               # traffic, as a part of what the pods can do", number(s.Load))
 	}
 	if s.Prompts != nil {
-		line("prompts: %s", sizes(s.Prompts))
+		line("prompts: %s", section(promptsOf(s.Prompts), true))
 	} else {
-		line("service: %s", kindOf(s.Service))
+		v := s.Service
+		line("service: %s", section(service{string(serviceKind(v)), v.Mean, v.Sigma, v.LongShare, v.LongFactor}, true))
 	}
 	if s.Signals != (sim.Signals{}) {
-		line("signals: %s", onTheirWay(s.Signals))
+		line("signals: %s", section(signals(s.Signals), false))
 	}
 	if len(s.Events) > 0 {
 		line("events:")
 	}
 	for _, e := range s.Events {
-		line("- %s", happening(e))
+		line("- %s", section(event{At: e.At, Kind: string(e.Kind), Pods: e.Pods, Factor: e.Factor, For: e.For}, false))
 	}
 	return b.String()
 }
 
-// keys writes a section in one line, without those keys that say nothing.
-type keys []string
-
-func (k *keys) add(key, value string) { *k = append(*k, key+": "+value) }
-
-func (k keys) String() string { return "{" + strings.Join(k, ", ") + "}" }
-
-func group(p sim.PodGroup) string {
-	var k keys
-	k.add("count", strconv.Itoa(p.Count))
-	if p.Engine != nil {
-		k.add("engine", constants(p.Engine))
-	} else {
-		k.add("slots", strconv.Itoa(p.Slots))
+// podsOfGroup is the section that is read as this group.
+func podsOfGroup(g sim.PodGroup) pods {
+	p := pods{Count: g.Count, Slots: g.Slots, Speed: speedOf(g), Zone: g.Zone, Metrics: metrics(g.Metrics)}
+	if g.Sharing {
+		p.SlowDown = g.SlowDown
 	}
-	if speed := speedOf(p); speed != 1 {
-		k.add("speed", number(speed))
+	if g.Engine != nil {
+		p.Slots, p.Engine = 1, new(batching(*g.Engine)) // 1 is not written
 	}
-	if p.Sharing && p.SlowDown > 0 {
-		k.add("slow_down", number(p.SlowDown))
-	}
-	if p.Zone != "" {
-		k.add("zone", quoted(p.Zone))
-	}
-	if p.Metrics != (sim.Metrics{}) {
-		k.add("metrics", shortcomings(p.Metrics))
-	}
-	return k.String()
+	return p
 }
 
-func shortcomings(m sim.Metrics) string {
-	var k keys
-	k.add("gauge_lag", config.DurationText(m.GaugeLag))
-	k.add("counter_lag", config.DurationText(m.CounterLag))
-	k.add("no_tokens", strconv.FormatBool(m.NoTokens))
-	return k.String()
+func promptsOf(p *sim.Prompts) prompts {
+	return prompts{
+		Conversations: p.Trace == trace.Conversations(), Cached: p.Cached,
+		BytesPerToken: cmp.Or(p.BytesPerToken, sim.DefaultBytesPerToken),
+		BytesSpread:   max(0, cmp.Or(p.BytesSpread, sim.DefaultBytesSpread)), Chunked: p.Chunked,
+	}
 }
 
-func constants(p *engine.Params) string {
-	var k keys
-	k.add("iteration", p.Iteration.String())
-	k.add("sequence", strings.Replace(p.Sequence.String(), "µ", "u", 1))
-	k.add("context", p.Context.String())
-	k.add("prefill_rate", number(p.PrefillRate))
-	k.add("token_budget", strconv.Itoa(p.TokenBudget))
-	k.add("max_sequences", strconv.Itoa(p.MaxSequences))
-	k.add("kv_tokens", strconv.Itoa(p.KVTokens))
-	if p.PromptsFirst {
-		k.add("prompts_first", "true")
-	}
-	if p.CacheTokens > 0 {
-		k.add("cache_tokens", strconv.Itoa(p.CacheTokens))
-	}
-	return k.String()
-}
-
-func sizes(p *sim.Prompts) string {
-	var k keys
-	if p.Trace == trace.Conversations() {
-		k.add("conversations", "true")
-	}
-	k.add("cached", number(p.Cached))
-	k.add("bytes_per_token", number(cmp.Or(p.BytesPerToken, sim.DefaultBytesPerToken)))
-	k.add("bytes_spread", number(max(0, cmp.Or(p.BytesSpread, sim.DefaultBytesSpread))))
-	k.add("chunked", number(p.Chunked))
-	return k.String()
-}
-
-func kindOf(s sim.Service) string {
-	var k keys
-	k.add("kind", string(serviceKind(s)))
-	k.add("mean", config.DurationText(s.Mean))
-	switch s.Kind {
-	case sim.LogNormal:
-		k.add("sigma", number(s.Sigma))
-	case sim.TwoClass:
-		k.add("long_share", number(s.LongShare))
-		k.add("long_factor", number(s.LongFactor))
-	}
-	return k.String()
-}
-
-// onTheirWay describes delays and losses of signals, as far as the scenario sets them.
-func onTheirWay(g sim.Signals) string {
-	var k keys
-	delay := func(key string, d *time.Duration) {
-		if d != nil {
-			k.add(key, config.DurationText(*d))
+// section writes a part of a file in one line, without what is not set. Keys that have their defaults are shown only in
+// parts of which all is to be seen, and not in the parts of those.
+func section(values any, all bool) string {
+	v := reflect.ValueOf(values)
+	var keys []string
+	for i := range v.NumField() {
+		value, tag := v.Field(i), v.Type().Field(i).Tag
+		text := written(value)
+		if _, named := tag.Lookup("oneof"); named {
+			text = value.String()
+		}
+		standard, has := tag.Lookup("default")
+		_, required := tag.Lookup("required")
+		if required || has && (all || text != standard) || !has && !value.IsZero() {
+			keys = append(keys, tag.Get("yaml")+": "+text)
 		}
 	}
-	delay("scrape_delay", g.ScrapeDelay)
-	delay("delay", g.Delay)
-	if g.Loss != nil {
-		k.add("loss", number(*g.Loss))
-	}
-	delay("push_delay", g.PushDelay)
-	return k.String()
+	return "{" + strings.Join(keys, ", ") + "}"
 }
 
-func happening(e sim.Event) string {
-	var k keys
-	k.add("at", config.DurationText(e.At))
-	k.add("kind", string(e.Kind))
-	if len(e.Pods) > 0 && !ofTheWorld[e.Kind] {
-		k.add("pods", flow(e.Pods, strconv.Itoa))
+// written is a value in a file.
+func written(v reflect.Value) string {
+	switch x := v.Interface().(type) {
+	case time.Duration:
+		return strings.Replace(config.DurationText(x), "µ", "u", 1)
+	case float64:
+		return number(x)
+	case string:
+		return quoted(x)
 	}
-	if withFactor[e.Kind] {
-		k.add("factor", number(e.Factor))
+	switch v.Kind() {
+	case reflect.Pointer:
+		if v.IsNil() {
+			return ""
+		}
+		return written(v.Elem())
+	case reflect.Struct:
+		return section(v.Interface(), false)
+	case reflect.Slice:
+		items := make([]string, v.Len())
+		for i := range items {
+			items[i] = written(v.Index(i))
+		}
+		return "[" + strings.Join(items, ", ") + "]"
 	}
-	if e.For > 0 && !atOnce[e.Kind] {
-		k.add("for", config.DurationText(e.For))
-	}
-	return k.String()
-}
-
-func flow[T any](values []T, text func(T) string) string {
-	texts := make([]string, len(values))
-	for i, v := range values {
-		texts[i] = text(v)
-	}
-	return "[" + strings.Join(texts, ", ") + "]"
+	return fmt.Sprint(v)
 }
 
 // summary is a scenario in one line.
 func summary(s sim.Scenario) string {
-	parts := []string{count(s.Envoys, "Envoy"), fleetText(s.Pods)}
+	parts := []string{table.Count(s.Envoys, "Envoy"), podsText(s.Pods)}
 	if s.Workers > 1 {
 		parts[0] += fmt.Sprintf(" of %d workers", s.Workers)
 	}
@@ -201,7 +148,7 @@ func summary(s sim.Scenario) string {
 			config.DurationText(s.Service.Mean)))
 	}
 	if s.Signals != (sim.Signals{}) {
-		parts = append(parts, "signals "+onTheirWay(s.Signals))
+		parts = append(parts, "signals "+section(signals(s.Signals), false))
 	}
 	if text := eventsText(s.Events); text != "" {
 		parts = append(parts, text)
@@ -209,18 +156,18 @@ func summary(s sim.Scenario) string {
 	return strings.Join(parts, ", ")
 }
 
-func fleetText(groups []sim.PodGroup) string {
+func podsText(groups []sim.PodGroup) string {
 	texts := make([]string, len(groups))
 	for i, p := range groups {
 		switch {
 		case p.Engine != nil && i == 0:
-			texts[i] = count(p.Count, "engine")
+			texts[i] = table.Count(p.Count, "engine")
 		case p.Engine != nil:
 			texts[i] = strconv.Itoa(p.Count)
 		case i == 0:
-			texts[i] = fmt.Sprintf("%s of %s", count(p.Count, "pod"), count(p.Slots, "slot"))
+			texts[i] = fmt.Sprintf("%s of %s", table.Count(p.Count, "pod"), table.Count(p.Slots, "slot"))
 		default:
-			texts[i] = fmt.Sprintf("%d of %s", p.Count, count(p.Slots, "slot"))
+			texts[i] = fmt.Sprintf("%d of %s", p.Count, table.Count(p.Slots, "slot"))
 		}
 		if speed := speedOf(p); speed != 1 {
 			texts[i] += fmt.Sprintf(" at speed %.3g", speed)
@@ -267,13 +214,6 @@ func speedOf(p sim.PodGroup) float64 {
 		return 1
 	}
 	return p.Speed
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // number writes a number the way a person would.

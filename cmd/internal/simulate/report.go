@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"steelyard/cmd/internal/table"
 	"steelyard/controlplane/config"
 	"steelyard/weighting/sim"
 	"steelyard/weighting/sim/trace"
@@ -60,42 +61,41 @@ func (r run) reference() (p99 float64, ok bool) {
 // A column of the table; best is true if the least of its values is marked.
 type column struct {
 	title string
-	width int
 	best  bool
 	value func(r run, i int) string
 }
 
 // columns are those for pods with slots or for engines.
 func columns(s sim.Scenario) []column {
-	requests := column{"requests", 9, false, func(r run, i int) string { return fmt.Sprint(r.results[i].Requests) }}
-	ratio := column{"ratio", 7, false, ratioText}
-	pushes := column{"pushes/s", 8, false, pushesText}
-	dropped := column{"dropped", 8, false, func(r run, i int) string { return fmt.Sprint(r.results[i].Dropped) }}
+	requests := column{"requests", false, func(r run, i int) string { return fmt.Sprint(r.results[i].Requests) }}
+	ratio := column{"ratio", false, ratioText}
+	pushes := column{"pushes/s", false, pushesText}
+	dropped := column{"dropped", false, func(r run, i int) string { return fmt.Sprint(r.results[i].Dropped) }}
 	if hasEngines(s) {
 		columns := []column{
 			requests,
-			{"ttft p50", 8, true, figure("%.2f", func(r sim.Result) float64 { return r.FirstToken.P50 })},
-			{"p90", 7, true, figure("%.2f", func(r sim.Result) float64 { return r.FirstToken.P90 })},
-			{"p99", 7, true, figure("%.2f", func(r sim.Result) float64 { return r.FirstToken.P99 })},
-			{"mean", 7, true, figure("%.3f", func(r sim.Result) float64 { return r.FirstToken.Mean })},
+			{"ttft p50", true, figure("%.2f", func(r sim.Result) float64 { return r.FirstToken.P50 })},
+			{"p90", true, figure("%.2f", func(r sim.Result) float64 { return r.FirstToken.P90 })},
+			{"p99", true, figure("%.2f", func(r sim.Result) float64 { return r.FirstToken.P99 })},
+			{"mean", true, figure("%.3f", func(r sim.Result) float64 { return r.FirstToken.Mean })},
 			ratio,
-			{"tpot p99", 8, true, figure("%.3f", func(r sim.Result) float64 { return r.PerToken.P99 })},
-			{"e2e p50", 7, true, figure("%.1f", func(r sim.Result) float64 { return r.EndToEnd.P50 })},
-			{"p99", 7, true, figure("%.1f", func(r sim.Result) float64 { return r.EndToEnd.P99 })},
+			{"tpot p99", true, figure("%.3f", func(r sim.Result) float64 { return r.PerToken.P99 })},
+			{"e2e p50", true, figure("%.1f", func(r sim.Result) float64 { return r.EndToEnd.P50 })},
+			{"p99", true, figure("%.1f", func(r sim.Result) float64 { return r.EndToEnd.P99 })},
 		}
 		if hasContents(s) {
-			columns = append(columns, column{"cached", 7, false,
+			columns = append(columns, column{"cached", false,
 				figure("%.3f", func(r sim.Result) float64 { return r.Cached })})
 		}
 		return append(columns, pushes, dropped)
 	}
 	return []column{
 		requests,
-		{"p50", 8, true, figure("%.2f", func(r sim.Result) float64 { return r.Wait.P50 })},
-		{"p90", 8, true, figure("%.2f", func(r sim.Result) float64 { return r.Wait.P90 })},
-		{"p99", 8, true, figure("%.2f", func(r sim.Result) float64 { return r.Wait.P99 })},
+		{"p50", true, figure("%.2f", func(r sim.Result) float64 { return r.Wait.P50 })},
+		{"p90", true, figure("%.2f", func(r sim.Result) float64 { return r.Wait.P90 })},
+		{"p99", true, figure("%.2f", func(r sim.Result) float64 { return r.Wait.P99 })},
 		ratio,
-		{"hunting", 8, false, figure("%.2f", func(r sim.Result) float64 { return r.Hunting })},
+		{"hunting", false, figure("%.2f", func(r sim.Result) float64 { return r.Hunting })},
 		pushes, dropped,
 	}
 }
@@ -131,41 +131,34 @@ func pushesText(r run, i int) string {
 // table is the report for people.
 func (r run) table() string {
 	columns := columns(r.scenario)
-	widths := []int{len("policy")}
-	title := []string{"policy"}
-	lines := make([][]string, len(r.policies))
-	for i, p := range r.policies {
-		widths[0] = max(widths[0], len([]rune(p.Name)))
-		lines[i] = []string{p.Name}
+	head, marks := []string{"policy"}, make([][]string, len(columns))
+	for k, c := range columns {
+		head, marks[k] = append(head, ">"+c.title+c.room()), r.best(c)
 	}
-	for _, c := range columns {
-		widths = append(widths, c.width+1)
-		title = append(title, c.title+" ")
-		marks := r.best(c)
-		for i := range lines {
-			lines[i] = append(lines[i], c.value(r, i)+marks[i])
+	t := table.New(head...)
+	for i, p := range r.policies {
+		cells := []string{p.Name}
+		for k, c := range columns {
+			cells = append(cells, c.value(r, i)+marks[k][i])
 		}
+		t.Add(cells...)
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s\n%s of traffic, of which the first %s does not count; seed %d\n%s\n", r.scenario.Name,
 		summary(r.scenario),
 		config.DurationText(r.scenario.Duration), config.DurationText(r.scenario.WarmUp), r.scenario.Seed,
 		aboutTrace(r.scenario))
-	for _, cells := range append([][]string{title}, lines...) {
-		b.WriteString(aligned(widths, cells))
-	}
+	t.Write(&b, 0)
 	b.WriteString(r.legend())
 	return b.String()
 }
 
-// aligned is a line of cells: the first to the left, the others to the right.
-func aligned(widths []int, cells []string) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%-*s", widths[0], cells[0])
-	for i, cell := range cells[1:] {
-		fmt.Fprintf(&b, " %*s", widths[i+1], cell)
+// room is where a value that is not the best has no mark.
+func (c *column) room() string {
+	if c.best {
+		return " "
 	}
-	return strings.TrimRight(b.String(), " ") + "\n"
+	return ""
 }
 
 // best marks the least values of a column as they are shown; none where all are
@@ -183,7 +176,7 @@ func (r run) best(c column) []string {
 	}
 	marks := make([]string, len(r.policies))
 	for i, v := range values {
-		marks[i] = " "
+		marks[i] = c.room()
 		if c.best && least < most && v == least {
 			marks[i] = "*"
 		}

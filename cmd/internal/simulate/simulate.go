@@ -5,11 +5,10 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
-	"strings"
-	"text/tabwriter"
 
 	"golang.org/x/sync/errgroup"
 
+	"steelyard/cmd/internal/table"
 	"steelyard/controlplane/config"
 	"steelyard/weighting/sim"
 )
@@ -20,14 +19,13 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	if o.List {
-		fmt.Fprint(o.Out, list())
-		return nil
+		return o.list()
 	}
 	s, err := o.scenario(ctx)
 	if err != nil {
 		return err
 	}
-	policies, fleet, err := o.rows(&s)
+	policies, own, err := o.rows(&s)
 	if err != nil {
 		return err
 	}
@@ -38,8 +36,8 @@ func Run(ctx context.Context, o Options) error {
 		fmt.Fprint(o.Out, printed(s))
 		return nil
 	}
-	if fleet != nil && o.JSONFile != "-" {
-		fmt.Fprint(o.Out, fleet.explanation())
+	if own != nil && o.JSONFile != "-" {
+		fmt.Fprint(o.Out, own.explanation())
 	}
 	if o.Hunt > 0 {
 		return o.hunt(ctx, s, policies)
@@ -115,27 +113,26 @@ func (o *Options) runAll(ctx context.Context, scenarios []sim.Scenario, policies
 	return runs, group.Wait()
 }
 
-// list is the built-in scenarios and the policies, one line each.
-func list() string {
-	var b strings.Builder
-	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "SCENARIO\tLENGTH\tWHAT")
-	for _, name := range sim.Names() {
-		s, _ := sim.Builtin(name)
-		fmt.Fprintf(t, "%s\t%s\t%s\n", name, config.DurationText(s.Duration), summary(s))
+// list writes the built-in scenarios and the policies, one line each.
+func (o *Options) list() error {
+	t := table.New("SCENARIO", "LENGTH", "WHAT")
+	for _, name := range ScenarioNames() {
+		s, err := builtin(name)
+		if err != nil {
+			return err
+		}
+		t.Add(name, config.DurationText(s.Duration), summary(s))
 	}
-	t.Flush()
-	fmt.Fprintln(t, "\nPOLICY\tWHAT")
-	for _, p := range sim.Policies() {
-		fmt.Fprintf(t, "%s\t%s\n", p.Name, described(p))
-	}
-	listed := sim.Policies()
-	for _, p := range slices.Concat(sim.EnginePolicies(), sim.PrefixPolicies()) {
-		if _, known := find(listed, p.Name); !known {
-			listed = append(listed, p)
-			fmt.Fprintf(t, "%s\t%s\n", p.Name, described(p))
+	t.Write(o.Out, 0)
+	fmt.Fprintln(o.Out)
+	t = table.New("POLICY", "WHAT")
+	var listed []string
+	for _, p := range slices.Concat(sim.Policies(), sim.EnginePolicies(), sim.PrefixPolicies()) {
+		if !slices.Contains(listed, p.Name) {
+			listed = append(listed, p.Name)
+			t.Add(p.Name, described(p))
 		}
 	}
-	t.Flush()
-	return b.String()
+	t.Write(o.Out, 0)
+	return nil
 }

@@ -200,20 +200,7 @@ type readings struct {
 }
 
 func (r *readings) write(c *flight.Counts, inFlight float64, s *flight.Sums) {
-	reading := func(value float64) weighting.Reading { return weighting.Reading{Value: value, At: r.at} }
-	logged := func(value float64) weighting.Reading {
-		if r.logged.IsZero() {
-			return weighting.Reading{}
-		}
-		return weighting.Reading{Value: value, At: r.logged}
-	}
-	c.InFlight, c.Exact = reading(inFlight), r.exact
-	c.Proxies = weighting.ProxyReport{
-		Issued: reading(float64(s.Issued)), Ended: reading(float64(s.Ended)),
-		Failed: logged(float64(s.Failed)), Errors: reading(float64(s.Errors)),
-		Succeeded:      reading(float64(s.Succeeded)),
-		LatencySeconds: logged(s.Latency), Answered: logged(float64(s.Answered)),
-		Sized: reading(float64(s.Sized)), SizedBytes: reading(s.Bytes),
-		Partial: r.partial,
-	}
+	c.InFlight, c.Exact = weighting.Reading{Value: inFlight, At: r.at}, r.exact
+	c.Proxies = s.Report(r.at, r.logged)
+	c.Proxies.Partial = r.partial
 }

@@ -19,7 +19,7 @@ import (
 	"steelyard/weighting/sim"
 )
 
-var full = flag.Bool("full", false, "run each cell as long as the simulator proposes: ten minutes of two cores")
+var full = flag.Bool("full", false, "run each cell as long as its tail needs: ten minutes of two cores")
 
 // counted returns how many requests a cell counts. Short services are where late
 // weights can lose, so they are looked at most closely; where a service takes much
@@ -172,7 +172,7 @@ func farFromAlike(cell sim.Scenario) bool {
 // cell is uncertain by a twentieth: the cell with the most requests has shown 1.02 of
 // least_request where it has 0.96 at full length.
 func TestSteelyardIsNeverWorseThanLeastRequest(t *testing.T) {
-	cells := sim.Matrix()
+	cells := matrix()
 	if len(cells) != 3*3*3*2*2 {
 		t.Fatalf("the matrix has %d cells", len(cells))
 	}
@@ -213,7 +213,7 @@ func engineLimits(cell sim.Scenario) times {
 // cell; with load reports and scrapes the p99 is like that of least_request in some. That of a cell is uncertain by a
 // tenth from seed to seed; the seed is fixed, and the largest ratio is 1.03.
 func TestSteelyardIsNeverWorseThanLeastRequestOnEngines(t *testing.T) {
-	cells := sim.EngineMatrix()
+	cells := engineMatrix()
 	if len(cells) != 3*2*2 {
 		t.Fatalf("the matrix has %d cells", len(cells))
 	}

@@ -25,7 +25,7 @@ import (
 const someConfig = "testdata/steelyard.yaml"
 
 func TestAFleetTakesThePlaceOfTheScenariosPods(t *testing.T) {
-	f, err := newFleet(someConfig, "llama")
+	f, err := newDeployment(someConfig, "llama")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestAFleetTakesThePlaceOfTheScenariosPods(t *testing.T) {
 
 // The capacity of an engine is a relative speed, and may be a fraction.
 func TestEnginesOfAFleetHaveItsCapacities(t *testing.T) {
-	f, err := newFleet(someConfig, "llama")
+	f, err := newDeployment(someConfig, "llama")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func TestAFleetsPolicyIsItsConfiguration(t *testing.T) {
 		}},
 	}
 	for _, tt := range tests {
-		f, err := newFleet(tt.config, tt.cluster)
+		f, err := newDeployment(tt.config, tt.cluster)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -136,7 +136,7 @@ func TestTheStandardRowsPushAsConfiguredByDefault(t *testing.T) {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f, err := newFleet(path, "")
+	f, err := newDeployment(path, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +171,7 @@ func TestADryRunListsWhatComesFromWhere(t *testing.T) {
 		"shortest_queue"}; !cmp.Equal(rows, want) {
 		t.Errorf("rows of %v, want %v:\n%s", rows, want, table)
 	}
-	f, err := newFleet(someConfig, "resolved")
+	f, err := newDeployment(someConfig, "resolved")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func TestADryRunReportsThatABudgetDelaysTheFallback(t *testing.T) {
 		4:    "9s after the last push (mode failsafe) steelyard.yaml budgets",
 		9000: "13s after the last push (mode failsafe) steelyard.yaml, stretched to the budgets budgets",
 	} {
-		f, err := newFleet(someConfig, "llama")
+		f, err := newDeployment(someConfig, "llama")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -229,17 +229,18 @@ func TestADryRunListsDelaysAndLossesOfSignals(t *testing.T) {
 		}},
 	}
 	for _, tt := range tests {
-		f := new(fleet)
+		f := new(deployment)
 		f.noteSignals(tt.signals, tt.source)
 		if !cmp.Equal(f.notes, tt.want, cmp.AllowUnexported(note{})) {
-			t.Errorf("%s by %s: got %v, want %v", onTheirWay(tt.signals), tt.source, f.notes, tt.want)
+			t.Errorf("%s by %s: got %v, want %v", section(signals(tt.signals), false), tt.source, f.notes, tt.want)
 		}
 	}
 }
 
 func TestEndpointsOfAFileAreCounted(t *testing.T) {
 	text := simulated(t, Options{Scenario: shortScenario, Config: someConfig, Cluster: "listed", Print: true})
-	for _, want := range []string{`{count: 2, slots: 2, zone: "a"}`, `{count: 1, slots: 6, zone: "b"}`} {
+	for _, want := range []string{`{count: 2, slots: 2, speed: 1, slow_down: 0, zone: "a"}`,
+		`{count: 1, slots: 6, speed: 1, slow_down: 0, zone: "b"}`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%s is not in\n%s", want, text)
 		}
@@ -331,7 +332,7 @@ func TestPodsAreStretchedOverEndpoints(t *testing.T) {
 // TestAFleetShedsOrFallsBack: no Envoy does both.
 func TestAFleetShedsOrFallsBack(t *testing.T) {
 	for enabled, want := range map[bool]time.Duration{true: 0, false: 9 * time.Second} {
-		f, err := newFleet(someConfig, "llama")
+		f, err := newDeployment(someConfig, "llama")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
+	"steelyard/cmd/internal/table"
 	"steelyard/collectors/loadstats"
 	"steelyard/controlplane/config"
 	"steelyard/controlplane/discovery"
@@ -19,8 +19,8 @@ import (
 	"steelyard/xds/envoyspec"
 )
 
-// A fleet is a cluster of a configuration in the traffic of a scenario.
-type fleet struct {
+// A deployment is a cluster of a configuration in the traffic of a scenario.
+type deployment struct {
 	config  *config.Config
 	cluster *config.Cluster
 	file    string // of the configuration
@@ -30,7 +30,7 @@ type fleet struct {
 // A note says where a value comes from.
 type note struct{ what, value, from string }
 
-func (f *fleet) note(what, value, from string) {
+func (f *deployment) note(what, value, from string) {
 	f.notes = append(f.notes, note{what, value, from})
 }
 
@@ -42,14 +42,14 @@ const (
 	learned = "; Steelyard has to learn them, because capacity is not configured"
 )
 
-// newFleet reads the configuration and finds the cluster in it; with one cluster
+// newDeployment reads the configuration and finds the cluster in it; with one cluster
 // its name may be left out.
-func newFleet(path, cluster string) (*fleet, error) {
+func newDeployment(path, cluster string) (*deployment, error) {
 	cfg, err := config.Load(path)
 	if err != nil {
 		return nil, err
 	}
-	f := &fleet{config: cfg, file: filepath.Base(path)}
+	f := &deployment{config: cfg, file: filepath.Base(path)}
 	if f.cluster = cfg.Cluster(cluster); f.cluster != nil {
 		return f, nil
 	}
@@ -69,12 +69,12 @@ func newFleet(path, cluster string) (*fleet, error) {
 		strings.Join(names, ", "))}
 }
 
-// name is the name of the fleet's row.
-func (f *fleet) name() string { return f.file + ":" + f.cluster.Name }
+// name is the name of its row.
+func (f *deployment) name() string { return f.file + ":" + f.cluster.Name }
 
-// place replaces the scenario's pods with the fleet. count is the number of endpoints
+// place replaces the scenario's pods with the endpoints. count is the number of endpoints
 // where the configuration does not have it, 0 where it does.
-func (f *fleet) place(s sim.Scenario, count int) (sim.Scenario, error) {
+func (f *deployment) place(s sim.Scenario, count int) (sim.Scenario, error) {
 	endpoints, from, err := f.endpoints(count)
 	if err != nil {
 		return s, err
@@ -112,7 +112,7 @@ func (f *fleet) place(s sim.Scenario, count int) (sim.Scenario, error) {
 
 // endpoints are those that the configuration names, with the cluster's capacity
 // where they have none of their own.
-func (f *fleet) endpoints(count int) (endpoints []discovery.Endpoint, from string, err error) {
+func (f *deployment) endpoints(count int) (endpoints []discovery.Endpoint, from string, err error) {
 	e := f.cluster.Endpoints
 	if !e.Remote() && count > 0 {
 		return nil, "", Usage{fmt.Errorf("--pods: %s lists the endpoints of cluster %s: remove the flag", f.file,
@@ -152,7 +152,7 @@ func (f *fleet) endpoints(count int) (endpoints []discovery.Endpoint, from strin
 	return endpoints, from, nil
 }
 
-func (f *fleet) noteSlots(configured int, all []sim.PodGroup) {
+func (f *deployment) noteSlots(configured int, all []sim.PodGroup) {
 	of := func(p sim.PodGroup) float64 { return float64(p.Slots) }
 	if all[0].Engine != nil {
 		of = func(p sim.PodGroup) float64 { return p.Capacity }
@@ -180,13 +180,13 @@ func (f *fleet) noteSlots(configured int, all []sim.PodGroup) {
 	}
 }
 
-func (f *fleet) noteScenario(s sim.Scenario) {
+func (f *deployment) noteScenario(s sim.Scenario) {
 	f.note("Envoys", fmt.Sprint(s.Envoys), fromScenario)
 	if s.Rate > 0 {
 		f.note("traffic", number(s.Rate)+" requests/s", fromScenario)
 	} else {
 		f.note("traffic", fmt.Sprintf("%s of what these endpoints can do, %s requests/s", number(s.Load),
-			short(s.ArrivalRate())), fromScenario)
+			table.Number(s.ArrivalRate())), fromScenario)
 	}
 	if s.Prompts != nil {
 		f.note("requests", "prompts of "+s.Prompts.Trace.Name, fromScenario)
@@ -240,7 +240,7 @@ func stretched(pods []int, m, n int) (endpoints []int) {
 }
 
 // policy is how the configuration uses the signals.
-func (f *fleet) policy(s sim.Scenario, envoyPolicy sim.Balancer) sim.Policy {
+func (f *deployment) policy(s sim.Scenario, envoyPolicy sim.Balancer) sim.Policy {
 	c, cfg := f.cluster, f.config
 	y := &sim.Steelyard{
 		Budget: push.Budget{
@@ -279,7 +279,7 @@ func (f *fleet) policy(s sim.Scenario, envoyPolicy sim.Balancer) sim.Policy {
 }
 
 // noteSignals describes delays and losses of signals.
-func (f *fleet) noteSignals(g sim.Signals, source sim.Source) {
+func (f *deployment) noteSignals(g sim.Signals, source sim.Source) {
 	var delays []string
 	for _, d := range []struct {
 		of    string
@@ -316,14 +316,14 @@ var lossy = map[sim.Source]string{
 
 // mode chooses between the two modes of an Envoy: with shedding enabled it is shedding, and
 // there is no fallback.
-func (f *fleet) mode(y *sim.Steelyard, s sim.Scenario) {
+func (f *deployment) mode(y *sim.Steelyard, s sim.Scenario) {
 	switch stale := f.cluster.Push.EndpointStaleAfter; {
 	case f.cluster.Shedding.Enabled:
 		f.note("shedding", "Envoys refuse the excess of a saturated pool, and have no fallback (mode shedding)", f.file)
 	case stale > 0:
 		y.FallbackAfter = stale
 		from := f.file
-		_, after := y.Budget.Stretch(push.Fleet{Proxies: s.Envoys}, len(podsOf(s)), 0, stale)
+		_, after := y.Budget.Stretch(push.Subscribers{Proxies: s.Envoys}, len(podsOf(s)), 0, stale)
 		if after > stale {
 			from += ", stretched to the budgets"
 		}
@@ -333,7 +333,7 @@ func (f *fleet) mode(y *sim.Steelyard, s sim.Scenario) {
 }
 
 // capacityKnown reports whether the slots of all endpoints are configured.
-func (f *fleet) capacityKnown() bool {
+func (f *deployment) capacityKnown() bool {
 	endpoints, _, err := f.endpoints(0)
 	return f.cluster.Capacity > 0 || err == nil &&
 		!slices.ContainsFunc(endpoints, func(e discovery.Endpoint) bool { return e.Capacity == 0 })
@@ -341,7 +341,7 @@ func (f *fleet) capacityKnown() bool {
 
 // source chooses the in-flight counts as the daemon does: reports of Envoys take precedence
 // over Redis.
-func (f *fleet) source(y *sim.Steelyard, s sim.Scenario) {
+func (f *deployment) source(y *sim.Steelyard, s sim.Scenario) {
 	x, redis := f.config.XDS, f.cluster.Inflight.RedisKey != ""
 	besides := ""
 	if redis {
@@ -406,7 +406,7 @@ func busyShare(s sim.Scenario, threshold float64) (busy float64) {
 
 // reportInterval is the interval of load reports, with or without an access log; 0, which means
 // the simulator's own, where there are none.
-func (f *fleet) reportInterval(envoys int, isAlone bool) time.Duration {
+func (f *deployment) reportInterval(envoys int, isAlone bool) time.Duration {
 	r := f.config.XDS.LoadReports
 	if r.Disabled {
 		return 0
@@ -421,14 +421,13 @@ func (f *fleet) reportInterval(envoys int, isAlone bool) time.Duration {
 }
 
 // explanation is the list of what was taken from where.
-func (f *fleet) explanation() string {
+func (f *deployment) explanation() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s is cluster %s of %s:\n", f.name(), f.cluster.Name, f.file)
-	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "  WHAT\tVALUE\tFROM\n")
+	t := table.New("  WHAT", "VALUE", "FROM")
 	for _, n := range f.notes {
-		fmt.Fprintf(t, "  %s\t%s\t%s\n", n.what, n.value, n.from)
+		t.Add("  "+n.what, n.value, n.from)
 	}
-	t.Flush()
+	t.Write(&b, 0)
 	return b.String() + "\n"
 }
