@@ -23,6 +23,13 @@ var buildOnce = sync.OnceValues(func() (string, error) {
 	return build("steelyard", ".", "./cmd/steelyard")
 })
 
+// BuildDemo builds cmd/steelyard-demo in the same way.
+func BuildDemo() (string, error) { return buildDemoOnce() }
+
+var buildDemoOnce = sync.OnceValues(func() (string, error) {
+	return build("steelyard-demo", ".", "./cmd/steelyard-demo")
+})
+
 // BuildModule builds the picker inside Envoy, once per process, and returns the folder that has it: Envoys look for it
 // in those that the environment variable ModulePath names.
 func BuildModule() (folder string, err error) {
