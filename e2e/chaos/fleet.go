@@ -195,11 +195,8 @@ func (f *fleet) startRedis(ctx context.Context) (process, error) {
 func (f *fleet) startServer(i int) func(context.Context) (process, error) {
 	return func(ctx context.Context) (process, error) {
 		env := asServer + "=" + f.at.servers[i] + "," + f.at.redis
-		p, err := proc.Start(proc.Spec{Name: serverName(i), Path: f.self, Dir: f.dir, Env: []string{env}})
-		if err != nil {
-			return nil, err
-		}
-		return p, answers(ctx, p, f.at.servers[i], "/health")
+		spec := proc.Spec{Name: serverName(i), Path: f.self, Dir: f.dir, Env: []string{env}}
+		return proc.StartReady(ctx, spec, answers(f.at.servers[i], "/health"))
 	}
 }
 
@@ -221,7 +218,7 @@ func (f *fleet) startSteelyard(ctx context.Context) (process, error) {
 		return nil, err
 	}
 	f.watch.expect(true)
-	return p, answers(ctx, p, f.at.admin, "/readyz")
+	return p, p.ReadyOrKill(ctx, answers(f.at.admin, "/readyz"))
 }
 
 // startEnvoy returns when the Envoy carries requests, has a fallback, and is in rotation. An Envoy that starts while
@@ -236,7 +233,7 @@ func (f *fleet) startEnvoy(i int) func(context.Context) (process, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := answers(ctx, e.Process, f.at.envoys[i], "/health"); err != nil {
+		if err := e.ReadyOrKill(ctx, answers(f.at.envoys[i], "/health")); err != nil {
 			return nil, err
 		}
 		if err := wait(ctx, patience, func(ctx context.Context) error { return hasFallback(ctx, e) }); err != nil {
@@ -247,13 +244,8 @@ func (f *fleet) startEnvoy(i int) func(context.Context) (process, error) {
 	}
 }
 
-// answers waits until a process answers, and kills it if it does not.
-func answers(ctx context.Context, p *proc.Process, address, path string) error {
-	err := p.WaitReady(ctx, proc.AnswersHTTP("http://"+address+path))
-	if err != nil {
-		err = errors.Join(err, p.Kill())
-	}
-	return err
+func answers(address, path string) func(context.Context) error {
+	return proc.AnswersHTTP("http://" + address + path)
 }
 
 func hasFallback(ctx context.Context, e *proc.Envoy) error {
