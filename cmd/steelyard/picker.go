@@ -37,20 +37,17 @@ proxies balance on their own with the last weights.`,
   steelyard bootstrap --cluster llama --xds 10.0.0.5:18000 --picker 127.0.0.1:18002`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			out, _, err := l.start(logFile())
-			if err != nil {
-				return err
-			}
-			defer out.Close(logFlush)
-			o.Log = slog.New(out.Handler())
-			if err := tls.load(&o); err != nil {
-				return err
-			}
-			p, err := picker.New(o)
-			if err != nil {
-				return err
-			}
-			return p.Run(untilSignal(os.Interrupt, syscall.SIGTERM))
+			return l.during(func(log *slog.Logger) error {
+				o.Log = log
+				if err := tls.load(&o); err != nil {
+					return err
+				}
+				p, err := picker.New(o)
+				if err != nil {
+					return err
+				}
+				return p.Run(untilSignal(os.Interrupt, syscall.SIGTERM))
+			})
 		},
 	}
 	host, _ := os.Hostname()

@@ -37,17 +37,14 @@ Environment:
   curl -d '{"backends": ["http://10.0.0.1:80", "10.0.0.2:80"]}' http://127.0.0.1:3000/_custom_router/set-backends`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			out, _, err := l.start(logFile())
-			if err != nil {
-				return err
-			}
-			defer out.Close(logFlush)
-			o, err := router.FromEnvironment(os.Getenv)
-			if err != nil {
-				return err
-			}
-			o.Host, o.Envoy, o.EnvoyLog, o.Log = host, envoy, os.Stderr, slog.New(out.Handler())
-			return router.Run(untilSignal(os.Interrupt, syscall.SIGTERM), o)
+			return l.during(func(log *slog.Logger) error {
+				o, err := router.FromEnvironment(os.Getenv)
+				if err != nil {
+					return err
+				}
+				o.Host, o.Envoy, o.EnvoyLog, o.Log = host, envoy, os.Stderr, log
+				return router.Run(untilSignal(os.Interrupt, syscall.SIGTERM), o)
+			})
 		},
 	}
 	f := c.Flags()
