@@ -125,17 +125,18 @@ $(RUNNER): tools/go.mod tools/go.sum | need-go
 unit: need-cc tools $(RUNNER) ## tests of the packages, with the race detector where there is anything to race
 	$(call step,go test -race)
 	@$(call gotest,.,unit) --packages \
-	"$$(go list ./... | grep -vE '/(e2e|weighting)($$|/)' | xargs) $$(go list ./e2e/rig/... | xargs)" -- -race -timeout 20m
+	"$$(go list ./... | grep -vE '^steelyard$$|/(e2e|weighting)($$|/)' | xargs) $$(go list ./e2e/rig/... | xargs)" \
+	-- -race -timeout 20m
 	@$(call gotest,$(ENVOY_MODULE),module) --packages ./... -- -race -timeout 10m
-	$(call step,go test of the law: values in and values out)
-	@$(call gotest,.,law) --packages ./weighting/... -- -timeout 20m
+	$(call step,go test of the law and of the rules for code and documents: values in and values out)
+	@$(call gotest,.,law) --packages ". ./weighting/..." -- -timeout 20m
 
 .PHONY: e2e
 e2e: tools $(RUNNER) ## tests with real Envoys, Redis and model servers, end to end
 	$(call step,end to end)
 	@packages=$$(go list ./e2e/... | grep -v '/e2e/rig/' || true); \
 	if [ -z "$$packages" ]; then echo "no package under e2e holds end-to-end tests"; exit 1; fi; \
-	$(call gotest,.,e2e) --packages "$$(echo $$packages)" -- -count=1 -p 1 -timeout 30m
+	$(call gotest,.,e2e) --packages "$$(echo $$packages)" -- -count=1 -p 1 -parallel 3 -timeout 30m
 	$(call step,manifests)
 	@$(call gotest,$(MANIFESTS_MODULE),manifests) --packages ./... -- -count=1 -timeout 20m
 	$(call step,benches)

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"testing"
@@ -13,14 +12,9 @@ import (
 // demo returns what a demo prints.
 func demo(t *testing.T, args ...string) string {
 	t.Helper()
-	root, err := proc.Root()
+	binary, err := proc.BuildDemo()
 	if err != nil {
 		t.Fatal(err)
-	}
-	binary := filepath.Join(t.TempDir(), "steelyard-demo")
-	build := exec.CommandContext(t.Context(), "go", "build", "-C", root, "-o", binary, "./cmd/steelyard-demo")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building the demo: %v\n%s", err, out)
 	}
 	out, err := exec.CommandContext(t.Context(), binary, args...).CombinedOutput()
 	if err != nil {

@@ -81,6 +81,7 @@ func (f *fleet) launch(name string, args ...string) {
 }
 
 func TestAnEnvoyThatVanishesIsNamedUntilItReturns(t *testing.T) {
+	t.Parallel()
 	f := start(t, plan{servers: servers(t, same(1, wide)...), envoys: 3})
 	killed, frozen, stopped := f.envoys[0], f.envoys[1], f.envoys[2]
 	f.eventually("the events name the last Envoy", func() error { // looked for each second

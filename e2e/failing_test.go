@@ -94,6 +94,7 @@ func TestAServerThatAnswersWithErrorsIsFlaggedUnlessAllDo(t *testing.T) {
 
 // Nine requests in ten are bad requests of one client, which any server answers with an error. No server is at fault.
 func TestAClientThatIsAnsweredWithErrorsFlagsNoEndpoint(t *testing.T) {
+	t.Parallel()
 	pool := servers(t, same(4, wide)...)
 	f := start(t, plan{servers: pool})
 	f.send(load.Plan{Rate: 10, Work: load.Work{Mean: 500 * time.Millisecond}, Seed: 9})

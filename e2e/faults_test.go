@@ -314,6 +314,7 @@ func TestSIGTERMDrains(t *testing.T) {
 }
 
 func TestAServerThatIsGoneDoesNotLookIdle(t *testing.T) {
+	t.Parallel()
 	pool := servers(t, same(3, wide)...)
 	gone := pool[0].Address()
 	f := start(t, plan{servers: pool})

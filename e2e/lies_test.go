@@ -180,8 +180,10 @@ func (f *fleet) problem(texts ...string) {
 // TestOneClientsLoadReportsDoNotOverruleTheServers: any client of the xDS port can send false load reports. Reports
 // that contradict the servers, and that no other Envoy confirms, count for a few seconds only.
 func TestOneClientsLoadReportsDoNotOverruleTheServers(t *testing.T) {
+	t.Parallel()
 	for name, at := range map[string]int{"at three of four servers": 3, "at one of them": 1} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			pool := servers(t, same(4, modelsim.Options{Slots: 4})...)
 			f := start(t, plan{servers: pool, envoys: 3})
 			f.send(load.Plan{Rate: 60, Work: load.Work{Mean: 100 * time.Millisecond}, Seed: 9})
@@ -225,6 +227,7 @@ func TestOneClientsLoadReportsDoNotOverruleTheServers(t *testing.T) {
 // TestOneClientsFailuresFlagNoServerThatWorksForOthers: an access log of refused connections to a server that answers
 // all other clients.
 func TestOneClientsFailuresFlagNoServerThatWorksForOthers(t *testing.T) {
+	t.Parallel()
 	pool := servers(t, same(4, modelsim.Options{Slots: 4})...)
 	f := start(t, plan{servers: pool, envoys: 3})
 	f.send(load.Plan{Rate: 60, Work: load.Work{Mean: 100 * time.Millisecond}, Seed: 10})
@@ -240,6 +243,7 @@ func TestOneClientsFailuresFlagNoServerThatWorksForOthers(t *testing.T) {
 // TestOneClientsFailuresFlagNoServerWithoutRequests: the last answers are enough for a while. In light traffic there
 // are such gaps all the time.
 func TestOneClientsFailuresFlagNoServerWithoutRequests(t *testing.T) {
+	t.Parallel()
 	pool := servers(t, same(4, modelsim.Options{Slots: 4})...)
 	f := start(t, plan{servers: pool, envoys: 3})
 	f.send(load.Plan{Rate: 20, Count: 60, Work: load.Work{Mean: 100 * time.Millisecond}, Seed: 10}).wait(t)
@@ -272,6 +276,7 @@ func TestReportsOfSeveralEnvoysCount(t *testing.T) {
 
 // TestAnInsaneCounterIsForgottenAndShown: a metrics page shows 10^18 completions for a second.
 func TestAnInsaneCounterIsForgottenAndShown(t *testing.T) {
+	t.Parallel()
 	pool := servers(t, same(4, modelsim.Options{Slots: 4})...)
 	f := start(t, plan{servers: pool, envoys: 3})
 	f.send(load.Plan{Rate: 60, Work: load.Work{Mean: 100 * time.Millisecond}, Seed: 11})

@@ -36,6 +36,7 @@ var mayBeEmpty = map[string]string{
 // TestEveryQueryOfTheRulesAndTheDashboardHasData: on a real Prometheus that scrapes a Steelyard with Envoys, engines
 // and traffic. No alert fires.
 func TestEveryQueryOfTheRulesAndTheDashboardHasData(t *testing.T) {
+	t.Parallel()
 	params := engine.Defaults()
 	pool := servers(t, same(3, modelsim.Options{Batching: &params})...)
 	redis := proctest.Redis(t, proc.RedisConfig{})

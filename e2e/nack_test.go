@@ -83,6 +83,7 @@ func (c *corrupter) corrupt(r *discoveryv3.DiscoveryResponse) error {
 }
 
 func TestANACKIsSeenAndTheLoopGoesOn(t *testing.T) {
+	t.Parallel()
 	pool := servers(t, same(2, wide)...)
 	f := start(t, plan{servers: pool, envoys: 1})
 	c, address := startCorrupter(t, f.xds)

@@ -163,6 +163,7 @@ func (o overload) sheds(t *testing.T, p plan, most, fewest float64) {
 }
 
 func TestWithoutSheddingTheWaitGrowsForAsLongAsTheOverload(t *testing.T) {
+	t.Parallel()
 	o := twice
 	o.settle, o.length = 0, 9*time.Second
 	r := o.run(t, plan{})
@@ -237,6 +238,7 @@ func TestAStalledServerWithIdleMetricsIsFlaggedWithinThreeSeconds(t *testing.T) 
 // A request whose body comes slowly is in flight, and the server does not work on it yet. If all other requests are few
 // and long, there are seconds without an answer.
 func TestASlowUploadFlagsNoEndpoint(t *testing.T) {
+	t.Parallel()
 	f := start(t, plan{servers: servers(t, same(3, wide)...)})
 	f.send(load.Plan{Rate: 1, Work: load.Work{Mean: 6 * time.Second}, Seed: 5})
 	f.uploadsFlagNone(1, 12*time.Second)
@@ -244,6 +246,7 @@ func TestASlowUploadFlagsNoEndpoint(t *testing.T) {
 
 // A server that has nothing but two uploads has two requests in flight that its metrics do not show.
 func TestTwoSlowUploadsToAnIdleServerAreNoStall(t *testing.T) {
+	t.Parallel()
 	f := start(t, plan{servers: servers(t, same(1, wide)...)})
 	f.send(load.Plan{Rate: 40, Count: 80, Work: load.Work{Mean: 20 * time.Millisecond}, Seed: 5}).wait(t)
 	f.uploadsFlagNone(2, 8*time.Second)

@@ -4,147 +4,34 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"steelyard/controlplane/view"
+	"steelyard/e2e/rig/link"
 	"steelyard/e2e/rig/modelsim"
 	"steelyard/e2e/rig/proc"
 	"steelyard/e2e/rig/proc/proctest"
 )
 
-// A cable is a TCP proxy whose target can change, and that can be cut without a sign: connections stay open, and no
-// byte passes.
-type cable struct {
-	listener net.Listener
-	running  sync.WaitGroup
-
-	mu     sync.Mutex
-	moved  *sync.Cond
-	target string
-	cut    bool
-	closed bool
-	open   map[net.Conn]struct{}
-}
-
-func newCable(t *testing.T, target string) *cable {
+// newLink opens a link for the time of the test.
+func newLink(t *testing.T, target string) *link.Link {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := link.Open("127.0.0.1:0", target)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &cable{listener: listener, target: target, open: make(map[net.Conn]struct{})}
-	w.moved = sync.NewCond(&w.mu)
-	w.running.Go(w.accept)
-	t.Cleanup(w.close)
-	return w
-}
-
-func (w *cable) address() string { return w.listener.Addr().String() }
-
-func (w *cable) accept() {
-	for {
-		client, err := w.listener.Accept()
-		if err != nil {
-			return
-		}
-		w.running.Go(func() { w.carry(client) })
-	}
-}
-
-// carry connects a client with the target.
-func (w *cable) carry(client net.Conn) {
-	defer client.Close()
-	if !w.keep(client) || !w.passes() {
-		return
-	}
-	w.mu.Lock()
-	target := w.target
-	w.mu.Unlock()
-	server, err := net.Dial("tcp", target)
-	if err != nil {
-		return
-	}
-	defer server.Close()
-	if !w.keep(server) {
-		return
-	}
-	var both sync.WaitGroup
-	for _, way := range [][2]net.Conn{{client, server}, {server, client}} {
-		both.Go(func() {
-			defer way[0].Close()
-			defer way[1].Close()
-			buffer := make([]byte, 32<<10)
-			for {
-				n, err := way[0].Read(buffer)
-				if err != nil || !w.passes() {
-					return
-				}
-				if _, err := way[1].Write(buffer[:n]); err != nil {
-					return
-				}
-			}
-		})
-	}
-	both.Wait()
-}
-
-func (w *cable) keep(c net.Conn) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.open[c] = struct{}{}
-	return !w.closed
-}
-
-// passes waits while the cable is cut. It reports false when it is closed.
-func (w *cable) passes() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for w.cut && !w.closed {
-		w.moved.Wait()
-	}
-	return !w.closed
-}
-
-func (w *cable) setCut(cut bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.cut = cut
-	w.moved.Broadcast()
-}
-
-// point leads new connections elsewhere, and ends the others.
-func (w *cable) point(target string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.target = target
-	for c := range w.open {
-		_ = c.Close()
-		delete(w.open, c)
-	}
-}
-
-func (w *cable) close() {
-	w.mu.Lock()
-	w.closed = true
-	for c := range w.open {
-		_ = c.Close()
-	}
-	w.moved.Broadcast()
-	w.mu.Unlock()
-	_ = w.listener.Close()
-	w.running.Wait()
+	t.Cleanup(l.Close)
+	return l
 }
 
 // replicas are two control planes for the same servers, each with an Envoy and a Redis that can be cut off.
 type replicas struct {
 	a, b           *fleet
-	toA            *cable // from a's Envoy
-	storeA, storeB *cable
+	toA            *link.Link // from a's Envoy
+	storeA, storeB *link.Link
 }
 
 const replicated = 8 // servers
@@ -153,15 +40,15 @@ func startReplicas(t *testing.T) (*replicas, *proc.Redis) {
 	t.Helper()
 	pool := servers(t, same(replicated, wide)...)
 	store := proctest.Redis(t, proc.RedisConfig{})
-	r := &replicas{storeA: newCable(t, store.Address()), storeB: newCable(t, store.Address())}
-	of := func(name string, store *cable) *fleet {
+	r := &replicas{storeA: newLink(t, store.Address()), storeB: newLink(t, store.Address())}
+	of := func(name string, store *link.Link) *fleet {
 		return withoutEnvoys(t, plan{servers: pool,
-			top:     fmt.Sprintf("redis: {addresses: [%q]}\nreplicas: {name: %s}", store.address(), name),
+			top:     fmt.Sprintf("redis: {addresses: [%q]}\nreplicas: {name: %s}", store.Address(), name),
 			cluster: "inflight: {redis_key: \"inflight:{cluster}\", sync_members: true}"})
 	}
 	r.a, r.b = of("a", r.storeA), of("b", r.storeB)
-	r.toA = newCable(t, r.a.xds)
-	r.a.plan.xds = r.toA.address()
+	r.toA = newLink(t, r.a.xds)
+	r.a.plan.xds = r.toA.Address()
 	r.a.startEnvoy(0)
 	r.b.startEnvoy(0)
 	r.together(t)
@@ -335,7 +222,7 @@ func TestAReplicaThatHangsOrDiesIsReplacedWithinASecond(t *testing.T) {
 	if err := r.a.control.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	r.toA.point(r.b.xds)
+	r.toA.Point(r.b.xds)
 	looks, wrong := 0, []float64{}
 	for until := time.Now().Add(4 * time.Second); time.Now().Before(until); time.Sleep(20 * time.Millisecond) {
 		const most = held + 10 // and those of the traffic
@@ -372,8 +259,8 @@ func TestReplicasGoOnByThemselvesWhileRedisIsCut(t *testing.T) {
 	hold(t, r.b, 2)
 	r.b.eventually("requests of both Envoys count", func() error { return r.b.inFlightBetween(8, 8) })
 	steadily := []*traffic{r.a.send(steady(3 * time.Second)), r.b.send(steady(3 * time.Second))}
-	r.storeA.setCut(true)
-	r.storeB.setCut(true)
+	r.storeA.Hang(true)
+	r.storeB.Hang(true)
 	cut := time.Now()
 	for _, f := range []*fleet{r.a, r.b} {
 		f.eventually("it shows that it is cut off", func() error {
@@ -398,8 +285,8 @@ func TestReplicasGoOnByThemselvesWhileRedisIsCut(t *testing.T) {
 	}
 	r.b.eventually("the requests of the other's Envoy fade", func() error { return r.b.inFlightBetween(2, 7) })
 
-	r.storeA.setCut(false)
-	r.storeB.setCut(false)
+	r.storeA.Hang(false)
+	r.storeB.Hang(false)
 	promised(t, "together again", 2*time.Second, func() {
 		r.together(t)
 		r.b.eventually("requests of both Envoys count again", func() error { return r.b.inFlightBetween(8, 8) })

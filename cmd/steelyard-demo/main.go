@@ -17,9 +17,6 @@ import (
 
 	"steelyard/cmd/internal/daemon"
 	"steelyard/cmd/internal/demo"
-	"steelyard/cmd/internal/demo/conversing"
-	"steelyard/cmd/internal/demo/queueing"
-	"steelyard/cmd/internal/demo/scaleup"
 	"steelyard/cmd/internal/router"
 	"steelyard/controlplane/config"
 	"steelyard/e2e/rig/proc"
@@ -104,9 +101,7 @@ func queueCommand() *cobra.Command {
 and two real Envoys with the module, and send two classes of requests, twice as
 much as the servers can do. ENVOY_DYNAMIC_MODULES_SEARCH_PATH has to name the
 folder of libsteelyard.so, as make demo-queue does.`,
-	}, queueing.DefaultDuration, "length of the load", func(ctx context.Context, out io.Writer, d time.Duration) error {
-		return queueing.Run(ctx, out, d, controlPlane)
-	})
+	}, 20*time.Second, "length of the load", demo.Queue)
 }
 
 func routerCommand() *cobra.Command {
@@ -117,9 +112,7 @@ func routerCommand() *cobra.Command {
 the time later: first through an Envoy with its own round robin, then through
 steelyard router. ENVOY_DYNAMIC_MODULES_SEARCH_PATH has to name the folder of
 libsteelyard.so, as make demo-router does.`,
-	}, scaleup.DefaultDuration, ofEachPhase, func(ctx context.Context, out io.Writer, d time.Duration) error {
-		return scaleup.Run(ctx, out, d, runRouter)
-	})
+	}, 20*time.Second, ofEachPhase, demo.Scaling)
 }
 
 func prefixCommand() *cobra.Command {
@@ -131,23 +124,21 @@ send the same conversations three times: by the weights of work, by a header tha
 names the conversation, and by the prompt, in the module.
 ENVOY_DYNAMIC_MODULES_SEARCH_PATH has to name the folder of libsteelyard.so, as make
 demo-prefix does.`,
-	}, conversing.DefaultDuration, ofEachPhase, func(ctx context.Context, out io.Writer, d time.Duration) error {
-		return conversing.Run(ctx, out, d, controlPlane)
-	})
+	}, 15*time.Second, ofEachPhase, demo.Prefix)
 }
 
 const ofEachPhase = "length of the load of each phase"
 
 // withDuration makes a command with one option, and how long a demo needs at least.
 func withDuration(c *cobra.Command, byDefault time.Duration, usage string,
-	run func(ctx context.Context, out io.Writer, d time.Duration) error) *cobra.Command {
+	run func(context.Context, io.Writer, time.Duration, demo.Steelyard) error) *cobra.Command {
 	d := c.Flags().Duration("duration", byDefault, usage)
 	c.Args, c.SilenceUsage, c.SilenceErrors = cobra.NoArgs, true, true
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *d < time.Second {
 			return errors.New("--duration has to be 1s or more")
 		}
-		return run(cmd.Context(), cmd.OutOrStdout(), *d)
+		return run(cmd.Context(), cmd.OutOrStdout(), *d, demo.Steelyard{ControlPlane: controlPlane, Router: runRouter})
 	}
 	return c
 }

@@ -35,14 +35,7 @@ relative paths in it are those of the configuration that Steelyard follows.`,
 			if err != nil {
 				return err
 			}
-			name := args[0]
-			var text []byte
-			if name == "-" {
-				name = stdinName
-				text, err = readLimited(cmd.InOrStdin(), "standard input")
-			} else {
-				text, err = config.Read(cmd.Context(), name)
-			}
+			name, text, err := readConfig(cmd, args[0])
 			if err != nil {
 				return err
 			}
@@ -100,8 +93,8 @@ func drainCommand() *cobra.Command {
 		Short: "Send an endpoint no new requests for some time",
 		Long: `Send an endpoint no new requests for some time; it keeps those that it has. The others
 are filled as if it were not there. The last endpoint of a cluster that serves cannot
-be drained. The drain ends by itself; it is shown by steelyard status, in the page,
-the metrics and the events, and outlives a restart if Redis is configured.
+be drained. The drain ends by itself; it is shown by steelyard status, on the
+dashboard, in the metrics and the events, and outlives a restart if Redis is configured.
 
 This needs a token with the role operate.`,
 		Example: `  steelyard drain llama 10.0.0.1:8000 --for 30m --reason "new driver"

@@ -115,7 +115,7 @@ pinned, and incidents: who and since when, why, whether Steelyard is the cause, 
 what to do.
 
 The exit status is 1 when something is wrong: an incident, an Envoy that refuses, is
-behind or asks for a cluster that is not there, a configuration that was refused, or
+behind or subscribes to a cluster that is not there, a configuration that was refused, or
 a process that is not ready.`,
 		Example: `  steelyard status
   steelyard status --admin https://steelyard.example:19000 --token-file token

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -70,17 +69,19 @@ type checked struct {
 // stdinName stands for standard input in messages.
 const stdinName = "stdin"
 
+// readConfig reads a configuration, or standard input (-), and returns its name for messages.
+func readConfig(cmd *cobra.Command, path string) (name string, text []byte, err error) {
+	if path == "-" {
+		text, err = readLimited(cmd.InOrStdin(), "standard input")
+		return stdinName, text, err
+	}
+	text, err = config.Read(cmd.Context(), path)
+	return path, text, err
+}
+
 // check reads the configuration and what it names. It fails only where nothing can be read.
 func check(cmd *cobra.Command, path string) (checked, error) {
-	var data []byte
-	var err error
-	name := path
-	if path == "-" {
-		name = stdinName
-		data, err = readLimited(cmd.InOrStdin(), "standard input")
-	} else {
-		data, err = config.Read(cmd.Context(), path)
-	}
+	name, data, err := readConfig(cmd, path)
 	if err != nil {
 		return checked{}, err
 	}
@@ -99,8 +100,8 @@ func check(cmd *cobra.Command, path string) (checked, error) {
 		out.add(severityWarning, *w)
 	}
 	if cfg != nil {
+		out.Clusters = clusterNames(cfg)
 		for i := range cfg.Clusters {
-			out.Clusters = append(out.Clusters, cfg.Clusters[i].Name)
 			out.lists(cmd, cfg.Clusters[i].Endpoints.File)
 		}
 	}
@@ -152,9 +153,7 @@ const maxFindings = 20
 // print writes the outcome: errors and warnings to the second writer, or all as JSON to the first.
 func (c *checked) print(out, errs io.Writer, asJSON bool) error {
 	if asJSON {
-		e := json.NewEncoder(out)
-		e.SetIndent("", "  ")
-		if err := e.Encode(c); err != nil {
+		if err := printJSON(out, c); err != nil {
 			return err
 		}
 	} else {

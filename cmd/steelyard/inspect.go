@@ -48,19 +48,19 @@ func inspectCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "inspect FILE|URL|ENDPOINT",
 		Short: "Show the load that Steelyard reads from a model server's metrics",
-		Long: `Show the load that Steelyard reads out of a model server's metrics page, and from
-which series. A number that is not on the page is unknown, not zero: it is
+		Long: `Show the load that Steelyard reads out of a model server's metrics, and from which
+series. A number that the server does not export is unknown, not zero: it is
 shown as "unknown", and as null with --json.
 
-The engine is the one whose series are on the page, unless --engine names one.
-With --config and an endpoint's IP:PORT, the page is fetched as serve fetches
-it: scheme, port, path, TLS, token and engine are those of the configuration.
+The engine is the one whose series are exported, unless --engine names one. With
+--config and an endpoint's IP:PORT, the metrics are fetched as serve fetches
+them: scheme, port, path, TLS, token and engine are those of the configuration.
 What an endpoint has of its own, such as an engine or a metrics port, is found in
 static lists and files, but not where dns, kubernetes or inferencePool finds the
-endpoints: give the URL of the page, and --engine, there.
+endpoints: give the URL of the metrics, and --engine, there.
 
 Of an engine that counts tokens, a running Steelyard is then asked for what takes
-more than a page: tokens outstanding, prefill rate and tokens per byte, each with
+more than one scrape: tokens outstanding, prefill rate and tokens per byte, each with
 its source and age. They are unknown, and no failure, where none answers.`,
 		Example: `  steelyard inspect http://10.0.0.1:8000/metrics
   steelyard inspect -c steelyard.yaml --cluster llama 10.0.0.1:8000
@@ -98,7 +98,7 @@ its source and age. They are unknown, and no failure, where none answers.`,
 func (o *inspection) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&o.engine, "engine", "", "the model server: "+strings.Join(engineNames(), ", ")+
-		" (default: the one whose series are on the page)")
+		" (default: the one whose series are exported)")
 	completes(c, "engine", engineNames()...)
 	f.StringVar(&o.custom.Queue, "queue", "", "with --engine custom: the gauge of requests waiting")
 	f.StringVar(&o.custom.Running, "running", "", "with --engine custom: the gauge of requests executing")
@@ -107,13 +107,13 @@ func (o *inspection) flags(c *cobra.Command) {
 	clientTLSFlags(f, &o.tls)
 	f.BoolVar(&o.tls.InsecureSkipVerify, "insecure-skip-verify", false, "with https: accept any certificate")
 	f.StringVar(&o.bearerTokenFile, "bearer-token-file", "", "a file with the token for the Authorization header")
-	f.StringVarP(&o.config, "config", "c", "", "a configuration, whose settings fetch the page of an endpoint")
+	f.StringVarP(&o.config, "config", "c", "", "a configuration, by whose settings the metrics of an endpoint are fetched")
 	f.StringVar(&o.cluster, "cluster", "", "the cluster of that configuration (default: its only one)")
 	f.StringVar(&o.running.Admin, "admin", "", "with --config: URL of the admin listener of the Steelyard that has it "+
 		"(default: "+console.EnvAdmin+", or "+console.DefaultAdmin+")")
 	f.StringVar(&o.running.TokenFile, "token-file", "", "with --config: file with a token of admin.tokens_file "+
 		"(default: "+console.EnvToken+", or the file in "+console.EnvTokenFile+")")
-	f.BoolVar(&o.json, "json", false, "print JSON of the page")
+	f.BoolVar(&o.json, "json", false, "print JSON of the metrics")
 	_ = c.MarkFlagFilename("config", "yaml", "yml")
 	completesClusterOf(c, &o.config)
 }
@@ -126,12 +126,16 @@ func completesClusterOf(c *cobra.Command, path *string) {
 			if err != nil {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
-			var names []string
-			for i := range cfg.Clusters {
-				names = append(names, cfg.Clusters[i].Name)
-			}
-			return names, cobra.ShellCompDirectiveNoFileComp
+			return clusterNames(cfg), cobra.ShellCompDirectiveNoFileComp
 		})
+}
+
+func clusterNames(cfg *config.Config) []string {
+	names := make([]string, len(cfg.Clusters))
+	for i := range cfg.Clusters {
+		names[i] = cfg.Clusters[i].Name
+	}
+	return names
 }
 
 func engineNames() []string {
@@ -147,8 +151,8 @@ func (o *inspection) reader(body []byte) (*modelserver.Reader, error) {
 	if o.engine == "" && o.custom == (modelserver.Custom{}) {
 		o.engine = string(modelserver.Detect(body))
 		if o.engine == "" {
-			return nil, fmt.Errorf("the page has no series of an engine that Steelyard knows (%s): name the series "+
-				"with --engine custom, --queue and --running", strings.Join(engineNames(), ", "))
+			return nil, fmt.Errorf("the metrics have no series of an engine that Steelyard knows (%s): name the "+
+				"series with --engine custom, --queue and --running", strings.Join(engineNames(), ", "))
 		}
 	}
 	if o.engine == "" {
@@ -161,7 +165,7 @@ func (o *inspection) reader(body []byte) (*modelserver.Reader, error) {
 	return reader, nil
 }
 
-// body is the metrics page of a URL, an endpoint of a configuration, a file, or standard input ("-").
+// body is the metrics of a URL, an endpoint of a configuration, a file, or standard input ("-").
 func (o *inspection) body(ctx context.Context, name string, stdin io.Reader) ([]byte, error) {
 	isURL := strings.HasPrefix(name, "http://") || strings.HasPrefix(name, "https://")
 	fetching := o.tls != (credentials.Client{}) || o.bearerTokenFile != ""
@@ -171,8 +175,8 @@ func (o *inspection) body(ctx context.Context, name string, stdin io.Reader) ([]
 	case o.config == "" && o.cluster != "":
 		return nil, usagef("--cluster needs --config with the file that the cluster is in")
 	case o.config != "" && (isURL || name == "-" || fetching):
-		return nil, usagef("--config fetches the page of an endpoint with the settings of its cluster: write the " +
-			"endpoint's IP:PORT, and no option for TLS or a token")
+		return nil, usagef("--config fetches the metrics of an endpoint with the settings of its cluster: write " +
+			"the endpoint's IP:PORT, and no option for TLS or a token")
 	case o.config != "":
 		return o.ofEndpoint(ctx, name)
 	case isURL:
@@ -181,7 +185,7 @@ func (o *inspection) body(ctx context.Context, name string, stdin io.Reader) ([]
 			TLS: o.tls, BearerTokenFile: o.bearerTokenFile,
 		})
 	case fetching:
-		return nil, usagef("options for TLS or a token need a URL, and %s is none", name)
+		return nil, usagef("options for TLS or a token need a URL, and %s is not one", name)
 	case name == "-":
 		return readLimited(stdin, "standard input")
 	}
@@ -193,7 +197,7 @@ func (o *inspection) body(ctx context.Context, name string, stdin io.Reader) ([]
 	return readLimited(f, name)
 }
 
-// ofEndpoint fetches the page of an endpoint as serve does.
+// ofEndpoint fetches the metrics of an endpoint as serve does.
 func (o *inspection) ofEndpoint(ctx context.Context, address string) ([]byte, error) {
 	address, err := discovery.ParseAddress(address)
 	if err != nil {
@@ -239,10 +243,7 @@ func (o *inspection) clusterOf(cfg *config.Config) (*config.Cluster, error) {
 	if o.cluster == "" && len(cfg.Clusters) == 1 {
 		return &cfg.Clusters[0], nil
 	}
-	var names []string
-	for i := range cfg.Clusters {
-		names = append(names, cfg.Clusters[i].Name)
-	}
+	names := clusterNames(cfg)
 	if o.cluster == "" {
 		return nil, usagef("--cluster is missing: write one of %s", strings.Join(names, ", "))
 	}
@@ -258,9 +259,13 @@ func inspectJSON(w io.Writer, reader *modelserver.Reader, name string, body []by
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
+	return printJSON(w, report)
+}
+
+func printJSON(w io.Writer, v any) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
-	return e.Encode(report)
+	return e.Encode(v)
 }
 
 func inspectTable(w io.Writer, reader *modelserver.Reader, name string, body []byte) error {
@@ -329,7 +334,7 @@ func readLimited(r io.Reader, name string) ([]byte, error) {
 		return nil, fmt.Errorf("reading %s: %w", name, err)
 	}
 	if len(body) > inspectLimit {
-		return nil, errors.New("reading " + name + ": more than " + strconv.Itoa(inspectLimit>>20) + " MiB")
+		return nil, fmt.Errorf("reading %s: more than %d MiB", name, inspectLimit>>20)
 	}
 	return body, nil
 }

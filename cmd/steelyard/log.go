@@ -63,6 +63,16 @@ func (l *logging) start(to io.Writer) (*asynclog.Log, *slog.LevelVar, error) {
 	return log, &minimum, nil
 }
 
+// during runs what serves with a log on standard error, for a level that does not change.
+func (l *logging) during(serve func(log *slog.Logger) error) error {
+	out, _, err := l.start(logFile())
+	if err != nil {
+		return err
+	}
+	defer out.Close(logFlush)
+	return serve(slog.New(out.Handler()))
+}
+
 // logEverythingTo redirects to log what would write to standard error by itself, and so wait
 // for its reader: the standard library's loggers and gRPC's. It also makes a reader that has
 // gone a write that fails, instead of a signal that kills.

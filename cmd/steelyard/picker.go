@@ -44,17 +44,14 @@ proxies balance on their own with the last weights.`,
 			if err := tls.load(&o); err != nil {
 				return usageError{err}
 			}
-			out, _, err := l.start(logFile())
-			if err != nil {
-				return err
-			}
-			defer out.Close(logFlush)
-			o.Log = slog.New(out.Handler())
-			p, err := picker.New(o)
-			if err != nil {
-				return err
-			}
-			return p.Run(untilSignal(os.Interrupt, syscall.SIGTERM))
+			return l.during(func(log *slog.Logger) error {
+				o.Log = log
+				p, err := picker.New(o)
+				if err != nil {
+					return err
+				}
+				return p.Run(untilSignal(os.Interrupt, syscall.SIGTERM))
+			})
 		},
 	}
 	host, _ := os.Hostname()

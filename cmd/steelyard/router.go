@@ -42,18 +42,15 @@ Environment:
 				return usagef("--host %q: write an IP address of this machine, such as 127.0.0.1, or 0.0.0.0 for all",
 					host)
 			}
-			out, _, err := l.start(logFile())
-			if err != nil {
-				return err
-			}
-			defer out.Close(logFlush)
-			o, err := router.FromEnvironment(os.Getenv)
-			if err != nil {
-				return err
-			}
-			o.Host, o.Envoy, o.EnvoyLog, o.Log = host, envoy, os.Stderr, slog.New(out.Handler())
-			o.JSON = l.format == logJSON
-			return router.Run(untilSignal(os.Interrupt, syscall.SIGTERM), o)
+			return l.during(func(log *slog.Logger) error {
+				o, err := router.FromEnvironment(os.Getenv)
+				if err != nil {
+					return err
+				}
+				o.Host, o.Envoy, o.EnvoyLog, o.Log = host, envoy, os.Stderr, log
+				o.JSON = l.format == logJSON
+				return router.Run(untilSignal(os.Interrupt, syscall.SIGTERM), o)
+			})
 		},
 	}
 	f := c.Flags()

@@ -25,32 +25,6 @@ import (
 	"steelyard/e2e/rig/proc"
 )
 
-// built is the folder of the binary; empty before it is built.
-var built string
-
-// binary is the program, built once.
-var binary = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "steelyard-test-")
-	if err != nil {
-		return "", err
-	}
-	built = dir
-	path := filepath.Join(dir, "steelyard")
-	out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("%w\n%s", err, out)
-	}
-	return path, nil
-})
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if built != "" {
-		_ = os.RemoveAll(built)
-	}
-	os.Exit(code)
-}
-
 // A running is a real Steelyard with two model servers, which only have metrics.
 type running struct {
 	t       *testing.T
@@ -69,7 +43,7 @@ const testTokens = "operate anna 0123456789abcdef\nview bob fedcba9876543210\n"
 // serveForReal starts the binary, with a Redis if there is an address.
 func serveForReal(t *testing.T, redis string) *running {
 	t.Helper()
-	path, err := binary()
+	path, err := proc.BuildSteelyard()
 	if err != nil {
 		t.Fatal(err)
 	}

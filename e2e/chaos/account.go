@@ -22,7 +22,7 @@ type Account struct {
 }
 
 func (a Account) String() string {
-	return fmt.Sprintf("%d requests, failed: %d with their Envoy, %d with their server, %d without excuse",
+	return fmt.Sprintf("%d requests, failed: %d with their Envoy, %d with their server, %d not explained by a fault",
 		a.Requests, a.WithEnvoy, a.WithServer, a.Unexcused)
 }
 
@@ -72,8 +72,8 @@ func readAccessLog(path string, into map[string]entry) error {
 	return nil
 }
 
-// judge adds the requests of a load to the account, by the rule in the package comment, and complains about requests
-// without an excuse.
+// judge adds the requests of a load to the account, by the rule in the package comment, and complains about failures
+// that no fault explains.
 func (f *fleet) judge(prefix string, result load.Result) error {
 	f.account.Requests += result.Requests
 	if result.Errors == 0 {
@@ -104,7 +104,7 @@ func (f *fleet) judge(prefix string, result load.Result) error {
 		}
 	}
 	if f.account.Unexcused > mostComplaints {
-		f.complain("%d requests in all failed without an excuse", f.account.Unexcused)
+		f.complain("%d failures in all are not explained by a fault", f.account.Unexcused)
 	}
 	return nil
 }

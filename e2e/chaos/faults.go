@@ -33,21 +33,21 @@ func (f *fleet) make(ctx context.Context, fault Fault) error {
 	case Pause:
 		return f.units[fault.Part].pause(ctx, fault.For)
 	case Reset:
-		f.links[fault.Part].reset()
+		f.links[fault.Part].Reset()
 		return nil
 	case Hang:
 		l := f.links[fault.Part]
-		l.gate.shut()
-		defer l.gate.open()
+		l.Hang(true)
+		defer l.Hang(false)
 		return rest(ctx, fault.For)
 	case Refuse:
 		l := f.links[fault.Part]
-		l.refuse()
-		defer l.admitting()
+		l.Refuse(true)
+		defer l.Refuse(false)
 		return rest(ctx, fault.For)
 	case Stall:
-		f.reader.gate.shut()
-		defer f.reader.gate.open()
+		f.reader.stalled.Lock()
+		defer f.reader.stalled.Unlock()
 		return rest(ctx, fault.For)
 	case Close:
 		return f.closeLog(ctx, fault.For)
@@ -74,7 +74,7 @@ func (f *fleet) replaceCertificates(ctx context.Context) error {
 	return nil
 }
 
-// closeLog takes the reader of Steelyard's log away, which Steelyard has to report, and restarts it with another one.
+// closeLog closes the read end of the log pipe, which Steelyard has to report, and restarts it with another pipe.
 func (f *fleet) closeLog(ctx context.Context, d time.Duration) error {
 	if err := f.reader.leave(); err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"steelyard/e2e/rig/link"
 	"steelyard/e2e/rig/proc"
 )
 
@@ -66,7 +67,7 @@ type fleet struct {
 	bootstraps [envoys][]byte
 
 	units    map[string]*unit
-	links    map[string]*link
+	links    map[string]*link.Link
 	watching sync.WaitGroup
 	unwatch  context.CancelFunc
 }
@@ -76,7 +77,7 @@ type fleet struct {
 func startFleet(ctx context.Context, o Options, j *journal) (*fleet, error) {
 	f := &fleet{
 		journal: j, dir: o.Dir, seed: o.Seed, queue: o.Queue, rotation: newRotation(envoys),
-		units: make(map[string]*unit), links: make(map[string]*link),
+		units: make(map[string]*unit), links: make(map[string]*link.Link),
 	}
 	if err := f.startAll(ctx); err != nil {
 		f.close()
@@ -132,7 +133,7 @@ func (f *fleet) prepare() error {
 	}
 	f.api = api{address: f.at.admin, client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
 	f.watch = &watch{api: f.api, journal: f.journal}
-	f.reader = newLogReader(filepath.Join(f.dir, "steelyard-stderr.log"))
+	f.reader = &logReader{path: filepath.Join(f.dir, "steelyard-stderr.log")}
 	f.config = newConfigFile(filepath.Join(f.dir, "steelyard.yaml"), f.at, f.certs)
 	if f.queue {
 		f.config.queue = fmt.Sprintf("queue: {max_in_flight: %d}", places)
@@ -157,7 +158,7 @@ func (f *fleet) openLinks() error {
 		ends[metricsLink(i)] = [2]string{f.at.metrics[i], f.at.servers[i]}
 	}
 	for name, end := range ends {
-		l, err := openLink(end[0], end[1])
+		l, err := link.Open(end[0], end[1])
 		if err != nil {
 			return fmt.Errorf("opening %s: %w", name, err)
 		}
@@ -194,11 +195,8 @@ func (f *fleet) startRedis(ctx context.Context) (process, error) {
 func (f *fleet) startServer(i int) func(context.Context) (process, error) {
 	return func(ctx context.Context) (process, error) {
 		env := asServer + "=" + f.at.servers[i] + "," + f.at.redis
-		p, err := proc.Start(proc.Spec{Name: serverName(i), Path: f.self, Dir: f.dir, Env: []string{env}})
-		if err != nil {
-			return nil, err
-		}
-		return p, answers(ctx, p, f.at.servers[i], "/health")
+		spec := proc.Spec{Name: serverName(i), Path: f.self, Dir: f.dir, Env: []string{env}}
+		return proc.StartReady(ctx, spec, answers(f.at.servers[i], "/health"))
 	}
 }
 
@@ -220,7 +218,7 @@ func (f *fleet) startSteelyard(ctx context.Context) (process, error) {
 		return nil, err
 	}
 	f.watch.expect(true)
-	return p, answers(ctx, p, f.at.admin, "/readyz")
+	return p, p.ReadyOrKill(ctx, answers(f.at.admin, "/readyz"))
 }
 
 // startEnvoy returns when the Envoy carries requests, has a fallback, and is in rotation. An Envoy that starts while
@@ -235,7 +233,7 @@ func (f *fleet) startEnvoy(i int) func(context.Context) (process, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := answers(ctx, e.Process, f.at.envoys[i], "/health"); err != nil {
+		if err := e.ReadyOrKill(ctx, answers(f.at.envoys[i], "/health")); err != nil {
 			return nil, err
 		}
 		if err := wait(ctx, patience, func(ctx context.Context) error { return hasFallback(ctx, e) }); err != nil {
@@ -246,13 +244,8 @@ func (f *fleet) startEnvoy(i int) func(context.Context) (process, error) {
 	}
 }
 
-// answers waits until a process answers, and kills it if it does not.
-func answers(ctx context.Context, p *proc.Process, address, path string) error {
-	err := p.WaitReady(ctx, proc.AnswersHTTP("http://"+address+path))
-	if err != nil {
-		err = errors.Join(err, p.Kill())
-	}
-	return err
+func answers(address, path string) func(context.Context) error {
+	return proc.AnswersHTTP("http://" + address + path)
 }
 
 func hasFallback(ctx context.Context, e *proc.Envoy) error {
@@ -298,16 +291,13 @@ func (f *fleet) close() {
 		f.unwatch()
 		f.watching.Wait()
 	}
-	if f.reader != nil {
-		f.reader.gate.open()
-	}
 	for _, u := range f.units {
 		u.close()
 	}
 	for _, l := range f.links {
-		l.close()
+		l.Close()
 	}
 	if f.reader != nil {
-		f.reader.close()
+		f.reader.reading.Wait() // its processes have ended
 	}
 }

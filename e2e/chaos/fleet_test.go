@@ -118,10 +118,19 @@ func TestRequestsGoToTheEnvoysThatAreIn(t *testing.T) {
 	}
 }
 
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
 func TestALogReaderThatStallsBlocksItsWriterAndLosesNothing(t *testing.T) {
 	dir := t.TempDir()
-	l := newLogReader(filepath.Join(dir, "log"))
-	l.gate.shut()
+	l := &logReader{path: filepath.Join(dir, "log")}
+	l.stalled.Lock()
 	const lines = 4000
 	var p *proc.Process
 	err := l.run(func(stderr *os.File) (err error) {
@@ -137,7 +146,7 @@ func TestALogReaderThatStallsBlocksItsWriterAndLosesNothing(t *testing.T) {
 	if err := p.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("the process ended although its log was not read: %v", err)
 	}
-	l.gate.open()
+	l.stalled.Unlock()
 	if err := p.Wait(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -145,12 +154,11 @@ func TestALogReaderThatStallsBlocksItsWriterAndLosesNothing(t *testing.T) {
 	if b, err := os.ReadFile(l.path); err != nil || strings.Count(string(b), "\n") != lines {
 		t.Errorf("%d lines, %v; want %d", strings.Count(string(b), "\n"), err, lines)
 	}
-	l.close()
 }
 
 func TestALogReaderThatLeavesFailsItsWriterAndReadsTheNextProcess(t *testing.T) {
 	dir := t.TempDir()
-	l := newLogReader(filepath.Join(dir, "log"))
+	l := &logReader{path: filepath.Join(dir, "log")}
 	run := func(script string) (p *proc.Process) {
 		t.Helper()
 		err := l.run(func(stderr *os.File) (err error) {
@@ -178,7 +186,6 @@ func TestALogReaderThatLeavesFailsItsWriterAndReadsTheNextProcess(t *testing.T) 
 	if b, err := os.ReadFile(l.path); err != nil || !strings.HasSuffix(string(b), "another\n") {
 		t.Errorf("the log ends with %q, %v", b, err)
 	}
-	l.close()
 }
 
 func TestAProcessThatEndsByItselfIsAComplaint(t *testing.T) {

@@ -8,20 +8,14 @@ import (
 	"sync"
 )
 
-// A logReader reads the log of a process from a pipe and writes it to a file. While its gate is shut it reads nothing,
-// like a log shipper that hangs.
+// A logReader reads the log of a process from a pipe and writes it to a file.
 type logReader struct {
 	path    string
-	gate    gate
-	quit    chan struct{}
 	reading sync.WaitGroup
+	stalled sync.Mutex // held while it reads no more than one buffer, like a log shipper that hangs
 
 	mu   sync.Mutex
 	pipe *os.File // the end that is read, of the latest process
-}
-
-func newLogReader(path string) *logReader {
-	return &logReader{path: path, quit: make(chan struct{})}
 }
 
 // run calls start with the writing end of a new pipe, for the standard error of a process, and reads the other end
@@ -59,16 +53,13 @@ func (l *logReader) leave() error {
 
 func (l *logReader) copy(file io.Writer, pipe io.Reader) {
 	buffer := make([]byte, 4<<10)
-	for l.gate.pass(l.quit) {
+	for {
 		n, err := pipe.Read(buffer)
-		if _, werr := file.Write(buffer[:n]); err != nil || werr != nil {
+		l.stalled.Lock()
+		_, werr := file.Write(buffer[:n])
+		l.stalled.Unlock()
+		if err != nil || werr != nil {
 			return
 		}
 	}
-}
-
-// close is called when all processes have ended.
-func (l *logReader) close() {
-	close(l.quit)
-	l.reading.Wait()
 }

@@ -1,18 +1,15 @@
 package kubernetes
 
 import (
-	"context"
 	"fmt"
-	"io"
-	"net"
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	source "steelyard/controlplane/discovery/kubernetes"
+	"steelyard/e2e/rig/link"
 )
 
 // TestRightsThatAreMissingAreNamedAndTakeEffectWhenTheyAreGiven, without a restart.
@@ -110,103 +107,28 @@ func TestAWatchThatIsTooOldIsFollowedByAList(t *testing.T) {
 	s := ownAPI(t)
 	r := newRoom(t, client(t, s))
 	r.slice("llama", "llama", httpPort, entries(0, 3)...)
-	way := newWay(t, s.Address())
-	c := connect(t, s, "https://"+way.address(), "")
+	way, err := link.Open("127.0.0.1:0", s.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(way.Close)
+	c := connect(t, s, "https://"+way.Address(), "")
 	v := service(t, c, source.ServiceConfig{Namespace: r.name, Service: "llama"})
 	v.becomes("10.1.0.1:8000", "10.1.0.2:8000", "10.1.0.3:8000")
 	// A watch that ends without an event within a second is followed by a list anyway.
 	r.slice("llama", "llama", httpPort, entries(0, 2)...)
 	v.becomes("10.1.0.1:8000", "10.1.0.2:8000")
 
-	way.block(true)
+	way.Refuse(true)
 	v.faulty("") // of the watch, or of the question whether the API server is there
 	r.slice("llama", "llama", httpPort, entries(1, 1)...)
 	// An API server has in memory what happened since its start; older watches expire.
 	r.must(s.KillAPI())
 	r.must(s.StartAPI(t.Context()))
 	r.slice("llama", "llama", httpPort, entries(2, 1)...)
-	way.block(false)
+	way.Refuse(false)
 	v.becomes("10.1.0.3:8000")
 	if c.requests.of("endpointslices watch expired") == 0 {
 		t.Errorf("no watch had expired, so this shows nothing: %v", c.requests.count)
 	}
-}
-
-// way is a way to the API server that can be blocked.
-type way struct {
-	listener net.Listener
-	target   string
-
-	mu      sync.Mutex
-	blocked bool
-	open    map[net.Conn]struct{}
-}
-
-func newWay(t *testing.T, target string) *way {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &way{listener: listener, target: target, open: make(map[net.Conn]struct{})}
-	var carrying sync.WaitGroup
-	inBackground(t, func(ctx context.Context) {
-		stop := context.AfterFunc(ctx, func() { listener.Close() })
-		defer stop()
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				w.block(true)
-				carrying.Wait()
-				return
-			}
-			carrying.Go(func() { w.carry(conn) })
-		}
-	})
-	return w
-}
-
-func (w *way) address() string { return w.listener.Addr().String() }
-
-// block ends all connections, and refuses or accepts new ones.
-func (w *way) block(blocked bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.blocked = blocked
-	if blocked {
-		for conn := range w.open {
-			conn.Close()
-		}
-	}
-}
-
-// keep notes a connection, unless the way is blocked.
-func (w *way) keep(conn net.Conn) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !w.blocked {
-		w.open[conn] = struct{}{}
-	}
-	return !w.blocked
-}
-
-func (w *way) carry(conn net.Conn) {
-	defer conn.Close()
-	if !w.keep(conn) {
-		return
-	}
-	server, err := net.Dial("tcp", w.target)
-	if err != nil {
-		return
-	}
-	defer server.Close()
-	var both sync.WaitGroup
-	for _, way := range [][2]net.Conn{{conn, server}, {server, conn}} {
-		both.Go(func() {
-			_, _ = io.Copy(way[0], way[1])
-			conn.Close()
-			server.Close()
-		})
-	}
-	both.Wait()
 }

@@ -13,26 +13,26 @@ import (
 
 // The listeners of each Envoy: the one of `steelyard bootstrap`, and its copy that routes to a cluster without weights.
 const (
-	WeightedListener   = "ingress"
+	weightedListener   = "ingress"
 	roundRobinListener = "round_robin"
 	roundRobinCluster  = "round_robin"
 )
 
-// path is the path of all requests.
-const path = "/v1/completions"
+// completionsPath is the path of requests to servers with slots.
+const completionsPath = "/v1/completions"
 
 // startEnvoys starts the Envoys and waits until each has weights for every server.
-func (d *demo) startEnvoys(ctx context.Context) (*Envoys, error) {
-	ctx, cancel := context.WithTimeout(ctx, StartTimeout)
+func (d *demo) startEnvoys(ctx context.Context) (*envoys, error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	servers := d.fleet.servers.Addresses()
-	e, err := StartEnvoys(ctx, d.options.Envoys, "demo-envoy", bothPolicies(d.control.XDSAddress(), servers))
+	e, err := startEnvoys(ctx, d.options.Envoys, "demo-envoy", bothPolicies(d.control.XDSAddress(), servers))
 	if err != nil {
 		return nil, err
 	}
 	for _, envoy := range e.all {
 		if err := awaitWeights(ctx, envoy, len(servers)); err != nil {
-			return nil, errors.Join(err, e.Close())
+			return nil, errors.Join(err, e.close())
 		}
 	}
 	return e, nil
@@ -43,7 +43,7 @@ func (d *demo) startEnvoys(ctx context.Context) (*Envoys, error) {
 func awaitWeights(ctx context.Context, e *proc.Envoy, want int) error {
 	return e.WaitReady(ctx, func(ctx context.Context) error {
 		clusters, err := e.Clusters(ctx)
-		if n := len(clusters[ClusterName]); err == nil && n != want {
+		if n := len(clusters[clusterName]); err == nil && n != want {
 			err = fmt.Errorf("%s has %d of %d endpoints from Steelyard", e.Name(), n, want)
 		}
 		return err
@@ -52,17 +52,17 @@ func awaitWeights(ctx context.Context, e *proc.Envoy, want int) error {
 
 // weights are the shares of the traffic, 0..1 by address, that the first Envoy
 // gives to its endpoints at this moment.
-func (e *Envoys) weights(ctx context.Context) (map[string]float64, error) {
+func (e *envoys) weights(ctx context.Context) (map[string]float64, error) {
 	clusters, err := e.all[0].Clusters(ctx)
 	if err != nil {
 		return nil, err
 	}
 	sum := 0.0
-	for _, h := range clusters[ClusterName] {
+	for _, h := range clusters[clusterName] {
 		sum += float64(h.Weight)
 	}
 	shares := make(map[string]float64)
-	for _, h := range clusters[ClusterName] {
+	for _, h := range clusters[clusterName] {
 		shares[h.Address] = float64(h.Weight) / sum
 	}
 	return shares, nil
@@ -70,7 +70,7 @@ func (e *Envoys) weights(ctx context.Context) (map[string]float64, error) {
 
 // bothPolicies makes the bootstraps of the demo.
 func bothPolicies(xds string, servers []string) func(nodeID string) ([]byte, error) {
-	plain := Bootstrap(xds, envoybootstrap.Options{})
+	plain := bootstrap(xds, envoybootstrap.Options{})
 	return func(nodeID string) ([]byte, error) {
 		text, err := plain(nodeID)
 		if err != nil {
@@ -83,12 +83,12 @@ func bothPolicies(xds string, servers []string) func(nodeID string) ([]byte, err
 // withRoundRobin adds a copy of the listener and of the cluster, without Steelyard, to what `steelyard bootstrap`
 // prints.
 func withRoundRobin(text []byte, servers []string) ([]byte, error) {
-	doc, _, _, err := proc.ReadBootstrap(text, WeightedListener, ClusterName)
+	doc, _, _, err := proc.ReadBootstrap(text, weightedListener, clusterName)
 	if err != nil {
 		return nil, err
 	}
 	// A second reading shares nothing with the first: a deep copy.
-	_, listener, cluster, err := proc.ReadBootstrap(text, WeightedListener, ClusterName)
+	_, listener, cluster, err := proc.ReadBootstrap(text, weightedListener, clusterName)
 	if err != nil {
 		return nil, err
 	}

@@ -4,9 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 
 	"golang.org/x/sync/errgroup"
 )
+
+// Steelyard is what the demos show. The package does not depend on how it is wired.
+type Steelyard struct {
+	ControlPlane ControlPlane
+	Router       Router
+}
+
+// A Router runs `steelyard router` with the environment of getenv until ctx is done. Its log goes to log.
+type Router func(ctx context.Context, getenv func(string) string, log io.Writer) error
 
 // A ControlPlane makes Steelyard from the text of its configuration file. A demo runs what it returns at once.
 type ControlPlane func(ctx context.Context, configYAML []byte) (Handle, error)
@@ -19,9 +29,9 @@ type Handle interface {
 	Run(ctx context.Context) error
 }
 
-// During runs Steelyard, and other parts, for as long as play takes: they outlive the Envoys and, with them, the
+// during runs Steelyard, and other parts, for as long as play takes: they outlive the Envoys and, with them, the
 // caller's context. A part that ends on its own ends play.
-func (start ControlPlane) During(ctx context.Context, configYAML []byte, play func(context.Context, Handle) error,
+func (start ControlPlane) during(ctx context.Context, configYAML []byte, play func(context.Context, Handle) error,
 	parts ...func(context.Context) error) error {
 	control, err := start(ctx, configYAML)
 	if err != nil {

@@ -38,7 +38,7 @@ type demo struct {
 
 	fleet   *fleet
 	files   folder
-	envoys  *Envoys
+	envoys  *envoys
 	behind  *proc.Envoy // without requests, and stopped by Trouble; nil without
 	control Handle
 	rate    float64 // of the load, in requests per second
@@ -61,7 +61,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 	if err := d.files.write(d.files.config(), string(text)); err != nil {
 		return err
 	}
-	return d.options.ControlPlane.During(ctx, text, d.play, d.fleet.counter.Run)
+	return d.options.ControlPlane.during(ctx, text, d.play, d.fleet.counter.Run)
 }
 
 // play starts the Envoys, runs the phases and shows the results.
@@ -74,7 +74,7 @@ func (d *demo) play(ctx context.Context, control Handle) (err error) {
 		if d.behind != nil { // before its folder
 			err = errors.Join(err, d.behind.Kill())
 		}
-		err = errors.Join(err, d.envoys.Close())
+		err = errors.Join(err, d.envoys.close())
 	}()
 	d.introduce()
 	var phases []phase
@@ -151,7 +151,7 @@ Try in another terminal, in this folder:
   sed 's/"%[4]s"/&, capacity: %[6]d/' %[7]s | bin/steelyard diff -   # of one endpoint
   bin/steelyard drain %[3]s %[4]s --for 1m --reason "trying it"
 
-`, d.control.AdminAddress(), d.files.tokens(), ClusterName, d.fleet.servers[len(d.fleet.servers)-1].Address(),
+`, d.control.AdminAddress(), d.files.tokens(), clusterName, d.fleet.servers[len(d.fleet.servers)-1].Address(),
 		slots, 2*slots, d.files.config())
 }
 
@@ -161,7 +161,7 @@ const keepChunk = 10 * time.Minute
 
 // keep continues the load under Steelyard until ctx ends.
 func (d *demo) keep(ctx context.Context) error {
-	urls, err := d.envoys.URLs(ctx, steelyard.listener, path)
+	urls, err := d.envoys.urls(ctx, steelyard.listener, completionsPath)
 	if err != nil {
 		return err
 	}

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"strings"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
@@ -13,8 +11,8 @@ import (
 	"steelyard/e2e/rig/modelsim"
 )
 
-// redisKey is where the requests in flight to the members of the pool are counted.
-const redisKey = "inflight:" + ClusterName
+// redisKey is where the requests in flight to the endpoints of the cluster are counted.
+const redisKey = "inflight:" + clusterName
 
 // A fleet is the simulated model servers and the Redis in which the requests in
 // flight to them are counted.
@@ -108,30 +106,7 @@ func (f *fleet) served() []uint64 {
 
 // config is the text of Steelyard's configuration for this fleet. tokens is the file of its admin tokens.
 func (f *fleet) config(tokens string) []byte {
-	var b strings.Builder
-	fmt.Fprintf(&b, `xds:   {listen: "127.0.0.1:0"}
-admin: {listen: "127.0.0.1:0", tokens_file: "%s", anonymous_view: true}
-redis: {addresses: ["%s"]}
-clusters:
-  - name: %s
-    engine: vllm
-    capacity: %d
-    scrape: {interval: 250ms, timeout: 200ms}
-    inflight: {redis_key: "inflight:{cluster}"}
-    endpoints:
-      static:
-`, tokens, f.redis.Addr(), ClusterName, slots)
-	for _, s := range f.servers {
-		fmt.Fprintf(&b, "        - {address: \"%s\"%s}\n", s.Address(), tritonKeys(s))
-	}
-	return []byte(b.String())
-}
-
-// tritonKeys is what differs from the cluster's engine.
-func tritonKeys(s *modelsim.Server) string {
-	if s.Options().Engine != modelsim.Triton {
-		return ""
-	}
-	_, port, _ := net.SplitHostPort(s.MetricsAddress())
-	return ", engine: triton, metrics_port: " + port
+	return configOf(f.servers, settings{
+		admin: fmt.Sprintf(", tokens_file: %q, anonymous_view: true", tokens), redis: f.redis.Addr(),
+		cluster: fmt.Sprintf("    capacity: %d\n    inflight: {redis_key: \"inflight:{cluster}\"}\n", slots)})
 }

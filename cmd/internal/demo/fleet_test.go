@@ -56,7 +56,7 @@ func TestConfigurationOfTheDemoIsAccepted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(c.Clusters) != 1 || c.Clusters[0].Name != ClusterName || c.Clusters[0].Capacity != slots {
+	if len(c.Clusters) != 1 || c.Clusters[0].Name != clusterName || c.Clusters[0].Capacity != slots {
 		t.Fatalf("clusters %+v", c.Clusters)
 	}
 	var got []string
@@ -93,7 +93,7 @@ func TestBootstrapHasTheClusterAsBootstrapMakesItAndWithRoundRobin(t *testing.T)
 	for _, c := range doc.Static.Clusters {
 		byName[c["name"]] = c
 	}
-	weighted, plain := byName[ClusterName], byName[roundRobinCluster]
+	weighted, plain := byName[clusterName], byName[roundRobinCluster]
 	if weighted == nil || plain == nil {
 		t.Fatalf("clusters are missing in\n%s", text)
 	}

@@ -18,7 +18,7 @@ type policy struct {
 
 var (
 	roundRobin = policy{"round_robin", "round robin", roundRobinListener}
-	steelyard  = policy{"steelyard", "Steelyard", WeightedListener}
+	steelyard  = policy{"steelyard", "Steelyard", weightedListener}
 	policies   = []policy{roundRobin, steelyard}
 )
 
@@ -26,35 +26,25 @@ var (
 type phase struct {
 	policy policy
 	result load.Result
-	served []uint64 // requests executed, by server
-	queues []depths // by server
-	// weights are the shares of the traffic that an Envoy gave its endpoints, by
+	served []uint64  // requests executed, by server
+	queues []samples // of their depths, by server
+	// weights are the shares of the traffic that an Envoy gave its endpoints, 0..1, by
 	// address; empty where there are no weights.
-	weights map[string]shares
+	weights map[string]*samples
 }
 
-// shares are the shares of the traffic of one endpoint, 0..1, sampled at equal
-// distances while the load lasted.
-type shares struct {
-	sum, last float64
-	samples   int
+// samples are of a number, at equal distances while the load lasted.
+type samples struct {
+	count          int
+	sum, last, max float64
 }
 
-func (s shares) mean() float64 { return s.sum / float64(max(1, s.samples)) }
-
-// depths are the queue depths of one server, sampled at equal distances while
-// the load lasted.
-type depths struct {
-	sum, samples, max int
+func (s *samples) add(v float64) {
+	s.count++
+	s.sum, s.last, s.max = s.sum+v, v, max(s.max, v)
 }
 
-func (d *depths) add(depth int) {
-	d.sum += depth
-	d.samples++
-	d.max = max(d.max, depth)
-}
-
-func (d depths) mean() float64 { return float64(d.sum) / float64(max(1, d.samples)) }
+func (s samples) mean() float64 { return s.sum / float64(max(1, s.count)) }
 
 // How often the queues are sampled, and the picture is drawn.
 const (
@@ -64,7 +54,7 @@ const (
 
 // phase runs the load under a policy. It ends when all servers are idle.
 func (d *demo) phase(ctx context.Context, p policy, duration time.Duration) (phase, error) {
-	urls, err := d.envoys.URLs(ctx, p.listener, path)
+	urls, err := d.envoys.urls(ctx, p.listener, completionsPath)
 	if err != nil {
 		return phase{}, err
 	}
@@ -100,14 +90,14 @@ type watch struct {
 	duration time.Duration
 	start    time.Time
 	meter    *load.Meter
-	queues   []depths
-	weights  map[string]shares
+	queues   []samples
+	weights  map[string]*samples
 }
 
 func (d *demo) watch(p policy, duration time.Duration) *watch {
 	return &watch{
 		demo: d, policy: p, duration: duration, start: time.Now(),
-		meter: new(load.Meter), queues: make([]depths, len(d.fleet.servers)), weights: make(map[string]shares),
+		meter: new(load.Meter), queues: make([]samples, len(d.fleet.servers)), weights: make(map[string]*samples),
 	}
 }
 
@@ -153,8 +143,10 @@ func (w *watch) weigh(ctx context.Context) {
 		return
 	}
 	for address, share := range weights {
-		s := w.weights[address]
-		w.weights[address] = shares{sum: s.sum + share, last: share, samples: s.samples + 1}
+		if w.weights[address] == nil {
+			w.weights[address] = new(samples)
+		}
+		w.weights[address].add(share)
 	}
 }
 
@@ -165,7 +157,7 @@ func (w *watch) sample() {
 		return
 	}
 	for i, s := range w.demo.fleet.servers {
-		w.queues[i].add(s.Queue())
+		w.queues[i].add(float64(s.Queue()))
 	}
 }
 
@@ -173,8 +165,11 @@ func (w *watch) sample() {
 func (w *watch) frame() frame {
 	f := frame{title: w.policy.title, elapsed: time.Since(w.start), duration: w.duration, load: w.meter.Snapshot()}
 	for _, s := range w.demo.fleet.servers {
-		f.servers = append(f.servers, gauge{endpoint: endpointOf(s), queue: s.Queue(), running: s.Running(),
-			weight: w.weights[s.Address()].last})
+		g := gauge{endpoint: endpointOf(s), queue: s.Queue(), running: s.Running()}
+		if weight := w.weights[s.Address()]; weight != nil {
+			g.weight = weight.last
+		}
+		f.servers = append(f.servers, g)
 	}
 	return f
 }

@@ -20,7 +20,7 @@ const lateLimit = 0.05
 // text is the report for people.
 func (r report) text() string {
 	var b strings.Builder
-	b.WriteString(comparison.Text(r.phases))
+	b.WriteString(phaseTable.text(r.phases))
 	r.writeRatio(&b)
 	r.writeEndpoints(&b)
 	for _, p := range r.phases {
@@ -32,16 +32,15 @@ func (r report) text() string {
 	return b.String()
 }
 
-// comparison is the table of phases.
-var comparison = Table[phase]{First: 14, Other: 14}.
-	With("", func(p phase) string { return p.policy.title }).
-	With("requests", func(p phase) string { return fmt.Sprint(p.result.Requests) }).
-	With("errors", func(p phase) string { return fmt.Sprint(p.result.Errors) }).
-	With("  5xx", func(p phase) string { return fmt.Sprint(p.result.ServerErrors()) }).
-	With("wait p50", func(p phase) string { return span(p.result.Wait.P50) }).
-	With("wait p90", func(p phase) string { return span(p.result.Wait.P90) }).
-	With("wait p99", func(p phase) string { return span(p.result.Wait.P99) }).
-	With("wait mean", func(p phase) string { return span(p.result.Wait.Mean) })
+var phaseTable = table[phase]{first: 14, other: 14}.
+	with("", func(p phase) string { return p.policy.title }).
+	with("requests", func(p phase) string { return fmt.Sprint(p.result.Requests) }).
+	with("errors", func(p phase) string { return fmt.Sprint(p.result.Errors) }).
+	with("  5xx", func(p phase) string { return fmt.Sprint(p.result.ServerErrors()) }).
+	with("wait p50", func(p phase) string { return span(p.result.Wait.P50) }).
+	with("wait p90", func(p phase) string { return span(p.result.Wait.P90) }).
+	with("wait p99", func(p phase) string { return span(p.result.Wait.P99) }).
+	with("wait mean", func(p phase) string { return span(p.result.Wait.Mean) })
 
 // writeRatio writes one line about the effect of the weights on the tail.
 func (r report) writeRatio(b *strings.Builder) {
@@ -72,7 +71,7 @@ func (r report) writeEndpoints(b *strings.Builder) {
 	for i, e := range r.endpoints {
 		fmt.Fprintf(b, "%-17s %-7s %4gx", e.address, e.engine, e.speed)
 		for _, p := range r.phases {
-			fmt.Fprintf(b, "  %7d %13s", p.served[i], fmt.Sprintf("%.1f (%d)", p.queues[i].mean(), p.queues[i].max))
+			fmt.Fprintf(b, "  %7d %13s", p.served[i], fmt.Sprintf("%.1f (%.0f)", p.queues[i].mean(), p.queues[i].max))
 		}
 		fmt.Fprintf(b, "  %14s\n", r.weight(e.address))
 	}

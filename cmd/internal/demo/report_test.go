@@ -21,7 +21,7 @@ func someReport() report {
 		phases: []phase{
 			{
 				policy: roundRobin, served: []uint64{500, 502},
-				queues: []depths{{sum: 10, samples: 200, max: 3}, {sum: 5000, samples: 200, max: 61}},
+				queues: []samples{{sum: 10, count: 200, max: 3}, {sum: 5000, count: 200, max: 61}},
 				result: load.Result{
 					Requests: 1002, Errors: 3, Codes: map[int]int{200: 999, 503: 2, 404: 1},
 					Wait: load.Summary{N: 999, Mean: 1.25, P50: 0.0123, P90: 4, P99: 6.789},
@@ -29,9 +29,9 @@ func someReport() report {
 			},
 			{
 				policy: steelyard, served: []uint64{700, 302},
-				queues: []depths{{sum: 90, samples: 200, max: 4}, {sum: 80, samples: 200, max: 5}},
-				weights: map[string]shares{"127.0.0.1:40001": {sum: 14.02, last: 0.5, samples: 20},
-					"127.0.0.1:40002": {sum: 5.98, last: 0.5, samples: 20}},
+				queues: []samples{{sum: 90, count: 200, max: 4}, {sum: 80, count: 200, max: 5}},
+				weights: map[string]*samples{"127.0.0.1:40001": {sum: 14.02, last: 0.5, count: 20},
+					"127.0.0.1:40002": {sum: 5.98, last: 0.5, count: 20}},
 				result: load.Result{
 					Requests: 1002, Codes: map[int]int{200: 1002},
 					Wait:     load.Summary{N: 1002, Mean: 0.05, P50: 0, P90: 0.2, P99: 0.5},
@@ -96,7 +96,7 @@ func TestPictureFitsOnAScreen(t *testing.T) {
 		t.Errorf("%d lines, want at most 22", n)
 	}
 	if got := f.picture(); !strings.Contains(got, "and 184 more") ||
-		!strings.Contains(got, "10 requests are still out") {
+		!strings.Contains(got, "10 requests are outstanding") {
 		t.Errorf("the picture does not say what it leaves out, or what it waits for:\n%s", got)
 	}
 }

@@ -56,7 +56,7 @@ func (f frame) picture() string {
 		fmt.Fprintf(&b, "  and %d more\n", more)
 	}
 	if f.elapsed > f.duration {
-		fmt.Fprintf(&b, "  the load has ended; %d requests are still out\n", f.load.Sent-f.load.Done)
+		fmt.Fprintf(&b, "  the load has ended; %d requests are outstanding\n", f.load.Sent-f.load.Done)
 	}
 	return b.String()
 }

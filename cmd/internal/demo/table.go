@@ -2,12 +2,13 @@ package demo
 
 import (
 	"fmt"
+	"io"
 	"strings"
 )
 
-// A Table compares results, which are its columns.
-type Table[R any] struct {
-	First, Other int // width of the column of titles, and of those of the results
+// A table compares results, which are its columns.
+type table[R any] struct {
+	first, other int // width of the column of titles, and of those of the results
 	rows         []row[R]
 }
 
@@ -16,24 +17,38 @@ type row[R any] struct {
 	value func(R) string
 }
 
-// With is the table with one more row.
-func (t Table[R]) With(title string, value func(R) string) Table[R] {
+// with is the table with one more row.
+func (t table[R]) with(title string, value func(R) string) table[R] {
 	t.rows = append(t.rows, row[R]{title, value})
 	return t
 }
 
-// Text is the table with these results.
-func (t Table[R]) Text(results []R) string {
+// text is the table with these results.
+func (t table[R]) text(results []R) string {
 	var b strings.Builder
 	for _, row := range t.rows {
-		fmt.Fprintf(&b, "%-*s", t.First, row.title)
+		fmt.Fprintf(&b, "%-*s", t.first, row.title)
 		for _, r := range results {
-			fmt.Fprintf(&b, " %*s", t.Other, row.value(r))
+			fmt.Fprintf(&b, " %*s", t.other, row.value(r))
 		}
 		b.WriteByte('\n')
 	}
 	return b.String()
 }
 
-// Seconds is a length of time in a table.
-func Seconds(s float64) string { return fmt.Sprintf("%.2f s", s) }
+// inSeconds is a length of time in a table.
+func inSeconds(s float64) string { return fmt.Sprintf("%.2f s", s) }
+
+// compare plays phases one after the other, and prints the table of their results.
+func compare[P, R any](out io.Writer, t table[R], phases []P, play func(P) (R, error)) error {
+	var results []R
+	for _, p := range phases {
+		r, err := play(p)
+		if err != nil {
+			return err
+		}
+		results = append(results, r)
+	}
+	fmt.Fprint(out, "\n", t.text(results))
+	return nil
+}

@@ -19,6 +19,12 @@ import (
 	"steelyard/weighting/sim/trace"
 )
 
+// difference is cmp.Diff, except that it compares traces as a whole: some have ten thousands of requests, which cmp
+// compares in seconds.
+func difference(want, got any) string {
+	return cmp.Diff(want, got, cmp.Comparer(func(a, b *trace.Trace) bool { return reflect.DeepEqual(a, b) }))
+}
+
 func TestBadFilesAreRefusedWithWhatToWriteInstead(t *testing.T) {
 	files, err := filepath.Glob("testdata/bad/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -75,7 +81,7 @@ func TestEveryKeyOfAFileReachesItsField(t *testing.T) {
 			{At: 9 * time.Minute, Kind: sim.ControlPlaneAway},
 		},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := difference(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if err := got.Check(); err != nil {
@@ -93,7 +99,7 @@ func TestDefaultsFillWhatIsNotWritten(t *testing.T) {
 		Envoys: 10, Workers: 1, Pods: []sim.PodGroup{{Count: 20, Slots: 1, Speed: 1}}, Load: 0.8,
 		Service: sim.Service{Kind: sim.Exponential, Mean: time.Second},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := difference(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -119,11 +125,11 @@ func TestEnginesAreReadAndPrinted(t *testing.T) {
 		Prompts: &sim.Prompts{Trace: trace.Conversations(), Cached: 0.25, BytesPerToken: 4, BytesSpread: -1,
 			Chunked: 0.1},
 	}
-	if diff := cmp.Diff(want, s); diff != "" {
+	if diff := difference(want, s); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	again, err := parse("again.yaml", []byte(printed(s)))
-	if diff := cmp.Diff(s, again); err != nil || diff != "" {
+	if diff := difference(s, again); err != nil || diff != "" {
 		t.Errorf("printed and read again: error %v (-want +got):\n%s", err, diff)
 	}
 	if err := s.Check(); err != nil {
@@ -167,7 +173,7 @@ func TestSignalsArePrintedAsFarAsTheyAreWritten(t *testing.T) {
 			t.Errorf("want %q in\n%s", line, text)
 		}
 		if again, err := parse("mine.yaml", []byte(text)); err != nil || !cmp.Equal(s, again) {
-			t.Errorf("printed and read again: error %v (-want +got):\n%s", err, cmp.Diff(s, again))
+			t.Errorf("printed and read again: error %v (-want +got):\n%s", err, difference(s, again))
 		}
 	}
 }
@@ -312,7 +318,7 @@ func FuzzParse(f *testing.F) {
 		if s.Rate > 0 {
 			s.Load, again.Load = 0, 0 // not printed
 		}
-		if diff := cmp.Diff(s, again); diff != "" {
+		if diff := difference(s, again); diff != "" {
 			t.Errorf("printed and read again (-want +got):\n%s\n%s", diff, printed(s))
 		}
 	})

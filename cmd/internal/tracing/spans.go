@@ -14,7 +14,7 @@ import (
 // longestText bounds the texts of others in a span, in bytes.
 const longestText = 1024
 
-// text is an attribute that can be exported, whatever wrote it: OTLP refuses what is no UTF-8.
+// text is an attribute that can be exported, whatever wrote it: OTLP refuses what is not UTF-8.
 func text(key, value string) attribute.KeyValue { return attribute.String(key, clean(value)) }
 
 func clean(s string) string { return strings.ToValidUTF8(s[:min(len(s), longestText)], "\uFFFD") }

@@ -35,23 +35,15 @@ type Options struct {
 type Server struct {
 	dir     string
 	args    []string // of kube-apiserver
-	binary  string
-	address string // of kube-apiserver
-	token   string // of an administrator
+	address string   // of kube-apiserver
+	token   string   // of an administrator
 	etcd    *proc.Process
 	api     *proc.Process
 }
 
 // Start runs both and returns when the API is ready. ctx bounds the start only.
 func Start(ctx context.Context, o Options) (*Server, error) {
-	etcd, err := proc.Find(proc.ProgramEtcd)
-	if err != nil {
-		return nil, err
-	}
 	s := &Server{dir: o.Dir, token: secret()}
-	if s.binary, err = proc.Find(proc.ProgramAPIServer); err != nil {
-		return nil, err
-	}
 	addrs, err := proc.FreeAddresses(3)
 	if err != nil {
 		return nil, err
@@ -60,7 +52,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if err := writeIdentities(s.dir, s.token); err != nil {
 		return nil, fmt.Errorf("making certificates: %w", err)
 	}
-	if s.etcd, err = startEtcd(ctx, etcd, s.dir, addrs[0], addrs[1]); err != nil {
+	if s.etcd, err = startEtcd(ctx, s.dir, addrs[0], addrs[1]); err != nil {
 		return nil, err
 	}
 	s.args = append(apiServerArgs(s.dir, s.address, "http://"+addrs[0]), o.APIServerArgs...)
@@ -70,20 +62,13 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	return s, nil
 }
 
-func startEtcd(ctx context.Context, binary, dir, client, peer string) (*proc.Process, error) {
-	p, err := proc.Start(proc.Spec{Path: binary, Dir: dir, Name: "etcd", Args: []string{
+func startEtcd(ctx context.Context, dir, client, peer string) (*proc.Process, error) {
+	return proc.StartReady(ctx, proc.Spec{Program: proc.ProgramEtcd, Dir: dir, Name: "etcd", Args: []string{
 		"--data-dir", filepath.Join(dir, "etcd"), "--name", "etcd",
 		"--listen-client-urls", "http://" + client, "--advertise-client-urls", "http://" + client,
 		"--listen-peer-urls", "http://" + peer, "--initial-advertise-peer-urls", "http://" + peer,
 		"--initial-cluster", "etcd=http://" + peer,
-	}})
-	if err != nil {
-		return nil, err
-	}
-	if err := p.WaitReady(ctx, proc.AnswersHTTP("http://"+client+"/health")); err != nil {
-		return nil, errors.Join(err, p.Kill())
-	}
-	return p, nil
+	}}, proc.AnswersHTTP("http://"+client+"/health"))
 }
 
 func apiServerArgs(dir, address, etcd string) []string {
@@ -106,15 +91,12 @@ func apiServerArgs(dir, address, etcd string) []string {
 
 // StartAPI runs kube-apiserver, after KillAPI on the same port and data, and returns when it is ready.
 func (s *Server) StartAPI(ctx context.Context) error {
-	p, err := proc.Start(proc.Spec{Path: s.binary, Dir: s.dir, Name: "kube-apiserver", Args: s.args})
-	if err != nil {
-		return err
+	p, err := proc.StartReady(ctx, proc.Spec{Program: proc.ProgramAPIServer, Dir: s.dir, Name: "kube-apiserver",
+		Args: s.args}, s.ready)
+	if err == nil {
+		s.api = p
 	}
-	if err := p.WaitReady(ctx, s.ready); err != nil {
-		return errors.Join(err, p.Kill())
-	}
-	s.api = p
-	return nil
+	return err
 }
 
 // ready asks the API server whether it is ready: its bootstrap roles exist too.

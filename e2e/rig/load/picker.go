@@ -14,43 +14,6 @@ type Picker interface {
 	Done(target int)
 }
 
-// LeastLoaded is a Picker that sees every request and sends each to the target
-// with the fewest requests out for its capacity, and to any of them where they
-// are several: one queue's view of the whole pool, which no balancer can better
-// that has to decide at arrival and does not know how long a request will take.
-type LeastLoaded struct {
-	mu         sync.Mutex
-	capacities []float64
-	out        []int
-	ties       *rand.Rand
-}
-
-// NewLeastLoaded makes a picker for targets with these capacities, any positive
-// scale. The seed is that of its choices among equals.
-func NewLeastLoaded(capacities []float64, seed uint64) *LeastLoaded {
-	return &LeastLoaded{
-		capacities: capacities,
-		out:        make([]int, len(capacities)),
-		ties:       rand.New(rand.NewPCG(seed, 4)),
-	}
-}
-
-// Pick implements Picker.
-func (l *LeastLoaded) Pick() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	best := leastOf(len(l.out), l.ties, func(i int) float64 { return float64(l.out[i]+1) / l.capacities[i] })
-	l.out[best]++
-	return best
-}
-
-// Done implements Picker.
-func (l *LeastLoaded) Done(target int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.out[target]--
-}
-
 // LeastMeasured is a Picker that looks at all targets for every request and takes the
 // one of the least measure, any of them where they are several.
 type LeastMeasured struct {
@@ -66,11 +29,31 @@ func NewLeastMeasured(targets int, measure func(target, out int) float64, seed u
 	return &LeastMeasured{out: make([]int, targets), measure: measure, ties: rand.New(rand.NewPCG(seed, 4))}
 }
 
+// NewLeastLoaded makes a picker that sends every request to the target with the fewest requests out for its capacity,
+// any positive scale: one queue's view of the whole pool, which no balancer can better that has to decide at arrival
+// and does not know how long a request will take.
+func NewLeastLoaded(capacities []float64, seed uint64) *LeastMeasured {
+	return NewLeastMeasured(len(capacities), func(target, out int) float64 {
+		return float64(out+1) / capacities[target]
+	}, seed)
+}
+
 // Pick implements Picker.
 func (l *LeastMeasured) Pick() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	best := leastOf(len(l.out), l.ties, func(i int) float64 { return l.measure(i, l.out[i]) })
+	best, least, equals := 0, 0.0, 0
+	for i, out := range l.out {
+		switch m := l.measure(i, out); {
+		case equals == 0 || m < least:
+			best, least, equals = i, m, 1
+		case m == least:
+			// Each of k equals is kept with a chance of 1/k.
+			if equals++; l.ties.IntN(equals) == 0 {
+				best = i
+			}
+		}
+	}
 	l.out[best]++
 	return best
 }
@@ -80,21 +63,4 @@ func (l *LeastMeasured) Done(target int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.out[target]--
-}
-
-// leastOf returns the index, of n, with the least measure; of several, any.
-func leastOf(n int, ties *rand.Rand, measure func(i int) float64) int {
-	best, least, equals := 0, 0.0, 0
-	for i := range n {
-		switch m := measure(i); {
-		case equals == 0 || m < least:
-			best, least, equals = i, m, 1
-		case m == least:
-			// Each of k equals is kept with a chance of 1/k.
-			if equals++; ties.IntN(equals) == 0 {
-				best = i
-			}
-		}
-	}
-	return best
 }

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"math"
 	"math/rand/v2"
+	"net/http"
 	"net/url"
 	"time"
 )
@@ -42,6 +43,8 @@ type Plan struct {
 	Targets []string  // URLs, one for each proxy
 	Shares  []float64 // of the targets, any positive scale; default equal
 	Host    string    // Host header; default from the URL
+
+	Header http.Header // of all requests, in addition to the generator's own; default none
 
 	Process  Process       // default Poisson
 	Rate     float64       // requests per second, over all targets

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"net"
 	"net/http"
@@ -184,6 +185,7 @@ func (r *runner) newRequest(index int, a Arrival) (*http.Request, error) {
 		return nil, fmt.Errorf("making a request to %s: %w", target, err)
 	}
 	req.Host = r.plan.Host
+	maps.Copy(req.Header, r.plan.Header)
 	req.Header.Set("Content-Type", "application/json")
 	if r.plan.RequestIDs != "" {
 		req.Header.Set(headerID, RequestID(r.plan.RequestIDs, index))

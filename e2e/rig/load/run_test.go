@@ -88,12 +88,16 @@ func TestRunIsOpenLoop(t *testing.T) {
 func TestRunCountsErrorsByKind(t *testing.T) {
 	busy := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
 	broken := serve(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
-	got, err := Run(t.Context(), Plan{Targets: []string{busy, broken}, Rate: 1000, Count: 40, Seed: 3})
+	meter := new(Meter)
+	got, err := Run(t.Context(), Plan{Targets: []string{busy, broken}, Rate: 1000, Count: 40, Seed: 3, Meter: meter})
 	if err != nil {
 		t.Fatalf("Run: %v", err)
 	}
 	if got.Errors != 40 || got.Unanswered+got.Codes[503] != 40 || got.Unanswered == 0 || got.ServerErrors() == 0 {
 		t.Errorf("%d errors, %d unanswered, codes %v; want 40 of both kinds", got.Errors, got.Unanswered, got.Codes)
+	}
+	if s := meter.Snapshot(); s.Answered() != 0 || s.Errors != 40 || s.Refused != got.Codes[503] || s.Latency != 0 {
+		t.Errorf("the meter has %+v, want none answered, 40 errors and %d refused", s, got.Codes[503])
 	}
 	if got.Unfinished != 0 {
 		t.Errorf("%d given up at the end, want 0", got.Unfinished)
@@ -150,26 +154,27 @@ func TestMeterForgetsTheOldest(t *testing.T) {
 	m := new(Meter)
 	for range meterWindow {
 		m.begin()
-		m.end(Sample{Status: 200, Wait: 1})
+		m.end(Sample{Status: 200, Wait: 1, Latency: time.Second})
 	}
 	for range meterWindow {
 		m.end(Sample{Status: 500, Wait: 2})
 	}
-	m.end(Sample{Status: 200, Wait: math.NaN()})
-	want := Snapshot{Sent: meterWindow, Done: 2*meterWindow + 1, Errors: meterWindow,
+	m.end(Sample{Status: 200, Wait: math.NaN(), Latency: time.Second})
+	want := Snapshot{Sent: meterWindow, Done: 2*meterWindow + 1, Errors: meterWindow, Latency: time.Second,
 		Wait: Summary{N: meterWindow, Mean: 2, P50: 2, P90: 2, P99: 2, Max: 2}}
 	if got := m.Snapshot(); got != want {
 		t.Errorf("snapshot %+v, want %+v", got, want)
 	}
 }
 
-func TestRequestsCarryTheirPlaceAmongTheSamples(t *testing.T) {
+func TestRequestsCarryTheHeaderOfThePlanAndTheirPlaceAmongTheSamples(t *testing.T) {
 	url := serve(t, func(w http.ResponseWriter,
 		r *http.Request) {
-		w.Header().Set("X-Server", r.Header.Get("X-Request-Id"))
+		w.Header().Set("X-Server", r.Header.Get("X-Class")+r.Header.Get("X-Request-Id"))
 	})
 	before := time.Now()
-	got, err := Run(t.Context(), Plan{Targets: []string{url}, Rate: 1000, Count: 20, RequestIDs: "run"})
+	got, err := Run(t.Context(), Plan{Targets: []string{url}, Rate: 1000, Count: 20, RequestIDs: "run",
+		Header: http.Header{"X-Class": {"batch-"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +182,7 @@ func TestRequestsCarryTheirPlaceAmongTheSamples(t *testing.T) {
 		t.Errorf("the result has the run begin at %v and take %v; it began after %v", got.Start, got.Elapsed, before)
 	}
 	for i, s := range got.Samples {
-		if want := RequestID("run", i); s.Server != want {
+		if want := "batch-" + RequestID("run", i); s.Server != want {
 			t.Errorf("sample %d carried %q, want %q", i, s.Server, want)
 		}
 	}

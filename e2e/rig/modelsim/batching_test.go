@@ -360,8 +360,7 @@ func TestThePageOfAnEngine(t *testing.T) {
 			b.arrive(6000, 50, 0)
 		}
 		time.Sleep(600 * time.Millisecond)
-		r := reading{state: b.state()}
-		r.kvUsage = r.state.kvUsage
+		r := b.state()
 		format := batchingFormat(engine.Defaults())
 		body := string(newPage(format, true).render(r))
 		if got := skeleton(body); !slices.Equal(got, skeleton(format.recording)) {

@@ -2,7 +2,6 @@ package modelsim
 
 import (
 	"io"
-	"math"
 	"net"
 	"net/http"
 	"strconv"
@@ -115,20 +114,12 @@ func (s *Server) writePage(w http.ResponseWriter, r *http.Request, fault Metrics
 
 // metricsPage returns the current body of /metrics.
 func (s *Server) metricsPage(fault MetricsFault) []byte {
-	r := reading{state: s.backend.state()}
+	r := s.backend.state()
 	switch fault {
 	case MetricsIdle:
-		r.waiting, r.running, r.state.kvUsage = 0, 0, 0
+		r.waiting, r.running, r.kvUsage = 0, 0, 0
 	case MetricsInsane:
 		r.served += 1e18
-	}
-	r.kvUsage = math.Float64frombits(s.kvUsage.Load())
-	switch {
-	case !math.IsNaN(r.kvUsage): // as claimed
-	case s.batcher != nil:
-		r.kvUsage = r.state.kvUsage
-	default:
-		r.kvUsage = 0.8 * float64(r.running) / float64(s.options.Slots)
 	}
 	return s.page.render(r)
 }

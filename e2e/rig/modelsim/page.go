@@ -17,13 +17,7 @@ var (
 )
 
 // A live is the current value of one series.
-type live func(r reading) float64
-
-// A reading is what a metrics page shows of the server.
-type reading struct {
-	state
-	kvUsage float64 // 0..1
-}
+type live func(r state) float64
 
 // A page is a metrics body as alternating text and live values. The text points
 // into the recording, so that hundreds of servers share it.
@@ -96,7 +90,7 @@ func cut(family string, liveOf func(string) live) (segments []segment, isLive bo
 	return append(segments, segment{text: family[begin:]}), len(segments) > 0
 }
 
-func (p page) render(r reading) []byte {
+func (p page) render(r state) []byte {
 	body := make([]byte, 0, 64<<10)
 	for _, s := range p.segments {
 		body = append(body, s.text...)
@@ -112,21 +106,21 @@ func liveVLLM(series string) live {
 	name, labels, _ := strings.Cut(series, "{")
 	switch name {
 	case "vllm:num_requests_running":
-		return func(r reading) float64 { return float64(r.running) }
+		return func(r state) float64 { return float64(r.running) }
 	case "vllm:num_requests_waiting":
-		return func(r reading) float64 { return float64(r.waiting) }
+		return func(r state) float64 { return float64(r.waiting) }
 	case "vllm:num_requests_waiting_by_reason":
-		return when(labels, `reason="capacity"`, func(r reading) float64 { return float64(r.waiting) })
+		return when(labels, `reason="capacity"`, func(r state) float64 { return float64(r.waiting) })
 	case "vllm:kv_cache_usage_perc":
-		return func(r reading) float64 { return r.kvUsage }
+		return func(r state) float64 { return r.kvUsage }
 	case "vllm:request_success_total":
 		return vllmFinished(labels)
 	case "http_requests_total":
-		return func(r reading) float64 { return float64(r.served) }
+		return func(r state) float64 { return float64(r.served) }
 	}
 	for base, of := range vllmHistograms {
 		if suffix, ok := strings.CutPrefix(name, base); ok {
-			return liveHistogram(suffix, labels, func(r reading) *histogram { return of(&r.totals) })
+			return liveHistogram(suffix, labels, func(r state) *histogram { return of(&r.totals) })
 		}
 	}
 	return nil
@@ -135,11 +129,11 @@ func liveVLLM(series string) live {
 func vllmFinished(labels string) live {
 	switch {
 	case strings.Contains(labels, `finished_reason="length"`):
-		return func(r reading) float64 { return float64(r.served) }
+		return func(r state) float64 { return float64(r.served) }
 	case strings.Contains(labels, `finished_reason="abort"`):
-		return func(r reading) float64 { return float64(r.aborted) }
+		return func(r state) float64 { return float64(r.aborted) }
 	case strings.Contains(labels, `finished_reason="error"`):
-		return func(r reading) float64 { return float64(r.failed) }
+		return func(r state) float64 { return float64(r.failed) }
 	}
 	return zero
 }
@@ -151,15 +145,15 @@ var vllmHistograms = map[string]func(*totals) *histogram{
 	"vllm:e2e_request_latency_seconds":    func(t *totals) *histogram { return &t.totalTime },
 }
 
-func liveHistogram(suffix, labels string, of func(reading) *histogram) live {
+func liveHistogram(suffix, labels string, of func(state) *histogram) live {
 	switch suffix {
 	case "_count":
-		return func(r reading) float64 { return float64(of(r).n) }
+		return func(r state) float64 { return float64(of(r).n) }
 	case "_sum":
-		return func(r reading) float64 { return of(r).sum.Seconds() }
+		return func(r state) float64 { return of(r).sum.Seconds() }
 	case "_bucket":
 		bound := upperBound(labels)
-		return func(r reading) float64 { return float64(of(r).atMost(bound)) }
+		return func(r state) float64 { return float64(of(r).atMost(bound)) }
 	}
 	return nil // _created
 }
@@ -197,21 +191,21 @@ func liveTriton(series string) live {
 	busy := `model="sleeper"`
 	switch name {
 	case "nv_inference_request_success":
-		return when(labels, busy, func(r reading) float64 { return float64(r.served) })
+		return when(labels, busy, func(r state) float64 { return float64(r.served) })
 	case "nv_inference_request_failure":
-		return when(labels, busy+`,reason="BACKEND"`, func(r reading) float64 { return float64(r.failed) })
+		return when(labels, busy+`,reason="BACKEND"`, func(r state) float64 { return float64(r.failed) })
 	case "nv_inference_count", "nv_inference_exec_count":
-		return when(labels, busy, func(r reading) float64 { return float64(r.served) })
+		return when(labels, busy, func(r state) float64 { return float64(r.served) })
 	case "nv_inference_request_duration_us":
-		return when(labels, busy, func(r reading) float64 { return float64(r.totalTime.sum.Microseconds()) })
+		return when(labels, busy, func(r state) float64 { return float64(r.totalTime.sum.Microseconds()) })
 	case "nv_inference_queue_duration_us":
-		return when(labels, busy, func(r reading) float64 { return float64(r.queueTime.sum.Microseconds()) })
+		return when(labels, busy, func(r state) float64 { return float64(r.queueTime.sum.Microseconds()) })
 	case "nv_inference_compute_infer_duration_us":
-		return when(labels, busy, func(r reading) float64 { return float64(r.busyTime.sum.Microseconds()) })
+		return when(labels, busy, func(r state) float64 { return float64(r.busyTime.sum.Microseconds()) })
 	case "nv_inference_compute_input_duration_us", "nv_inference_compute_output_duration_us":
 		return zero // there is no data to move
 	case "nv_inference_pending_request_count":
-		return when(labels, busy, func(r reading) float64 { return float64(r.waiting) })
+		return when(labels, busy, func(r state) float64 { return float64(r.waiting) })
 	}
 	return nil
 }
@@ -224,7 +218,7 @@ func when(labels, want string, v live) live {
 	return zero
 }
 
-func zero(reading) float64 { return 0 }
+func zero(state) float64 { return 0 }
 
 // appendPlain writes whole numbers without a point, as Triton does.
 func appendPlain(dst []byte, v float64) []byte { return strconv.AppendFloat(dst, v, 'f', -1, 64) }

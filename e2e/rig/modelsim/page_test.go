@@ -38,9 +38,9 @@ func skeleton(body string) []string {
 	return all
 }
 
-// loaded returns a reading in which every number is another one.
-func loaded(e Engine) reading {
-	r := reading{state: state{waiting: 7, running: 3, totals: newTotals(e)}, kvUsage: 0.25}
+// loaded returns a state in which every number is another one.
+func loaded(e Engine) state {
+	r := state{waiting: 7, running: 3, totals: newTotals(e), kvUsage: 0.25}
 	r.served, r.failed, r.aborted = 100, 5, 2
 	for _, d := range []time.Duration{100 * time.Millisecond, 700 * time.Millisecond} {
 		r.queueTime.observe(d)

@@ -36,8 +36,11 @@ const (
 	HeaderPromptTokens = "X-Prompt-Tokens" // request to an engine: tokens of its prompt, whatever its bytes
 )
 
-// maxWork bounds the service time of a request.
-const maxWork = time.Hour
+// The service time of a request, at speed 1: its bound, and its mean where the request does not name it.
+const (
+	maxWork  = time.Hour
+	meanWork = 250 * time.Millisecond
+)
 
 // Options describe the server to simulate. The zero value is a vLLM server with one slot.
 type Options struct {
@@ -50,12 +53,10 @@ type Options struct {
 	// default; empty serves it on Address.
 	MetricsAddress string
 
-	Slots      int     // requests executed at once; default 1
-	QueueLimit int     // requests that may wait, 503 above; default 0: no limit
-	Speed      float64 // default 1; 0.5 takes twice as long
+	Slots int     // requests executed at once; default 1
+	Speed float64 // default 1; 0.5 takes twice as long
 
-	MeanService time.Duration // of requests without X-Service-Seconds; default 250 ms
-	Seed        uint64        // of those draws, and of those of Cached
+	Seed uint64 // of the work of requests without X-Service-Seconds, and of the draws of Cached
 
 	// Batching makes the server an engine that batches continuously and answers
 	// completions as vLLM does; there are no slots then. Nil: a server with slots.
@@ -95,7 +96,6 @@ type Server struct {
 
 	metricsFault atomic.Int32
 	servingFault atomic.Int32
-	kvUsage      atomic.Uint64 // bits of a float64; NaN follows the running requests
 
 	servers  []*http.Server
 	closed   chan struct{}
@@ -130,14 +130,13 @@ func Start(o Options) (*Server, error) {
 		s.batcher = newBatcher(o)
 		s.backend = s.batcher
 	} else {
-		s.station = newStation(o.Slots, o.QueueLimit, o.Speed, newTotals(o.Engine))
+		s.station = newStation(o.Slots, o.Speed, newTotals(o.Engine))
 		s.backend = s.station
 		if o.ORCA != ORCANone {
 			s.station.usage.window = o.ORCAWindow
 		}
 	}
 	s.contentType, s.page = format.contentType, newPage(format, o.RealSize)
-	s.kvUsage.Store(math.Float64bits(math.NaN()))
 	if err := s.listen(); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -156,9 +155,6 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Speed == 0 {
 		o.Speed = 1
-	}
-	if o.MeanService == 0 {
-		o.MeanService = 250 * time.Millisecond
 	}
 	if o.ORCAWindow == 0 {
 		o.ORCAWindow = 10 * time.Second
@@ -330,11 +326,6 @@ func (s *Server) Tokens() engine.Counters {
 	return s.batcher.counters()
 }
 
-// SetKVUsage sets the share of the KV cache that the server claims to use,
-// 0..1. NaN, the default, lets it follow the running requests: 0.8 with all
-// slots taken, or the engine's own value.
-func (s *Server) SetKVUsage(usage float64) { s.kvUsage.Store(math.Float64bits(usage)) }
-
 func (s *Server) serveInference(w http.ResponseWriter, r *http.Request) {
 	if o := s.options.Observer; o != nil {
 		o.Begin(s.address)
@@ -354,11 +345,7 @@ func (s *Server) serveInference(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	j, err := s.station.arrive(work, fault == ServingFailing)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusServiceUnavailable)
-		return
-	}
+	j := s.station.arrive(work, fault == ServingFailing)
 	if s.await(r, j) {
 		s.answer(w, j)
 		return
@@ -374,7 +361,7 @@ func (s *Server) workOf(r *http.Request) (time.Duration, error) {
 		s.drawing.Lock()
 		defer s.drawing.Unlock()
 		draw := -math.Log(1 - s.draws.Float64())
-		return min(time.Duration(draw*float64(s.options.MeanService)), maxWork), nil
+		return min(time.Duration(draw*float64(meanWork)), maxWork), nil
 	}
 	seconds, err := strconv.ParseFloat(text, 64)
 	if err != nil || !(seconds >= 0 && seconds <= maxWork.Seconds()) {

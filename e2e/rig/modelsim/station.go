@@ -2,7 +2,6 @@ package modelsim
 
 import (
 	"container/list"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -13,7 +12,6 @@ import (
 // that leave early, and one timer for each request in execution.
 type station struct {
 	slots int
-	limit int // longest queue; 0: no limit
 
 	mu       sync.Mutex
 	speed    float64
@@ -47,31 +45,23 @@ type totals struct {
 	totalTime histogram
 }
 
-var errQueueFull = errors.New("the queue is full")
-
-func newStation(slots, limit int, speed float64, t totals) *station {
-	return &station{
-		slots: slots, limit: limit, speed: speed,
-		running: make(map[*job]struct{}, slots), totals: t,
-	}
+func newStation(slots int, speed float64, t totals) *station {
+	return &station{slots: slots, speed: speed, running: make(map[*job]struct{}, slots), totals: t}
 }
 
 // arrive starts a request or lines it up. Its done channel closes at the end of
 // its service.
-func (s *station) arrive(work time.Duration, fails bool) (*job, error) {
+func (s *station) arrive(work time.Duration, fails bool) *job {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	j := &job{work: work, fails: fails, arrived: time.Now(), done: make(chan struct{})}
 	s.usage.advance(j.arrived, len(s.running), s.waiting.Len())
-	switch {
-	case len(s.running) < s.slots:
+	if len(s.running) < s.slots {
 		s.start(j, j.arrived)
-	case s.limit > 0 && s.waiting.Len() >= s.limit:
-		return nil, errQueueFull
-	default:
+	} else {
 		j.place = s.waiting.PushBack(j)
 	}
-	return j, nil
+	return j
 }
 
 // start begins the service of a job at the given moment, which is in the past
@@ -189,7 +179,7 @@ func (s *station) report(o ORCA) string {
 type state struct {
 	waiting, running int
 	totals
-	kvUsage float64 // of an engine, 0..1
+	kvUsage float64 // 0..1; with slots, 0.8 when all are taken
 	tokens  *tokens // of an engine; nil with slots
 }
 
@@ -201,7 +191,8 @@ func (s *station) inFlight() int {
 func (s *station) state() state {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return state{waiting: s.waiting.Len(), running: len(s.running), totals: s.totals.clone()}
+	return state{waiting: s.waiting.Len(), running: len(s.running), totals: s.totals.clone(),
+		kvUsage: 0.8 * float64(len(s.running)) / float64(s.slots)}
 }
 
 func (t *totals) count(j *job) {

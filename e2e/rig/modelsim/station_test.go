@@ -12,15 +12,6 @@ func inBubble(t *testing.T, f func(t *testing.T)) {
 	synctest.Test(t, f)
 }
 
-func arrive(t *testing.T, s *station, work time.Duration) *job {
-	t.Helper()
-	j, err := s.arrive(work, false)
-	if err != nil {
-		t.Fatalf("arrive: %v", err)
-	}
-	return j
-}
-
 func isDone(j *job) bool {
 	select {
 	case <-j.done:
@@ -66,10 +57,10 @@ func TestStationServesInOrderOfArrival(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
-				s := newStation(tt.slots, 0, tt.speed, totals{})
+				s := newStation(tt.slots, tt.speed, totals{})
 				var jobs []*job
 				for _, w := range tt.work {
-					jobs = append(jobs, arrive(t, s, w))
+					jobs = append(jobs, s.arrive(w, false))
 				}
 				for i, j := range jobs {
 					<-j.done
@@ -87,9 +78,9 @@ func TestStationServesInOrderOfArrival(t *testing.T) {
 
 func TestStationCountsWhatItIsDoneWith(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newStation(1, 0, 1, newTotals(VLLM))
-		arrive(t, s, time.Second)
-		second := arrive(t, s, time.Second)
+		s := newStation(1, 1, newTotals(VLLM))
+		s.arrive(time.Second, false)
+		second := s.arrive(time.Second, false)
 		if st := s.state(); st.running != 1 || st.waiting != 1 || st.served != 0 {
 			t.Errorf("running %d, waiting %d, served %d; want 1, 1, 0", st.running, st.waiting, st.served)
 		}
@@ -113,10 +104,10 @@ func TestStationCountsWhatItIsDoneWith(t *testing.T) {
 
 func TestStationFreesThePlaceOfARequestThatLeaves(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newStation(1, 0, 1, totals{})
-		first := arrive(t, s, time.Hour)
-		second := arrive(t, s, time.Hour)
-		third := arrive(t, s, time.Second)
+		s := newStation(1, 1, totals{})
+		first := s.arrive(time.Hour, false)
+		second := s.arrive(time.Hour, false)
+		third := s.arrive(time.Second, false)
 
 		s.leave(second)
 		if st := s.state(); st.waiting != 1 {
@@ -139,31 +130,16 @@ func TestStationFreesThePlaceOfARequestThatLeaves(t *testing.T) {
 	})
 }
 
-func TestStationRefusesAboveItsQueueLimit(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newStation(1, 1, 1, totals{})
-		arrive(t, s, time.Second)
-		last := arrive(t, s, time.Second)
-		if _, err := s.arrive(time.Second, false); err == nil {
-			t.Error("a second request was queued, want an error above the limit of 1")
-		}
-		<-last.done
-		if st := s.state(); st.served != 2 {
-			t.Errorf("served %d, want 2: a refused request is counted nowhere", st.served)
-		}
-	})
-}
-
 func TestStationContinuesAfterAFreezeWhereItStopped(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := newStation(2, 0, 1, totals{})
+		s := newStation(2, 1, totals{})
 		begin := time.Now()
-		before := arrive(t, s, 2*time.Second)
+		before := s.arrive(2*time.Second, false)
 		time.Sleep(time.Second)
 		s.freeze()
 		s.freeze() // twice is once
 		time.Sleep(time.Minute)
-		during := arrive(t, s, 3*time.Second)
+		during := s.arrive(3*time.Second, false)
 		time.Sleep(time.Minute)
 		if isDone(before) || isDone(during) {
 			t.Fatal("a frozen station completed a request")
@@ -183,11 +159,11 @@ func TestStationContinuesAfterAFreezeWhereItStopped(t *testing.T) {
 // A timer that fires late must not make the server slower than configured:
 // the next request starts when the one before it was due.
 func TestStationDoesNotDriftWithLateTimers(t *testing.T) {
-	s := newStation(1, 0, 1, totals{})
+	s := newStation(1, 1, totals{})
 	const n = 50
 	var jobs []*job
 	for range n {
-		jobs = append(jobs, arrive(t, s, time.Millisecond))
+		jobs = append(jobs, s.arrive(time.Millisecond, false))
 	}
 	first, last := jobs[0], jobs[n-1]
 	<-last.done

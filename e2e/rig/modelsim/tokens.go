@@ -62,19 +62,19 @@ var vllmTokenHistograms = map[string]func(*tokens) *histogram{
 func liveTokens(series string) live {
 	name, labels, _ := strings.Cut(series, "{")
 	if of, ok := vllmCounters[name]; ok {
-		return func(r reading) float64 { return float64(of(&r.tokens.Counters)) }
+		return func(r state) float64 { return float64(of(&r.tokens.Counters)) }
 	}
 	if sources, ok := vllmSources[name]; ok {
 		for label, of := range sources {
 			if strings.Contains(labels, label) {
-				return func(r reading) float64 { return float64(of(&r.tokens.Counters)) }
+				return func(r state) float64 { return float64(of(&r.tokens.Counters)) }
 			}
 		}
 		return zero
 	}
 	for base, of := range vllmTokenHistograms {
 		if suffix, ok := strings.CutPrefix(name, base+"_"); ok {
-			return liveHistogram("_"+suffix, labels, func(r reading) *histogram { return of(r.tokens) })
+			return liveHistogram("_"+suffix, labels, func(r state) *histogram { return of(r.tokens) })
 		}
 	}
 	return liveVLLM(series)

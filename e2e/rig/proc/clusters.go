@@ -16,15 +16,13 @@ type Host struct {
 	Priority uint32
 	Zone     string
 
-	Health       string // from the control plane: HEALTHY, DEGRADED, DRAINING, UNHEALTHY, …
-	Ejected      bool   // by outlier detection
-	FailedActive bool   // by active health checks
+	Health  string // from the control plane: HEALTHY, DEGRADED, DRAINING, UNHEALTHY, …
+	Ejected bool   // by outlier detection
 
 	Requests    uint64 // rq_total
 	Active      uint64 // rq_active
 	Errors      uint64 // rq_error: 5xx and requests without an answer
 	Connections uint64 // cx_total: does not move while the host object is kept
-	ConnectFail uint64 // cx_connect_fail
 }
 
 // Clusters returns the hosts of every cluster, by cluster name and in the order
@@ -63,9 +61,8 @@ type adminHost struct {
 		Zone string `json:"zone"`
 	} `json:"locality"`
 	Health struct {
-		EDS          string `json:"eds_health_status"`
-		Ejected      bool   `json:"failed_outlier_check"`
-		FailedActive bool   `json:"failed_active_health_check"`
+		EDS     string `json:"eds_health_status"`
+		Ejected bool   `json:"failed_outlier_check"`
 	} `json:"health_status"`
 	Stats []struct {
 		Name  string `json:"name"`
@@ -76,7 +73,7 @@ type adminHost struct {
 func (a adminHost) host() Host {
 	h := Host{
 		Address: a.Address.String(), Weight: a.Weight, Priority: a.Priority, Zone: a.Locality.Zone,
-		Health: a.Health.EDS, Ejected: a.Health.Ejected, FailedActive: a.Health.FailedActive,
+		Health: a.Health.EDS, Ejected: a.Health.Ejected,
 	}
 	for _, s := range a.Stats {
 		switch s.Name {
@@ -88,8 +85,6 @@ func (a adminHost) host() Host {
 			h.Errors = s.Value
 		case "cx_total":
 			h.Connections = s.Value
-		case "cx_connect_fail":
-			h.ConnectFail = s.Value
 		}
 	}
 	return h

@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -49,7 +50,7 @@ func StartEnvoy(ctx context.Context, c EnvoyConfig) (*Envoy, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := started(ctx, e.Process, e.Ready); err != nil {
+	if err := e.ReadyOrKill(ctx, e.Ready); err != nil {
 		e.client.CloseIdleConnections()
 		return nil, err
 	}
@@ -68,7 +69,7 @@ func LaunchEnvoy(ctx context.Context, c EnvoyConfig) (*Envoy, error) {
 		return nil, err
 	}
 	e := &Envoy{Process: p, client: &http.Client{Transport: &http.Transport{MaxIdleConns: 2}}}
-	err = started(ctx, p, func(context.Context) error {
+	err = p.ReadyOrKill(ctx, func(context.Context) error {
 		addr, err := os.ReadFile(adminFile)
 		if err == nil && len(addr) == 0 {
 			err = errors.New("its admin address is not written yet")
@@ -92,12 +93,7 @@ func (c EnvoyConfig) prepare() (Spec, string, error) {
 		}
 		c.Path = path
 	}
-	if c.Name == "" {
-		c.Name = "envoy"
-	}
-	if c.LogLevel == "" {
-		c.LogLevel = "warning"
-	}
+	c.Name, c.LogLevel = cmp.Or(c.Name, "envoy"), cmp.Or(c.LogLevel, "warning")
 	files, err := os.MkdirTemp(c.Dir, c.Name+"-")
 	if err != nil {
 		return Spec{}, "", fmt.Errorf("starting %s: %w", c.Name, err)

@@ -23,12 +23,13 @@ const tailBytes = 4 << 10
 
 // A Spec describes a program to run.
 type Spec struct {
-	Name  string        // names the log file and the process in errors; the base name of Path when empty
-	Path  string        // the program
-	Args  []string      // without the program's name
-	Env   []string      // added to the caller's environment, as "KEY=value"
-	Dir   string        // an existing directory: working directory, and where the log goes
-	Grace time.Duration // between SIGTERM and SIGKILL in Stop; DefaultGrace when 0
+	Program Program       // to find where Path is empty
+	Name    string        // names the log file and the process in errors; the base name of Path when empty
+	Path    string        // the program, Find's when empty
+	Args    []string      // without the program's name
+	Env     []string      // added to the caller's environment, as "KEY=value"
+	Dir     string        // an existing directory: working directory, and where the log goes
+	Grace   time.Duration // between SIGTERM and SIGKILL in Stop; DefaultGrace when 0
 	// Stderr takes the place of the log as standard error, where a test is to be its reader. The
 	// child has a descriptor of its own.
 	Stderr *os.File
@@ -48,6 +49,13 @@ type Process struct {
 // Start runs spec. It returns when the process exists, which is long before it
 // serves: see WaitReady.
 func Start(spec Spec) (*Process, error) {
+	if spec.Path == "" {
+		path, err := Find(spec.Program)
+		if err != nil {
+			return nil, err
+		}
+		spec.Path = path
+	}
 	if spec.Name == "" {
 		spec.Name = filepath.Base(spec.Path)
 	}

@@ -43,12 +43,24 @@ func try(ctx context.Context, check func(context.Context) error) error {
 	return check(ctx)
 }
 
-// started waits for p to be ready and kills it when it does not get there, so
-// that a failed start leaves nothing behind.
-func started(ctx context.Context, p *Process, check func(context.Context) error) error {
+// ReadyOrKill is WaitReady, except that it kills a process that does not get ready, so that a failed start leaves
+// nothing behind.
+func (p *Process) ReadyOrKill(ctx context.Context, check func(context.Context) error) error {
 	err := p.WaitReady(ctx, check)
 	if err != nil {
 		_ = p.Kill()
 	}
 	return err
+}
+
+// StartReady runs spec and returns when check succeeds. ctx bounds the start only.
+func StartReady(ctx context.Context, spec Spec, check func(context.Context) error) (*Process, error) {
+	p, err := Start(spec)
+	if err == nil {
+		err = p.ReadyOrKill(ctx, check)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
 }

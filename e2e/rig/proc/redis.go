@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -14,7 +15,6 @@ type RedisConfig struct {
 	Name    string   // "redis" when empty
 	Address string   // 127.0.0.1:port; a free port when empty. Give the old one to come back after Kill
 	Args    []string // more of redis-server's arguments, such as "--requirepass", "secret"
-	Path    string   // the binary, Find's when empty
 }
 
 // A Redis is a running redis-server that answers. It keeps nothing on disk.
@@ -26,16 +26,7 @@ type Redis struct {
 // StartRedis runs a redis-server and returns when it answers a PING. ctx bounds
 // the start only.
 func StartRedis(ctx context.Context, c RedisConfig) (*Redis, error) {
-	if c.Path == "" {
-		path, err := Find(ProgramRedis)
-		if err != nil {
-			return nil, err
-		}
-		c.Path = path
-	}
-	if c.Name == "" {
-		c.Name = "redis"
-	}
+	c.Name = cmp.Or(c.Name, "redis")
 	if c.Address == "" {
 		addr, err := FreeAddress()
 		if err != nil {
@@ -49,11 +40,8 @@ func StartRedis(ctx context.Context, c RedisConfig) (*Redis, error) {
 	}
 	args := append([]string{"--bind", host, "--port", port, "--save", "", "--appendonly", "no", "--dir", c.Dir},
 		c.Args...)
-	p, err := Start(Spec{Name: c.Name, Path: c.Path, Args: args, Dir: c.Dir})
+	p, err := StartReady(ctx, Spec{Program: ProgramRedis, Name: c.Name, Args: args, Dir: c.Dir}, answersPing(c.Address))
 	if err != nil {
-		return nil, err
-	}
-	if err := started(ctx, p, answersPing(c.Address)); err != nil {
 		return nil, err
 	}
 	return &Redis{Process: p, address: c.Address}, nil

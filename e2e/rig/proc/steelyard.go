@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -21,6 +22,13 @@ func BuildSteelyard() (string, error) { return buildOnce() }
 
 var buildOnce = sync.OnceValues(func() (string, error) {
 	return build("steelyard", ".", "./cmd/steelyard")
+})
+
+// BuildDemo builds cmd/steelyard-demo in the same way.
+func BuildDemo() (string, error) { return buildDemoOnce() }
+
+var buildDemoOnce = sync.OnceValues(func() (string, error) {
+	return build("steelyard-demo", ".", "./cmd/steelyard-demo")
 })
 
 // BuildModule builds the picker inside Envoy, once per process, and returns the folder that has it: Envoys look for it
@@ -77,18 +85,10 @@ type SteelyardConfig struct {
 // listener answers 200: it serves, and may still be warming up. ctx bounds the
 // start only.
 func StartSteelyard(ctx context.Context, c SteelyardConfig) (*Process, error) {
-	if c.Name == "" {
-		c.Name = "steelyard"
-	}
+	c.Name = cmp.Or(c.Name, "steelyard")
 	args := append([]string{"serve", "--config", c.Config}, c.Args...)
-	p, err := Start(Spec{Name: c.Name, Path: c.Path, Args: args, Dir: c.Dir, Stderr: c.Stderr})
-	if err != nil {
-		return nil, err
-	}
-	if err := started(ctx, p, AnswersHTTP("http://"+c.Admin+"/healthz")); err != nil {
-		return nil, err
-	}
-	return p, nil
+	return StartReady(ctx, Spec{Name: c.Name, Path: c.Path, Args: args, Dir: c.Dir, Stderr: c.Stderr},
+		AnswersHTTP("http://"+c.Admin+"/healthz"))
 }
 
 // AnswersHTTP returns a check for WaitReady: a GET of url is answered with 200.

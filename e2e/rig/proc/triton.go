@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"path/filepath"
@@ -11,7 +12,6 @@ type TritonConfig struct {
 	Dir    string // an existing directory for the log
 	Name   string // "triton" when empty; different for each Triton that runs at once
 	Models string // model repository; the rig's (sleeper and batcher) when empty
-	Path   string // the binary, Find's when empty
 	Args   []string
 }
 
@@ -33,8 +33,13 @@ type Triton struct {
 //
 // and shape [1,1] for batcher.
 func StartTriton(ctx context.Context, c TritonConfig) (*Triton, error) {
-	if err := c.complete(); err != nil {
-		return nil, err
+	c.Name = cmp.Or(c.Name, "triton")
+	if c.Models == "" {
+		root, err := Root()
+		if err != nil {
+			return nil, err
+		}
+		c.Models = filepath.Join(root, "e2e", "rig", "proc", "triton-models")
 	}
 	addrs, err := FreeAddresses(3)
 	if err != nil {
@@ -51,35 +56,13 @@ func StartTriton(ctx context.Context, c TritonConfig) (*Triton, error) {
 	for name, addr := range map[string]string{"http": t.HTTP, "grpc": t.GRPC, "metrics": t.Metrics} {
 		args = append(args, "--"+name+"-address", "127.0.0.1", "--"+name+"-port", Port(addr))
 	}
-	t.Process, err = Start(Spec{Name: c.Name, Path: c.Path, Args: append(args, c.Args...), Dir: c.Dir})
-	if err != nil {
-		return nil, err
-	}
 	ready := AnswersHTTP("http://" + t.HTTP + "/v2/health/ready")
 	metrics := AnswersHTTP("http://" + t.Metrics + "/metrics") // served a moment later
-	err = started(ctx, t.Process, func(ctx context.Context) error { return errors.Join(ready(ctx), metrics(ctx)) })
+	t.Process, err = StartReady(ctx,
+		Spec{Program: ProgramTriton, Name: c.Name, Args: append(args, c.Args...), Dir: c.Dir},
+		func(ctx context.Context) error { return errors.Join(ready(ctx), metrics(ctx)) })
 	if err != nil {
 		return nil, err
 	}
 	return t, nil
-}
-
-// complete fills in what the caller left out.
-func (c *TritonConfig) complete() error {
-	if c.Name == "" {
-		c.Name = "triton"
-	}
-	if c.Models == "" {
-		root, err := Root()
-		if err != nil {
-			return err
-		}
-		c.Models = filepath.Join(root, "e2e", "rig", "proc", "triton-models")
-	}
-	if c.Path != "" {
-		return nil
-	}
-	path, err := Find(ProgramTriton)
-	c.Path = path
-	return err
 }

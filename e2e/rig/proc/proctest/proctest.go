@@ -38,39 +38,39 @@ func printLogs(t testing.TB, dir string) {
 	}
 }
 
+// useDir sets a folder that is not given.
+func useDir(t testing.TB, dir *string) {
+	t.Helper()
+	if *dir == "" {
+		*dir = Dir(t)
+	}
+}
+
 // Start runs a program.
 func Start(t testing.TB, spec proc.Spec) *proc.Process {
 	t.Helper()
-	if spec.Dir == "" {
-		spec.Dir = Dir(t)
-	}
+	useDir(t, &spec.Dir)
 	return started[*proc.Process](t)(proc.Start(spec))
 }
 
 // Envoy runs an Envoy that is live.
 func Envoy(t testing.TB, c proc.EnvoyConfig) *proc.Envoy {
 	t.Helper()
-	if c.Dir == "" {
-		c.Dir = Dir(t)
-	}
+	useDir(t, &c.Dir)
 	return started[*proc.Envoy](t)(proc.StartEnvoy(t.Context(), c))
 }
 
 // Redis runs a redis-server.
 func Redis(t testing.TB, c proc.RedisConfig) *proc.Redis {
 	t.Helper()
-	if c.Dir == "" {
-		c.Dir = Dir(t)
-	}
+	useDir(t, &c.Dir)
 	return started[*proc.Redis](t)(proc.StartRedis(t.Context(), c))
 }
 
 // Triton runs a Triton with its models loaded.
 func Triton(t testing.TB, c proc.TritonConfig) *proc.Triton {
 	t.Helper()
-	if c.Dir == "" {
-		c.Dir = Dir(t)
-	}
+	useDir(t, &c.Dir)
 	return started[*proc.Triton](t)(proc.StartTriton(t.Context(), c))
 }
 
@@ -84,9 +84,7 @@ func Steelyard(t testing.TB, c proc.SteelyardConfig) *proc.Process {
 		}
 		c.Path = path
 	}
-	if c.Dir == "" {
-		c.Dir = Dir(t)
-	}
+	useDir(t, &c.Dir)
 	return started[*proc.Process](t)(proc.StartSteelyard(t.Context(), c))
 }
 

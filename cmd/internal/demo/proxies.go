@@ -1,4 +1,4 @@
-package scaleup
+package demo
 
 import (
 	"bytes"
@@ -15,19 +15,18 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"steelyard/cmd/internal/demo"
 	"steelyard/e2e/rig/output"
 	"steelyard/e2e/rig/proc"
 )
 
-// A roundRobin is an Envoy with its own policy, whose endpoints are in a file.
-type roundRobin struct {
+// A fileRouted is an Envoy with its own round robin, whose endpoints are in a file.
+type fileRouted struct {
 	envoy   *proc.Envoy
 	file    string
 	address string
 }
 
-const roundRobinConfig = `
+const fileRoutedConfig = `
 node: {id: demo, cluster: demo}
 admin: {address: {socket_address: {address: 127.0.0.1, port_value: 0}}}
 static_resources:
@@ -54,15 +53,15 @@ static_resources:
     eds_cluster_config: {eds_config: {path_config_source: {path: %q}}}
 `
 
-func startRoundRobin(ctx context.Context, dir string) (*roundRobin, error) {
-	ctx, cancel := context.WithTimeout(ctx, demo.StartTimeout)
+func startFileRouted(ctx context.Context, dir string) (*fileRouted, error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	r := &roundRobin{file: filepath.Join(dir, "endpoints.yaml")}
+	r := &fileRouted{file: filepath.Join(dir, "endpoints.yaml")}
 	if err := r.write(nil); err != nil {
 		return nil, err
 	}
 	var err error
-	if r.envoy, err = proc.StartEnvoy(ctx, proc.EnvoyConfig{Bootstrap: fmt.Appendf(nil, roundRobinConfig, r.file),
+	if r.envoy, err = proc.StartEnvoy(ctx, proc.EnvoyConfig{Bootstrap: fmt.Appendf(nil, fileRoutedConfig, r.file),
 		Dir: dir, Name: "round-robin"}); err != nil {
 		return nil, err
 	}
@@ -72,11 +71,11 @@ func startRoundRobin(ctx context.Context, dir string) (*roundRobin, error) {
 	return r, nil
 }
 
-func (r *roundRobin) url() string  { return "http://" + r.address + "/v1/images" }
-func (r *roundRobin) close() error { return r.envoy.Stop() }
+func (r *fileRouted) url() string  { return "http://" + r.address + "/v1/images" }
+func (r *fileRouted) close() error { return r.envoy.Stop() }
 
 // write replaces the file: Envoy reads it when another is moved there.
-func (r *roundRobin) write(replicas []string) error {
+func (r *fileRouted) write(replicas []string) error {
 	resource := map[string]any{"@type": "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"}
 	if err := proc.SetStatic(resource, "replicas", replicas); err != nil {
 		return err
@@ -94,7 +93,7 @@ func (r *roundRobin) write(replicas []string) error {
 }
 
 // set writes the endpoints and waits until Envoy has them.
-func (r *roundRobin) set(ctx context.Context, replicas []string) error {
+func (r *fileRouted) set(ctx context.Context, replicas []string) error {
 	if err := r.write(replicas); err != nil {
 		return err
 	}
@@ -142,7 +141,7 @@ func startRouter(ctx context.Context, out io.Writer, run Router) (*router, error
 
 // ready waits until the router answers.
 func (r *router) ready(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, demo.StartTimeout)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	check := proc.AnswersHTTP("http://" + r.address + "/_custom_router/health")
 	tick := time.NewTicker(50 * time.Millisecond)

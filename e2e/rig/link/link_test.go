@@ -1,4 +1,4 @@
-package chaos
+package link
 
 import (
 	"errors"
@@ -33,19 +33,19 @@ func echo(t *testing.T) string {
 	return l.Addr().String()
 }
 
-func through(t *testing.T) (*link, net.Conn) {
+func through(t *testing.T) (*Link, net.Conn) {
 	t.Helper()
-	l, err := openLink("127.0.0.1:0", echo(t))
+	l, err := Open("127.0.0.1:0", echo(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(l.close)
+	t.Cleanup(l.Close)
 	return l, dial(t, l)
 }
 
-func dial(t *testing.T, l *link) net.Conn {
+func dial(t *testing.T, l *Link) net.Conn {
 	t.Helper()
-	c, err := net.Dial("tcp", l.listener.Addr().String())
+	c, err := net.Dial("tcp", l.Address())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func TestALinkPassesBytesBothWaysAndAnEnd(t *testing.T) {
 		t.Fatalf("%q, %v", got, err)
 	}
 	c.Close()
-	eventually(t, "the pair is gone", func() bool {
+	eventually(t, "both connections are closed", func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		return len(l.open) == 0
@@ -95,7 +95,7 @@ func TestALinkThatHangsKeepsConnectionsAndLosesNothing(t *testing.T) {
 	if _, err := says(c, "one", 10*time.Second); err != nil {
 		t.Fatal(err)
 	}
-	l.gate.shut()
+	l.Hang(true)
 	if got, err := says(c, "two", 50*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("%q, %v while it hangs", got, err)
 	}
@@ -103,7 +103,7 @@ func TestALinkThatHangsKeepsConnectionsAndLosesNothing(t *testing.T) {
 	if got, err := says(other, "new", 50*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("%q, %v on a new connection while it hangs", got, err)
 	}
-	l.gate.open()
+	l.Hang(false)
 	for c, want := range map[net.Conn]string{c: "two", other: "new"} {
 		if got, err := hears(c, 3, 10*time.Second); got != want || err != nil {
 			t.Errorf("%q, %v afterwards, want %q", got, err, want)
@@ -119,13 +119,13 @@ func TestALinkThatIsResetResetsWhatIsOpen(t *testing.T) {
 				t.Fatal(err)
 			}
 			if hanging {
-				l.gate.shut()
+				l.Hang(true)
 			}
-			l.reset()
+			l.Reset()
 			if _, err := hears(c, 1, 10*time.Second); !errors.Is(err, syscall.ECONNRESET) {
 				t.Errorf("%v, want a reset", err)
 			}
-			l.gate.open()
+			l.Hang(false)
 			if got, err := says(dial(t, l), "again", 10*time.Second); got != "again" || err != nil {
 				t.Errorf("a new connection: %q, %v", got, err)
 			}
@@ -135,19 +135,34 @@ func TestALinkThatIsResetResetsWhatIsOpen(t *testing.T) {
 
 func TestALinkRefusesUntilItAdmits(t *testing.T) {
 	l, c := through(t)
-	l.refuse()
+	l.Refuse(true)
 	if got, err := says(c, "x", 10*time.Second); err == nil {
 		t.Errorf("%q came back over the old connection", got)
 	}
 	// The reset may come before or after the client takes itself to be connected.
-	if c, err := net.Dial("tcp", l.listener.Addr().String()); err == nil {
+	if c, err := net.Dial("tcp", l.Address()); err == nil {
 		defer c.Close()
 		if got, err := says(c, "x", 10*time.Second); err == nil {
 			t.Errorf("%q came back over a new connection", got)
 		}
 	}
-	l.admitting()
+	l.Refuse(false)
 	if got, err := says(dial(t, l), "x", 10*time.Second); got != "x" || err != nil {
 		t.Errorf("afterwards: %q, %v", got, err)
+	}
+}
+
+func TestALinkThatPointsElsewhereLeadsNewConnectionsThere(t *testing.T) {
+	l, c := through(t)
+	l.Point("127.0.0.1:1")
+	if got, err := says(c, "x", 10*time.Second); err == nil {
+		t.Errorf("%q came back over the old connection", got)
+	}
+	if got, err := says(dial(t, l), "x", 10*time.Second); err == nil {
+		t.Errorf("%q came back from where nothing listens", got)
+	}
+	l.Point(echo(t))
+	if got, err := says(dial(t, l), "x", 10*time.Second); got != "x" || err != nil {
+		t.Errorf("from the new target: %q, %v", got, err)
 	}
 }

@@ -1,4 +1,4 @@
-package conversing
+package demo
 
 import (
 	"cmp"
@@ -25,9 +25,9 @@ const (
 	mostPause        = 5 * time.Second
 )
 
-// talk is the requests of conversations that begin within a time. The topic is their text: the same seed with another
+// conversations are the requests of those that begin within a time. The topic is their text: the same seed with another
 // topic asks as much at the same times, about something else.
-func talk(topic string, named bool, seed uint64, d time.Duration) []load.Completion {
+func conversations(topic string, named bool, seed uint64, d time.Duration) []load.Completion {
 	random, letters := rand.New(rand.NewPCG(seed, 1)), rand.New(rand.NewPCG(seed, 2))
 	var systems []string
 	for i := range systemPrompts {
