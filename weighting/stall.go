@@ -149,9 +149,9 @@ func (p *pool) typicalPause() float64 {
 }
 
 // patience is how long an endpoint may show nothing new: without contradiction, and while it stands still. Progress of
-// an engine that counts tokens is one of its iterations, and until it ends the gauges are those of the one before. With
-// the prompts of many requests it takes seconds. Where progress is that a request ends, it says nothing about the age of
-// the gauges.
+// an engine that counts tokens is one of its iterations, and until that ends the gauges are those of the one before.
+// With the prompts of many requests it takes seconds. Where progress is that a request ends, it says nothing about the
+// age of the gauges.
 func (m *member) patience(p *pool) (contradiction, standstill time.Duration) {
 	const longest = 10.0 // seconds: no engine computes for longer before it shows something
 	after := p.params.Overload.StalledAfter

@@ -26,7 +26,8 @@ func TestCountersThatGoBackOftenAreNotUsed(t *testing.T) {
 			{time.Second, 3, true},
 		}},
 		{"an engine that restarts every five minutes", []reading{
-			{5 * time.Minute, 1, true}, {5 * time.Minute, 2, true}, {5 * time.Minute, 3, true}, {5 * time.Minute, 4, true},
+			{5 * time.Minute, 1, true}, {5 * time.Minute, 2, true}, {5 * time.Minute, 3, true},
+			{5 * time.Minute, 4, true},
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -107,7 +107,8 @@ func (o *inspection) flags(c *cobra.Command) {
 	clientTLSFlags(f, &o.tls)
 	f.BoolVar(&o.tls.InsecureSkipVerify, "insecure-skip-verify", false, "with https: accept any certificate")
 	f.StringVar(&o.bearerTokenFile, "bearer-token-file", "", "a file with the token for the Authorization header")
-	f.StringVarP(&o.config, "config", "c", "", "a configuration, by whose settings the metrics of an endpoint are fetched")
+	f.StringVarP(&o.config, "config", "c", "",
+		"a configuration, by whose settings the metrics of an endpoint are fetched")
 	f.StringVar(&o.cluster, "cluster", "", "the cluster of that configuration (default: its only one)")
 	f.StringVar(&o.running.Admin, "admin", "", "with --config: URL of the admin listener of the Steelyard that has it "+
 		"(default: "+console.EnvAdmin+", or "+console.DefaultAdmin+")")
