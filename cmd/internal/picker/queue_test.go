@@ -2,6 +2,7 @@ package picker
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -30,6 +31,8 @@ const only = "10.0.0.1:80" // the endpoint of the clusters here
 // newQueue returns a rig whose cluster has a queue of one place, with two classes.
 func newQueue(t *testing.T, o Options) *rig {
 	t.Helper()
+	joins := make(joined, 1)
+	o.Log = slog.New(joins)
 	r := newRig(t, o)
 	r.hasQueue()
 	r.places.Configure(map[string]*places.Settings{"llama": {MaxInFlight: 1, Classes: []queue.Class{
@@ -37,8 +40,31 @@ func newQueue(t *testing.T, o Options) *rig {
 		{Name: "none", Weight: 1, MaxWaiting: 0, MaxWait: time.Hour}}}})
 	r.publish("llama", only)
 	r.inQueue(0, 0)
+	select {
+	case <-joins:
+	case <-time.After(patience):
+		t.Fatal("the picker has not logged that requests wait in the queue")
+	}
 	return r
 }
+
+// joined is a log that gets a value when requests wait in a queue.
+type joined chan struct{}
+
+func (joined) Enabled(context.Context, slog.Level) bool { return true }
+
+func (j joined) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == "requests wait in the queue" {
+		select {
+		case j <- struct{}{}:
+		default: // it has joined before
+		}
+	}
+	return nil
+}
+
+func (j joined) WithAttrs([]slog.Attr) slog.Handler { return j }
+func (j joined) WithGroup(string) slog.Handler      { return j }
 
 // hasQueue has the loads say that the cluster has a queue.
 func (r *rig) hasQueue() {

@@ -247,14 +247,15 @@ func (w *Waiter) follow(ctx context.Context) (opened bool, err error) {
 			return opened, fmt.Errorf("waiting in the queue of %s: %w", w.cluster, cmp.Or(context.Cause(ctx), err))
 		}
 		quiet.Reset(silence)
-		if !opened {
-			opened = true
-			w.log.Info("requests wait in the queue", "cluster", w.cluster)
-		}
+		first := !opened
+		opened = true
 		if _, _, on := w.pool.Queue(); !on {
 			return opened, errors.New("the queue was switched off")
 		}
 		w.settle(m.GetVerdicts(), time.Now())
+		if first {
+			w.log.Info("requests wait in the queue", "cluster", w.cluster)
+		}
 	}
 }
 
