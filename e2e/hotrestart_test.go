@@ -41,9 +41,7 @@ func TestTwoProcessesWithOneNodeIDAreExactTogether(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.becomes("those of the young one are in flight", inFlight, ofYoung)
-	if err := r.processes(1); err != nil {
-		t.Error(err)
-	}
+	eventually(t, "only the young one reports", func() error { return r.processes(1) })
 	up.letAll(t)
 	r.becomes("none is in flight", inFlight, 0)
 	for _, wait := range waits {
@@ -78,9 +76,7 @@ func TestAHotRestartIsExactThroughout(t *testing.T) {
 	}
 	<-old.Done() // or the test's own timeout
 	r.becomes("those of the young one are in flight", inFlight, ofYoung)
-	if err := r.processes(1); err != nil {
-		t.Error(err)
-	}
+	eventually(t, "only the young one reports", func() error { return r.processes(1) })
 	up.letAll(t)
 	r.becomes("none is in flight", inFlight, 0)
 	for _, wait := range waits {

@@ -123,7 +123,7 @@ func TestIdleConnectionsKeepNoEnvoyOut(t *testing.T) {
 	if n := f.metric("steelyard_xds_port_refused_total"); n < 300 {
 		t.Errorf("%v connections were turned away, want more than 300", n)
 	}
-	f.complains("the xDS port has reached its limit of connections: it closes idle connections")
+	f.complains("the xDS port has reached its limit of connections from one address: it closes idle connections")
 	if n := f.logged("idle connections closed"); n < 1 || n > 3 {
 		t.Errorf("%d lines in the log about more than 300 connections", n)
 	}
