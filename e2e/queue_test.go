@@ -449,8 +449,10 @@ func noWaitingRequestFailsWhenTheControlPlaneDies(t *testing.T, by carrier) {
 		a := c.next()
 		_, connected[a.number] = a.at(t, "X-Connected")
 	}
+	// A picker answers each request on a stream of its own, so their order is as exact as that of a choice.
+	slack := map[carrier]float64{byModule: 0, byPicker: 0.05}[by] // seconds
 	for i := places; i < requests-2; i++ {
-		if connected[i+2] < connected[i] { // of the same Envoy
+		if connected[i+2] < connected[i]-slack { // of the same Envoy
 			t.Errorf("request %d was released %.6f s before %d", i+2, connected[i]-connected[i+2], i)
 		}
 	}
