@@ -89,7 +89,7 @@ func TestAReloadThatIsWedgedFailsHealthzByNameAndNothingElse(t *testing.T) {
 		return err
 	})
 	t.Logf("after %v", time.Since(began))
-	err := f.hasProblem(view.SeverityError, "reload of the configuration: no progress for ", "restart it")
+	err := f.hasProblem(view.SeverityError, "Steelyard is stuck: ", "reload of the configuration: no progress for ")
 	if err != nil {
 		t.Error(err)
 	}
