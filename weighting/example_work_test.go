@@ -34,8 +34,14 @@ func Example_work() {
 	//	one that runs 1.5 · 200 / 2 = 150 prompt tokens: half of its output is left, a token of which costs 1.5
 	//	a mean one    1,000 + 150 = 1,150 prompt tokens: the unit of load
 	//	the cost      10 s = 240 iterations · 20 ms + (40,000 + 1.5 · 8,000) tokens / 10,000 tokens/s
+	//
+	// What an engine did is counted from the end of an iteration on, which the scrape before shows by a token.
 	for _, e := range engines {
-		e.scrape(start)
+		e.scrape(start.Add(-time.Second))
+	}
+	step(-time.Second)
+	for _, e := range engines {
+		e.computed(start, 0, 0, 1, 1)
 	}
 	step(0)
 	for _, e := range engines {

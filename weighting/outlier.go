@@ -57,12 +57,12 @@ type outlier struct {
 	sentBefore begun         // what had been sent when nothing was unanswered, or twenty requests ago and more
 	uploads    time.Duration // what was sent since may be under way to the endpoint for so long
 
-	moved  bool          // it did some work since that report
-	still  time.Time     // when the last report was made that followed work
-	busy   still         // how often reports show requests and no progress
-	pause  highest       // seconds without progress that ended with some, while requests were shown
-	lag    time.Duration // the time without progress in which reports contradict nothing
-	stands time.Duration // the time without progress that is no standstill
+	moved      bool          // it did some work since that report
+	still      time.Time     // when the last report was made that followed work
+	busy       still         // how often reports show requests and no progress
+	pause      highest       // seconds without progress that ended with some, while requests were shown
+	patience   time.Duration // the time without progress in which reports contradict nothing
+	standstill time.Duration // the time without progress that is no standstill
 
 	pending float64     // request-seconds in flight since the last answer
 	usual   serviceRate // answers, and the request-seconds in flight until the last one
@@ -207,7 +207,7 @@ func (o *outlier) observe(m *member, p *pool) {
 		worked = worked || showsProgress(&m.tally.server, &m.server)
 	}
 	if worked { // errors are no work
-		if o.shown >= several {
+		if o.shown >= several && !o.lastWork.IsZero() {
 			o.pause.note(p.now.Sub(o.lastWork).Seconds(), p.now, slotsTau)
 		}
 		o.lastWork, o.moved = p.now, true
@@ -219,8 +219,8 @@ func (o *outlier) observe(m *member, p *pool) {
 		}
 	}
 	o.reportsOnly = m.proxies.Errors.Known() && !m.proxies.Answered.Known()
-	o.lag, o.stands = m.patience(p)
-	o.lows.note(o.inFlight, p.now, spanOf(p.params.Overload.StalledAfter, o.lag))
+	o.patience, o.standstill = m.patience(p)
+	o.lows.note(o.inFlight, p.now, spanOf(p.params.Overload.StalledAfter, o.patience))
 	o.compare(m, p)
 	o.hidden = min(o.hidden, o.inFlight)
 	switch silence := max(0, p.now.Sub(o.lastAnswer)); {

@@ -131,7 +131,7 @@ func (o *outlier) compare(m *member, p *pool) {
 	if o.shownNone = gauge && shows < 1 && !constant; constant {
 		return
 	}
-	if since := at.Add(-o.lag); !o.lastProgress.After(since) {
+	if since := at.Add(-o.patience); !o.lastProgress.After(since) {
 		o.contradicted = o.lows.since(since) - shows - o.hidden
 	}
 }
@@ -172,7 +172,7 @@ func (o *outlier) stall(p *pool, longest float64) (reason string, since time.Tim
 	switch {
 	case after <= 0:
 	case o.unanswered() < 1:
-	case o.busy.improbable() && o.comparedAt.Sub(o.still) >= o.stands:
+	case o.busy.improbable() && o.comparedAt.Sub(o.still) >= o.standstill:
 		return fmt.Sprintf("stalled since %s: its own report shows %.0f requests, and nothing is done",
 			o.clocks(o.still), o.shown), o.still
 	case min(silent, p.now.Sub(o.lastProgress)) < after+o.uploads:

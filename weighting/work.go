@@ -19,6 +19,8 @@ type engineState struct {
 	fresh         bool        // the reading is new
 	compared      tokenGrowth // since guesses were compared
 	comparedTo    begun
+	step          tokenGrowth // since an iteration ended, while it was never idle
+	inStep        bool        // step began as one ended
 	busy          tokenGrowth // since the cost was learned from
 	efficiency    efficiency
 	rated         time.Time // the newest reading in efficiency
@@ -145,8 +147,9 @@ func (m *member) work(p *pool) EndpointWork {
 	return w
 }
 
-// costSpan is the seconds of one comparison of the time that an engine took with what it did.
-const costSpan = 2.0
+// costSpan is the seconds of one comparison of the time that an engine took with what it did: longer than most prompts
+// are computed for, and with the time constant workTau still ten of them.
+const costSpan = 4.0
 
 // read takes in a reading of the engine's counts, if there is a new one, and reports whether there ever was one.
 func (e *engineState) read(k *prompts, c cost, m *member) (counts bool) {
@@ -200,19 +203,12 @@ func (e *engineState) learnSizes(k *prompts, d *tokenGrowth, seen begun, at time
 	}
 }
 
-// learnCost learns from how long the engine took, while it never was idle as far as gauges show. Prompts count when
-// their last token is computed: what was computed before the first reading and counts after it, and the other way
-// round at the last, has to be little of what is compared, or the cost of a token is underestimated by half.
-// Each iteration generates a token for each sequence that runs, where the engine does not count iterations. A count
-// that leaped is no reading: nothing is suddenly that much faster.
+// learnCost learns from how long the engine took. Prompts count when their last token is computed: what was computed
+// before the first reading and counts after it, and the other way round at the last, has to be little of what is
+// compared, or the cost of a token is underestimated by half. A count that leaped is no reading: nothing is suddenly
+// that much faster.
 func (e *engineState) learnCost(d *tokenGrowth, running float64, known cost, at time.Time) {
-	if !(e.running > 0 && running > 0) {
-		return
-	}
-	if e.busy.add(d); d.iterations == 0 {
-		e.busy.iterations += d.generated / ((e.running + running) / 2)
-	}
-	if e.busy.seconds < costSpan {
+	if e.addBusy(d, running); e.busy.seconds < costSpan {
 		return
 	}
 	const leap = 4 // ratio
@@ -226,6 +222,27 @@ func (e *engineState) learnCost(d *tokenGrowth, running float64, known cost, at 
 		e.rated = at
 	}
 	e.busy = tokenGrowth{}
+}
+
+// addBusy adds what the engine did while it never was idle as far as gauges show, from one reading that shows that an
+// iteration ended to another: an engine counts what it does at the end of each. Where that takes seconds, a reading
+// between would credit its tokens to the wrong ones, and the tokens of the first iteration after a pause to none.
+// Each iteration generates a token for each sequence that runs, where the engine does not count iterations.
+func (e *engineState) addBusy(d *tokenGrowth, running float64) {
+	if !(e.running > 0 && running > 0) {
+		e.step, e.inStep = tokenGrowth{}, false
+		return
+	}
+	if e.step.add(d); d.iterations == 0 {
+		e.step.iterations += d.generated / ((e.running + running) / 2)
+	}
+	if d.generated+d.first == 0 {
+		return
+	}
+	if e.inStep {
+		e.busy.add(&e.step)
+	}
+	e.step, e.inStep = tokenGrowth{}, true
 }
 
 // valueOf is what was read; NaN where nothing was.

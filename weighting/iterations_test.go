@@ -1,0 +1,106 @@
+package weighting
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"steelyard/weighting/sim/engine"
+)
+
+// Engines on small GPUs compute the prompts of many requests in an iteration of seconds, at the end of which their
+// counters jump. The prefill rate is learned nevertheless.
+func TestThePrefillRateOfEnginesThatComputeForSecondsIsLearned(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name        string
+		rate        float64 // prompt tokens per second
+		budget      int
+		least, most float64 // of that rate
+	}{
+		{"iterations of 2.7 s", 3000, 8192, 0.9, 1.15},
+		{"iterations of 9 s", 900, 8192, 0.9, 1.3},
+		{"prompts of several iterations of 2.3 s", 900, 2048, 0.9, 1.7},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := engines(1, 8, func(e *engine.Params) {
+				e.Iteration, e.PrefillRate, e.TokenBudget = 40*time.Millisecond, c.rate, c.budget
+			})
+			p.atLoad(0.8)
+			for _, until := range []float64{60, 120, 180} {
+				p.run(until, nil)
+				ratio := p.decide().Work.PrefillRate / c.rate
+				t.Logf("after %v s: %.2f of the rate", until, ratio)
+				if !(ratio >= c.least && ratio <= c.most) {
+					t.Errorf("after %v s %.2f of the rate, want %v to %v", until, ratio, c.least, c.most)
+				}
+			}
+		})
+	}
+}
+
+// A law that has just begun, as after a restart of the control plane, has seen no pause yet, and one that every engine
+// made is as long as iterations may be.
+func TestAStallIsFoundAfterARestartAndAfterAPauseOfAllEngines(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		before func(p *plant)
+		within float64 // seconds
+	}{
+		{"a new law", func(p *plant) { p.law = NewLaw(DefaultParams()) }, 3},
+		{"all engines stood still for six seconds", func(p *plant) {
+			for i := range p.engines {
+				p.engines[i].SetSpeed(seconds(p.now), 0)
+			}
+			p.run(p.now+6, nil)
+			for i := range p.engines {
+				p.engines[i].SetSpeed(seconds(p.now), 1)
+			}
+		}, 15},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := engines(1, 12, nil)
+			p.atLoad(0.8)
+			p.run(30, nil)
+			c.before(p)
+			stalls, found := p.now+15, math.Inf(1)
+			p.run(stalls, func(d Decision) {
+				for _, e := range d.Endpoints {
+					if e.Failing && p.now > stalls-5 {
+						t.Fatalf("at %.2f s %s: %s", p.now, e.Address, e.OverloadReason)
+					}
+				}
+			})
+			p.engines[0].SetSpeed(seconds(p.now), 0)
+			p.run(stalls+c.within+1, func(d Decision) {
+				for i, e := range d.Endpoints {
+					if e.Failing && i > 0 {
+						t.Fatalf("at %.2f s %s: %s", p.now, e.Address, e.OverloadReason)
+					}
+					if e.Failing {
+						found = min(found, p.now-stalls)
+					}
+				}
+			})
+			if t.Logf("found after %.2f s", found); found > c.within {
+				t.Errorf("found after %.2f s, want %v at most", found, c.within)
+			}
+		})
+	}
+}
+
+// Work that follows the first report of an engine ends no pause: nothing is known of the time before.
+func TestTheFirstWorkThatIsSeenEndsNoPause(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(8) {
+		p := engines(seed, 8, func(e *engine.Params) { e.PrefillRate, e.TokenBudget = 900, 2048 })
+		p.atLoad(0.8)
+		p.run(10, nil)
+		for address, m := range p.law.memory {
+			if pause := m.outlier.pause.most(); pause > 10 {
+				t.Errorf("after ten seconds %s made a pause of %.0f s", address, pause)
+			}
+		}
+	}
+}
