@@ -35,15 +35,29 @@ func valid(r Reading, now time.Time, largest float64) Reading {
 
 // validReport is the report without invalid readings.
 func validReport(r ServerReport, now time.Time) ServerReport {
-	r.Queue = valid(r.Queue, now, largestCount)
-	r.Running = valid(r.Running, now, largestCount)
-	r.Utilization = valid(r.Utilization, now, largestCount)
-	r.BlockTokens = valid(r.BlockTokens, now, largestCount)
-	r.Completions = valid(r.Completions, now, largestSum)
-	r.QueueSeconds = valid(r.QueueSeconds, now, largestSum)
-	r.BusySeconds = valid(r.BusySeconds, now, largestSum)
+	for _, gauge := range r.gauges() {
+		*gauge = valid(*gauge, now, largestCount)
+	}
+	for _, sum := range r.sums() {
+		*sum = valid(*sum, now, largestSum)
+	}
 	r.Tokens = validTokens(r.Tokens, now)
 	return r
+}
+
+func (r *ServerReport) gauges() []*Reading {
+	return []*Reading{&r.Queue, &r.Running, &r.Utilization, &r.BlockTokens}
+}
+
+func (r *ServerReport) sums() []*Reading {
+	return []*Reading{&r.Completions, &r.QueueSeconds, &r.BusySeconds}
+}
+
+// requests are the sums of requests and of their seconds.
+func (r *ProxyReport) requests() []*Reading {
+	return []*Reading{
+		&r.Issued, &r.Ended, &r.Failed, &r.Errors, &r.Succeeded, &r.LatencySeconds, &r.Answered, &r.Sized,
+	}
 }
 
 // validTokens is the same for counts of tokens, which come as one.
@@ -60,9 +74,7 @@ func validTokens(t TokenCounts, now time.Time) TokenCounts {
 
 // validProxies is the same for what proxies report.
 func validProxies(r ProxyReport, now time.Time) ProxyReport {
-	for _, sum := range []*Reading{
-		&r.Issued, &r.Ended, &r.Failed, &r.Errors, &r.Succeeded, &r.LatencySeconds, &r.Answered, &r.Sized,
-	} {
+	for _, sum := range r.requests() {
 		*sum = valid(*sum, now, largestSum)
 	}
 	r.SizedBytes = valid(r.SizedBytes, now, largestBytes)
@@ -119,17 +131,19 @@ func newest(a, b Reading) Reading {
 
 // merge returns the newest reading of each field of two reports.
 func merge(a, b *ServerReport) ServerReport {
-	return ServerReport{
-		Queue:        newest(a.Queue, b.Queue),
-		Running:      newest(a.Running, b.Running),
-		Utilization:  newest(a.Utilization, b.Utilization),
-		BlockTokens:  newest(a.BlockTokens, b.BlockTokens),
-		Completions:  newest(a.Completions, b.Completions),
-		QueueSeconds: newest(a.QueueSeconds, b.QueueSeconds),
-		BusySeconds:  newest(a.BusySeconds, b.BusySeconds),
-		Tokens:       newestTokens(a.Tokens, b.Tokens),
-		Restarts:     max(a.Restarts, b.Restarts),
-		Implausible:  max(a.Implausible, b.Implausible),
+	merged := ServerReport{
+		Tokens:      newestTokens(a.Tokens, b.Tokens),
+		Restarts:    max(a.Restarts, b.Restarts),
+		Implausible: max(a.Implausible, b.Implausible),
+	}
+	takeNewest(merged.gauges(), a.gauges(), b.gauges())
+	takeNewest(merged.sums(), a.sums(), b.sums())
+	return merged
+}
+
+func takeNewest(merged, a, b []*Reading) {
+	for i, r := range merged {
+		*r = newest(*a[i], *b[i])
 	}
 }
 
@@ -167,18 +181,9 @@ func unite(a, b *Endpoint, now time.Time) *Endpoint {
 
 // mergeProxies is the newest of every sum of two reports.
 func mergeProxies(a, b ProxyReport) ProxyReport {
-	return ProxyReport{
-		Issued:         newest(a.Issued, b.Issued),
-		Ended:          newest(a.Ended, b.Ended),
-		Failed:         newest(a.Failed, b.Failed),
-		Errors:         newest(a.Errors, b.Errors),
-		Succeeded:      newest(a.Succeeded, b.Succeeded),
-		LatencySeconds: newest(a.LatencySeconds, b.LatencySeconds),
-		Answered:       newest(a.Answered, b.Answered),
-		Sized:          newest(a.Sized, b.Sized),
-		SizedBytes:     newest(a.SizedBytes, b.SizedBytes),
-		Partial:        a.Partial || b.Partial,
-	}
+	merged := ProxyReport{SizedBytes: newest(a.SizedBytes, b.SizedBytes), Partial: a.Partial || b.Partial}
+	takeNewest(merged.requests(), a.requests(), b.requests())
+	return merged
 }
 
 // field is a reading as it counts in this step.

@@ -110,13 +110,9 @@ func (p *pool) vessels() []Vessel {
 
 // typicalLatency is the median of those that answered recently; NaN where none did.
 func (p *pool) typicalLatency() float64 {
-	var seconds []float64
-	for i := range p.members {
-		if l := p.members[i].latency; l.seconds > 0 && l.usable(p) {
-			seconds = append(seconds, l.seconds)
-		}
-	}
-	return median(seconds)
+	return p.median(func(m *member) (float64, bool) {
+		return m.latency.seconds, m.latency.seconds > 0 && m.latency.usable(p)
+	})
 }
 
 // excludeSlow fills up slow members, so that they get only their floor, unless all are slow.

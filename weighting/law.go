@@ -166,14 +166,9 @@ func (l *Law) list(now time.Time, endpoints []Endpoint) {
 // and no requests are expected to arrive there. While more than half of the pool refuses, the fault is more likely on
 // the way there, and no member is gone.
 func (p *pool) markGone() {
-	refused := 0
+	most := p.most(func(m *member) bool { return m.Refused })
 	for i := range p.members {
-		if p.members[i].Refused {
-			refused++
-		}
-	}
-	for i := range p.members {
-		p.members[i].gone = p.members[i].Refused && 2*refused <= len(p.members)
+		p.members[i].gone = p.members[i].Refused && !most
 	}
 }
 
@@ -379,13 +374,7 @@ func (p *pool) untilSeen(horizon time.Duration, perSecond float64, late time.Dur
 
 // mostlyCounted reports whether most loads are made of what proxies count.
 func (p *pool) mostlyCounted() bool {
-	counted := 0
-	for i := range p.members {
-		if from := p.members[i].loadSource; from == LoadInFlight || from == LoadFused {
-			counted++
-		}
-	}
-	return 2*counted > len(p.members)
+	return p.most(func(m *member) bool { return m.loadSource == LoadInFlight || m.loadSource == LoadFused })
 }
 
 // arrivalRate sums the members' rates. A member without a rate counts as their mean, and one that is gone gets nothing.

@@ -13,7 +13,6 @@ import (
 
 // slots determines how many requests each member executes at once (slots.go).
 func (p *pool) slots() {
-	found, measured := make([]float64, 0, len(p.members)), make([]float64, 0, len(p.members))
 	same, isAlike := p.alikeCeiling()
 	for i := range p.members {
 		m := &p.members[i]
@@ -21,14 +20,9 @@ func (p *pool) slots() {
 		if isAlike && m.slotsSource == CapacityAssumed && m.server.Running.Known() && m.ceiling.most() <= same {
 			m.slotCount, m.slotsSource = same, CapacityLearned
 		}
-		if m.slotsSource != CapacityAssumed {
-			found = append(found, m.slotCount)
-		}
-		if m.measured() {
-			measured = append(measured, m.slotCount)
-		}
 	}
-	assumed, typical := median(found), median(measured)
+	assumed := p.median(func(m *member) (float64, bool) { return m.slotCount, m.slotsSource != CapacityAssumed })
+	typical := p.median(func(m *member) (float64, bool) { return m.slotCount, m.measured() })
 	if math.IsNaN(assumed) {
 		assumed = 1
 	}
@@ -45,6 +39,28 @@ func (p *pool) slots() {
 			m.slotCount = alike(m.slotCount, typical)
 		}
 	}
+}
+
+// median is that of a value over the members that have it; NaN where none has.
+func (p *pool) median(of func(m *member) (value float64, ok bool)) float64 {
+	values := make([]float64, 0, len(p.members))
+	for i := range p.members {
+		if value, ok := of(&p.members[i]); ok {
+			values = append(values, value)
+		}
+	}
+	return median(values)
+}
+
+// most reports whether something holds for more than half of the members.
+func (p *pool) most(is func(m *member) bool) bool {
+	n := 0
+	for i := range p.members {
+		if is(&p.members[i]) {
+			n++
+		}
+	}
+	return 2*n > len(p.members)
 }
 
 // pair pairs each member's two signals where a scrape is new.
@@ -76,13 +92,7 @@ func (m *member) measured() bool {
 
 // speeds determines each member's speed relative to the pool's median, and its ramp.
 func (p *pool) speeds() {
-	rates := make([]float64, 0, len(p.members))
-	for i := range p.members {
-		if rate, ok := p.members[i].pace.known.rate(); ok {
-			rates = append(rates, rate)
-		}
-	}
-	p.pace = median(rates)
+	p.pace = p.median(func(m *member) (float64, bool) { return m.pace.known.rate() })
 	for i := range p.members {
 		m := &p.members[i]
 		m.speed = math.Pow(m.pace.known.speed(p.pace), 1-m.pace.unsupported(p.now))

@@ -69,29 +69,26 @@ func (c *ceiling) observe(old, seen *ServerReport) {
 		c.waited(running >= c.at, dt.Seconds(), old, seen)
 	}
 	enough := c.stayed >= slotsLeast.Seconds() || c.limits && c.stayed >= slotsKept.Seconds()
-	c.limits = enough && !(c.ended < c.at) && c.at > 0 // a gauge that stays at 0 counts nothing
+	c.limits = enough && c.reached()
 }
+
+// reached reports whether at least as many requests ended as the ceiling is high. A gauge that stays at 0 counts
+// nothing.
+func (c *ceiling) reached() bool { return c.at > 0 && !(c.ended < c.at) }
 
 // alikeCeiling is the ceiling that more than half of the pool has, once it has held for long enough in the sum over
 // these: endpoints that are alike need less evidence each.
 func (p *pool) alikeCeiling() (at float64, ok bool) {
-	type evidence struct {
-		endpoints int
-		stayed    float64
-	}
-	found := map[float64]evidence{}
-	for i := range p.members {
-		c := &p.members[i].ceiling
-		if e := found[c.at]; c.at > 0 && !(c.ended < c.at) {
-			found[c.at] = evidence{e.endpoints + 1, e.stayed + c.stayed}
+	at = p.median(func(m *member) (float64, bool) { return m.ceiling.at, m.ceiling.reached() })
+	stayed := 0.0
+	most := p.most(func(m *member) bool {
+		same := m.ceiling.at == at && m.ceiling.reached()
+		if same {
+			stayed += m.ceiling.stayed
 		}
-	}
-	for at, e := range found {
-		if 2*e.endpoints > len(p.members) && e.stayed >= slotsLeast.Seconds() {
-			return at, true
-		}
-	}
-	return 0, false
+		return same
+	})
+	return at, most && stayed >= slotsLeast.Seconds()
 }
 
 // waited counts seconds in which requests waited, with as many running as ever or fewer.

@@ -139,13 +139,10 @@ func (o *outlier) compare(m *member, p *pool) {
 // typicalPause is the median of the members' longest pauses, in seconds: one that stood still and went on is no reason
 // to wait longer for the others.
 func (p *pool) typicalPause() float64 {
-	pauses := make([]float64, 0, len(p.members))
-	for i := range p.members {
-		if pause := p.members[i].outlier.pause.most(); pause > 0 {
-			pauses = append(pauses, pause)
-		}
-	}
-	return orZero(median(pauses))
+	return orZero(p.median(func(m *member) (float64, bool) {
+		pause := m.outlier.pause.most()
+		return pause, pause > 0
+	}))
 }
 
 // patience is how long an endpoint may show nothing new: without contradiction, and while it stands still. Progress of

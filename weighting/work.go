@@ -263,21 +263,16 @@ func (l *Law) engineSpeeds(p *pool) {
 	if c, ok := all.cost(); ok {
 		l.cost = c
 	}
-	type measured struct {
-		engine       *engineState
-		speed, noise float64
-	}
-	found, speeds := make([]measured, 0, len(p.members)), make([]float64, 0, len(p.members))
+	const sigmas = 3 // of what chance explains
+	typical := p.median(func(m *member) (float64, bool) {
+		speed, _, ok := m.engine.efficiency.speed(l.cost)
+		return speed, ok
+	})
 	for i := range p.members {
 		e := p.members[i].engine
 		if speed, noise, ok := e.efficiency.speed(l.cost); ok {
-			found, speeds = append(found, measured{e, speed, noise}), append(speeds, speed)
+			e.speed = shrunk(speed/typical, sameSpeed*sameSpeed+sigmas*sigmas*noise*noise)
 		}
-	}
-	const sigmas = 3 // of what chance explains
-	typical := median(speeds)
-	for _, f := range found {
-		f.engine.speed = shrunk(f.speed/typical, sameSpeed*sameSpeed+sigmas*sigmas*f.noise*f.noise)
 	}
 }
 
