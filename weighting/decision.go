@@ -176,6 +176,9 @@ type EndpointDecision struct {
 
 	// Restarts is how often the server's counters began again, as far as it was seen.
 	Restarts int
+	// CountersGoBack means that they began again three times within about a minute, as those of several servers behind
+	// one address do. Counts of tokens are not used then.
+	CountersGoBack bool
 	// BlockTokens is the size of a block of its prefix cache; NaN while unknown.
 	BlockTokens float64
 

@@ -57,8 +57,9 @@ type memory struct {
 	taken         smoothed  // part of the time in which that shows all slots taken
 	frozen        frozen    // gauge of waiting requests
 	pace          pace
-	slots         float64 // as of the last step, configured or learned; 0 unknown
-	unreported    float64 // slot-seconds that may have been executed and not reported yet, see executed
+	reversals     reversals // of the server's counters
+	slots         float64   // as of the last step, configured or learned; 0 unknown
+	unreported    float64   // slot-seconds that may have been executed and not reported yet, see executed
 
 	tally   tally
 	outlier outlier
@@ -117,6 +118,7 @@ func (m *memory) observe(e *Endpoint, now time.Time, alpha float64) {
 		m.observeRates(&m.server, &seen)
 		m.observeService(&m.server, &seen)
 	} else {
+		m.reversals.note(now)
 		m.restarted()
 	}
 	m.ceiling.observe(&m.server, &seen)
@@ -136,6 +138,25 @@ func (m *memory) observeTaken(old, seen *ServerReport) {
 		}
 		m.taken.add(all, dt, speedTau)
 	}
+}
+
+// reversals are how often counters went back.
+type reversals struct {
+	recent float64 // fading within about a minute
+	last   time.Time
+}
+
+func (r *reversals) note(now time.Time) { r.recent, r.last = r.at(now)+1, now }
+
+func (r *reversals) at(now time.Time) float64 {
+	return r.recent * math.Exp(-max(0, now.Sub(r.last)).Seconds()/speedTau.Seconds())
+}
+
+// often reports whether it was three times within about a minute. So often no server restarts: the counters are those
+// of several behind one address, and their differences are nobody's work.
+func (r *reversals) often(now time.Time) bool {
+	const often = 2.5
+	return r.at(now) >= often
 }
 
 // restarted forgets what the process did that is gone, and keeps what was learned of the machine and of the proxies.

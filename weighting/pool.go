@@ -173,6 +173,7 @@ func (m *member) decision(p *pool, share float64) EndpointDecision {
 	}
 	d.MeanQueueTime = m.meanQueueTime(p)
 	d.Restarts = max(0, m.server.Restarts-m.server.Implausible)
+	d.CountersGoBack = m.reversals.often(p.now)
 	d.BlockTokens = math.NaN()
 	if m.server.BlockTokens.Known() {
 		d.BlockTokens = m.server.BlockTokens.Value

@@ -34,11 +34,12 @@ func TestCountersThatGoBackOftenAreNotUsed(t *testing.T) {
 			at, known := epoch, prompts{}
 			e := engineState{speed: 3, tokens: TokenCounts{At: at}}
 			e.efficiency.add(100, 1e5, 20)
+			m := &member{Endpoint: &Endpoint{}, memory: &memory{}}
 			for i, r := range c.readings {
 				at = at.Add(r.after)
-				m := &member{Endpoint: &Endpoint{}, memory: &memory{}}
-				m.server.Tokens = TokenCounts{At: at, Prompt: float64(i), First: float64(i)}
-				m.server.Restarts = r.restarts
+				m.Server.Tokens = TokenCounts{At: at, Prompt: float64(i), First: float64(i)}
+				m.Server.Restarts = r.restarts
+				m.observe(m.Endpoint, at, 0)
 				if used := e.read(&known, cost{}, m); used != r.used {
 					t.Fatalf("reading %d, after %v: used %v, want %v", i, r.after, used, r.used)
 				}
@@ -51,4 +52,22 @@ func TestCountersThatGoBackOftenAreNotUsed(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Whoever lists the address of a Service instead of its servers has to learn that, whatever the servers export.
+func TestADecisionTellsThatCountersGoBack(t *testing.T) {
+	law := NewLaw(DefaultParams())
+	step := func(after float64, restarts int) bool {
+		now := at(after)
+		e := scraped("a", 0, 0, 1, now)
+		e.Server.Restarts = restarts
+		d := law.Step(now, Snapshot{Endpoints: []Endpoint{e, scraped("b", 0, 0, 1, now)}})
+		want(t, "counters of another server go back", of(t, d, "b").CountersGoBack, false)
+		return of(t, d, "a").CountersGoBack
+	}
+	want(t, "at first", step(0, 0), false)
+	want(t, "after two times", step(1, 1) || step(2, 2), false)
+	want(t, "after three times", step(3, 3), true)
+	want(t, "a while later", step(10, 3), true)
+	want(t, "a minute later", step(75, 3), false)
 }

@@ -10,10 +10,8 @@ import (
 type engineState struct {
 	tokens        TokenCounts // of the last reading
 	restarts      int
-	unsound       bool      // its counters are not used
-	fallen        float64   // how often they went back, fading
-	fell          time.Time // the last time
-	running       float64   // requests, at that reading
+	unsound       bool    // its counters are not used
+	running       float64 // requests, at that reading
 	waiting       float64
 	sent          begun       // as of that reading
 	fresh         bool        // the reading is new
@@ -157,10 +155,8 @@ func (e *engineState) read(k *prompts, c cost, m *member) (counts bool) {
 	if !seen.At.After(e.tokens.At) {
 		return !e.tokens.At.IsZero() && !e.unsound
 	}
-	if e.goesBack(m.server.Restarts, seen.At) {
-		*e = engineState{
-			speed: 1, tokens: *seen, restarts: m.server.Restarts, unsound: true, fallen: e.fallen, fell: e.fell,
-		}
+	if m.reversals.often(seen.At) {
+		*e = engineState{speed: 1, tokens: *seen, restarts: m.server.Restarts, unsound: true}
 		return false
 	}
 	d, ok := seen.growth(&e.tokens)
@@ -178,16 +174,6 @@ func (e *engineState) read(k *prompts, c cost, m *member) (counts bool) {
 	e.tokens, e.restarts = *seen, m.server.Restarts
 	e.running, e.waiting, e.sent = valueOf(m.server.Running), valueOf(m.queueGauge()), m.proxies.begun()
 	return true
-}
-
-// goesBack reports whether the counters went back three times within about a minute. So often no engine restarts: they
-// are those of several servers behind one address, and their differences are nobody's work.
-func (e *engineState) goesBack(restarts int, at time.Time) bool {
-	const often = 2.5
-	if restarts > e.restarts && !e.tokens.At.IsZero() {
-		e.fallen, e.fell = e.fallen*math.Exp(-at.Sub(e.fell).Seconds()/workTau.Seconds())+1, at
-	}
-	return e.fallen*math.Exp(-at.Sub(e.fell).Seconds()/workTau.Seconds()) >= often
 }
 
 // learnSizes holds the sizes of requests against their tokens.
