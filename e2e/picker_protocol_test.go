@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"steelyard/e2e/rig/modelsim"
+	"steelyard/xds/loads/loadsv1"
 )
 
 // hinted has an Envoy limit the endpoints of a request, as a gateway does, to those that a header of the request names:
@@ -128,6 +129,61 @@ func TestTheEndpointThatAGatewayReportsAsServedIsLearned(t *testing.T) {
 			"            selected_host_key: {key: envoy.lb, path: [{key: x-gateway-destination-endpoint-served}]}\n" +
 				sources})
 	f.retryTeaches(t, func() { f.seen(t, p) }, func() float64 { return p.choices(t, "prefix") })
+}
+
+// TestARetryGoesToTheNextEndpointThatThePickerNamed, in the order of the list.
+func TestARetryGoesToTheNextEndpointThatThePickerNamed(t *testing.T) {
+	pool := servers(t, same(4, wide)...)
+	f := withoutEnvoys(t, plan{servers: pool, edits: patient})
+	p := startPicker(t, f.dir, serveLoads(t, &one{addresses: []string{pool[2].Address(), pool[1].Address(),
+		pool[3].Address(), pool[0].Address()}}), "")
+	f.eventually("the picker has loads", p.ready)
+	f.plan.bootstrap = []string{"--picker", p.address}
+	f.startEnvoy(0)
+	if err := pool[2].Close(); err != nil {
+		t.Fatal(err)
+	}
+	const requests = 20
+	for range requests {
+		if got := f.post(t, []byte("{}")); got != 1 {
+			t.Errorf("server %d answered, want the second of the list", got)
+		}
+	}
+	if got := f.envoyStat("cluster." + cluster + "_picked.upstream_rq_retry"); got != requests {
+		t.Errorf("%v retries, want %d: the first of the list is down", got, requests)
+	}
+}
+
+// TestARefusalOfAStrictPickerReachesTheClient, with the status of the protocol: 429 for what is shed, 503 where there
+// is no endpoint.
+func TestARefusalOfAStrictPickerReachesTheClient(t *testing.T) {
+	pool := servers(t, wide)
+	f := withoutEnvoys(t, plan{servers: pool, edits: slices.Concat(asGateway, patient)})
+	loads, address := startIdle(t, pool)
+	p := startPicker(t, f.dir, address, "", "--strict")
+	f.eventually("the picker has loads", p.ready)
+	f.plan.bootstrap = []string{"--picker", p.address}
+	f.startEnvoy(0)
+	for _, c := range []struct {
+		status int
+		text   string
+		change func(*loadsv1.Update)
+	}{
+		{http.StatusTooManyRequests, "saturated", func(u *loadsv1.Update) { u.DropFraction = 1 }},
+		{http.StatusServiceUnavailable, "no_endpoint", func(u *loadsv1.Update) { u.Endpoints = nil }},
+		{http.StatusOK, "", func(*loadsv1.Update) {}},
+	} {
+		loads.change.Store(&c.change)
+		f.eventually(fmt.Sprintf("the answer is a %d", c.status), func() error {
+			resp := f.postWith(t, []byte("{}"), modelsim.HeaderService, "0.001")
+			defer resp.Body.Close()
+			text, err := io.ReadAll(resp.Body)
+			if err == nil && (resp.StatusCode != c.status || !strings.Contains(string(text), c.text)) {
+				err = fmt.Errorf("status %d: %s", resp.StatusCode, text)
+			}
+			return err
+		})
+	}
 }
 
 // An echo is a server that sends each piece of a body back at once.
