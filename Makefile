@@ -31,6 +31,7 @@ gotest = mkdir -p bin/flaky && cd $(1) && $(CURDIR)/$(RUNNER) \
 VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 ARGS      ?=
 FUZZTIME  ?= 10s
+REQUESTS  ?= 1000000
 BENCHTIME ?= 1s
 BENCH     ?= .
 LATENCY   ?= 1000
@@ -151,6 +152,11 @@ page: need-go tools-envoy tools-chromium $(RUNNER) ## tests of the page in a rea
 chaos: need-go tools-envoy tools-redis ## ten minutes of every part killed and cut off (ARGS="--length 1m --seed 7")
 	@go test ./e2e/chaos -run '^TestRequestsFailOnlyWhereAServerOrAnEnvoyDiedWithThem$$|^TestNoRequestThatWaits' \
 	-count=1 -v -timeout 0 -args --length 10m --seed 0 $(ARGS)
+
+.PHONY: counts
+counts: need-cc tools-envoy tools-redis ## a million requests and kills, then all counts are zero (REQUESTS=1000000)
+	@go test ./e2e -run '^TestAfterManyRequestsAndKillsAllCountsAreZero$$' -count=1 -v -timeout 0 \
+	-requests $(REQUESTS)
 
 .PHONY: fuzz
 fuzz: need-go ## every fuzz target for FUZZTIME (10s)

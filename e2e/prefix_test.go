@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -165,9 +166,9 @@ var patient = []edit{{"message_timeout: 0.1s", "message_timeout: 10s"}, {"unheal
 	"unhealthy_threshold: 1000"}}
 
 // withPicker returns an Envoy that asks a picker, which follows idle endpoints.
-func withPicker(t *testing.T, pool []*modelsim.Server) (*fleet, *pickerProcess) {
+func withPicker(t *testing.T, pool []*modelsim.Server, edits ...edit) (*fleet, *pickerProcess) {
 	t.Helper()
-	f := withoutEnvoys(t, plan{servers: pool, edits: patient})
+	f := withoutEnvoys(t, plan{servers: pool, edits: slices.Concat(patient, edits)})
 	p := startPicker(t, f.dir, serveIdle(t, pool), "", "--prefix")
 	f.eventually("the picker has loads", p.ready)
 	f.plan.bootstrap = []string{"--picker", p.address, "--prefix"}

@@ -120,14 +120,15 @@ func sheddingIgnored(p *observation, c *view.Cluster) bool {
 	return subscribed
 }
 
-// queueConditions are about a queue in which requests of some Envoys of the cluster do not wait.
+// queueConditions are about a queue in which requests of some Envoys of the cluster do not wait. How many ask a shared
+// picker is unknown.
 func queueConditions(p *observation, c *view.Cluster, subject view.Subject) []condition {
 	watching := 0
 	for i := range p.clients {
 		watching += boolToInt(slices.ContainsFunc(p.clients[i].Subscriptions,
 			func(s Subscription) bool { return s.Cluster == c.Name }))
 	}
-	if c.Queue == nil || c.Queue.Envoys >= watching {
+	if c.Queue == nil || c.Queue.Shared || c.Queue.Envoys >= watching {
 		return nil
 	}
 	f := newCondition(kindNoQueue, view.SeverityWarning, subject,

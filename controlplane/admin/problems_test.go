@@ -212,6 +212,7 @@ func TestEnvoysWhoseRequestsDoNotWaitAreAProblem(t *testing.T) {
 	}{
 		"no queue":           {nil, []view.Problem{}},
 		"all of the cluster": {&view.Queue{Envoys: 2}, []view.Problem{}},
+		"a picker for both":  {&view.Queue{Envoys: 1, Shared: true}, []view.Problem{}},
 		"one without": {&view.Queue{Envoys: 1}, []view.Problem{warning("Not all requests of llama wait in its queue: " +
 			"Requests of 1 of its 2 Envoys do not.")}},
 	} {

@@ -5,6 +5,8 @@ type Queue struct {
 	MaxInFlight *int `json:"max_in_flight"` // requests, of each endpoint; null: its slots
 	InFlight    int  `json:"in_flight"`     // requests that were sent by the queue and have not ended
 	Envoys      int  `json:"envoys"`        // whose requests wait in it
+	// Shared is true if one of them stands for any number: a picker that several Envoys may ask.
+	Shared bool `json:"-"`
 	// Classes are in the order of the configuration.
 	Classes []QueueClass `json:"classes"`
 }

@@ -75,6 +75,9 @@ func installPools(t testing.TB, s *kube.Server) {
 	})
 }
 
+// pickerPort is the port of the Service that pools name as their picker.
+const pickerPort = 9002
+
 // pool writes an InferencePool, or replaces it.
 func (r room) pool(s *kube.Server, name string, labels map[string]string, ports ...int64) {
 	r.t.Helper()
@@ -93,7 +96,7 @@ func (r room) pool(s *kube.Server, name string, labels map[string]string, ports 
 			"selector":    map[string]any{"matchLabels": selected},
 			"targetPorts": targets,
 			"endpointPickerRef": map[string]any{"name": "picker", "kind": "Service",
-				"port": map[string]any{"number": int64(9002)}},
+				"port": map[string]any{"number": int64(pickerPort)}},
 		},
 	}}
 	d, err := s.Dynamic()

@@ -220,5 +220,8 @@ func (h *hall) state() (out State, ok bool) {
 		out.Classes = append(out.Classes, ClassState{ClassState: c, Counts: counts})
 	}
 	out.InFlight, out.MaxInFlight, out.Streams = h.queue.Held(), h.queue.MaxInFlight(), len(h.streams)
+	for _, s := range h.streams {
+		out.Shared = out.Shared || s.shared
+	}
 	return out, h.queue.On()
 }

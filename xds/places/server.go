@@ -126,7 +126,9 @@ type State struct {
 	MaxInFlight int // of each endpoint; 0: its slots
 	InFlight    int // requests that the queue sent and that have not ended
 	Streams     int // of Envoys
-	Classes     []ClassState
+	// Shared is true if one of the streams is of a picker that several Envoys may ask.
+	Shared  bool
+	Classes []ClassState
 }
 
 // A ClassState is one class with its counts.
@@ -180,7 +182,7 @@ func (s *Server) receive(g connection, waiter *stream) error {
 	if h == nil || !h.on() {
 		return status.Errorf(codes.FailedPrecondition, "cluster %q has no queue", cut(m.GetCluster()))
 	}
-	waiter.beats = m.GetHeartbeats()
+	waiter.beats, waiter.shared = m.GetHeartbeats(), m.GetShared()
 	log := s.log.With("cluster", h.cluster, "picker", cut(m.GetPicker()))
 	if p, ok := peer.FromContext(g.Context()); ok {
 		log = log.With("peer", p.Addr.String())
@@ -221,6 +223,7 @@ type stream struct {
 	wake    loops.Signal        // there are verdicts
 	silent  chan struct{}       // closed by the hall when it has forgotten the stream
 	beats   bool                // it sends heartbeats, so it can be silent
+	shared  bool                // several Envoys may ask its picker
 	open    map[uint64]struct{} // requests waiting and in flight; used by the hall, as are the fields below
 	heard   time.Time           // when its latest message came
 	fastest fastest

@@ -225,6 +225,23 @@ func TestRequestsOfAllEnvoysWaitInOneQueue(t *testing.T) {
 	}
 }
 
+// TestTheStateSaysWhetherSeveralEnvoysMayHaveOneStream: while a picker is there that they may share.
+func TestTheStateSaysWhetherSeveralEnvoysMayHaveOneStream(t *testing.T) {
+	s := serve(t)
+	is := func(streams int, shared bool) func() bool {
+		return func() bool {
+			state, _ := s.State("llama")
+			return state.Streams == streams && state.Shared == shared
+		}
+	}
+	s.join(llama)
+	s.eventually("an Envoy's module is there", is(1, false))
+	picker := s.join(&loadsv1.WaitRequest{Cluster: "llama", Picker: "picker-1", Shared: true})
+	s.eventually("a picker is there", is(2, true))
+	picker.hang()
+	s.eventually("the picker has left", is(1, false))
+}
+
 func TestARequestThatLeavesIsForgotten(t *testing.T) {
 	s := serve(t)
 	c := s.join(llama)

@@ -49,7 +49,7 @@ func (d *Daemon) addQueue(c *view.Cluster) {
 	if !on {
 		return
 	}
-	c.Queue = &view.Queue{InFlight: state.InFlight, Envoys: state.Streams}
+	c.Queue = &view.Queue{InFlight: state.InFlight, Envoys: state.Streams, Shared: state.Shared}
 	if state.MaxInFlight > 0 {
 		c.Queue.MaxInFlight = &state.MaxInFlight
 	}

@@ -98,7 +98,9 @@ func New(o Options) (*Picker, error) {
 	}
 	p.waiters = make(map[string]*follow.Waiter)
 	for _, c := range o.Clusters {
-		p.waiters[c] = p.loads.NewWaiter(c)
+		w := p.loads.NewWaiter(c)
+		w.Shared = true
+		p.waiters[c] = w
 	}
 	p.serve(toProxies)
 	return p, nil

@@ -91,7 +91,7 @@ func (r *rig) inQueue(waiting, inFlight int) {
 		for _, c := range state.Classes {
 			n += c.Waiting
 		}
-		return on && state.Streams == 1 && n == waiting && state.InFlight == inFlight
+		return on && state.Streams == 1 && state.Shared && n == waiting && state.InFlight == inFlight
 	})
 }
 

@@ -14,6 +14,10 @@
 // The latency is that of the whole request. What a row adds is the difference between its quantile and that of the row
 // without a choice, with an interval by the bootstrap over bodies.
 //
+// Then clients that wait for each answer, and for nothing else, send as many bodies as the rows take that do not look
+// at bodies; the rows take turns of a second. A ceiling by the size of the body would lower the throughput relative to
+// the row without a choice.
+//
 // In a second part, requests of three classes wait in the module's queue at twice the load. It measures the share of
 // each class, the longest time without a request of it, and the order of arrival across Envoys, by the clocks of the
 // Envoys. A third part kills and stops each process in turn under load, and counts the requests that fail although they

@@ -27,6 +27,7 @@ type document struct {
 	Reasons    []string        `json:"reasons,omitempty"` // why it is not valid
 	Conditions conditions      `json:"conditions"`
 	Rows       []row           `json:"rows"`
+	Throughput []throughput    `json:"throughput"`
 	Targets    []report.Target `json:"targets"`
 
 	titles map[string]string
@@ -124,6 +125,11 @@ func (d *document) Write(w io.Writer) error {
 		fmt.Fprintf(t, "%d\t%s\t%.3f\t%.3f\t%.3f\t%s\t%.3f\t%s\t%.3f\t%.0f %%\t\n", r.Body, d.titles[r.Policy],
 			ms*r.P50, ms*r.P99, ms*r.AddedP50, between(r.AddedP50CI), ms*r.AddedP99, between(r.AddedP99CI),
 			ms*r.EnvoyCPU, 100*r.MachineBusy)
+	}
+	fmt.Fprint(t, "\nbytes\trow\trequests per second\tof that without a choice\t\t\n")
+	for _, r := range d.Throughput {
+		fmt.Fprintf(t, "%d\t%s\t%.0f\t%.3f\t(%.3f to %.3f)\t\n", r.Body, d.titles[r.Policy], r.PerSecond, r.Relative,
+			r.RelativeCI[0], r.RelativeCI[1])
 	}
 	if err := t.Flush(); err != nil {
 		return err

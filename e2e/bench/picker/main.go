@@ -23,14 +23,14 @@ func newCommand() *cobra.Command {
 		Short: "Measure on real Envoys what a choice for each request costs, and how the queue shares and survives",
 	}
 	s := c.Flags()
-	s.BoolVar(&quick, "quick", false, "two minutes and a half, wide intervals")
+	s.BoolVar(&quick, "quick", false, "three minutes, wide intervals")
 	s.IntVar(&o.Requests, "requests", o.Requests, "bodies of each size that count, for each row")
 	s.StringVar(&out, "out", "bench/picker", "folder for the results")
 	s.StringVar(&o.Place.Binary, "steelyard", "", "the binary to measure (default: built from this checkout)")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		if quick {
 			short := Quick()
-			if o.Waiting, o.Killing = short.Waiting, short.Killing; !s.Changed("requests") {
+			if o.Flood, o.Waiting, o.Killing = short.Flood, short.Waiting, short.Killing; !s.Changed("requests") {
 				o.Requests = short.Requests
 			}
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,12 +19,21 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestAShortBench(t *testing.T) {
 	o := Default()
 	o.Bodies, o.Requests, o.WarmUp, o.Place.Dir = []int{200, 200 << 10}, 30, 5, t.TempDir()
+	o.Flood.Slices, o.Flood.Slice = 2, 100*time.Millisecond
 	d, err := o.measure(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(d.Rows) != 10 || len(d.Targets) != 10 {
-		t.Errorf("%d rows and %d targets, want 10 and 10", len(d.Rows), len(d.Targets))
+	if len(d.Rows) != 10 || len(d.Targets) != 12 {
+		t.Errorf("%d rows and %d targets, want 10 and 12", len(d.Rows), len(d.Targets))
+	}
+	if len(d.Throughput) != 6 {
+		t.Errorf("the throughput of %d rows, want 6", len(d.Throughput))
+	}
+	for _, r := range d.Throughput {
+		if !(r.PerSecond > 0 && r.Relative > 0 && r.RelativeCI[1] >= r.RelativeCI[0]) {
+			t.Errorf("%+v", r)
+		}
 	}
 	for _, r := range d.Rows {
 		if !(r.P50 > 0 && r.P99 >= r.P50 && r.EnvoyCPU > 0) {
@@ -66,6 +76,32 @@ func TestWhatIsAddedIsComparedWithItsTarget(t *testing.T) {
 	d.judge(2)
 	if d.Valid || len(d.Reasons) != 1 {
 		t.Error("a busy machine has a result")
+	}
+}
+
+// TestACeilingByTheSizeOfTheBodyMissesItsTarget, and a lower throughput that does not depend on the size does not.
+func TestACeilingByTheSizeOfTheBodyMissesItsTarget(t *testing.T) {
+	names := []string{weights, rowModule, rowPicker}
+	var all []throughput
+	for _, m := range []struct {
+		size  int
+		rates [][]float64
+	}{
+		{200, [][]float64{{1000, 1010, 990}, {900, 900, 900}, {500, 500, 500}}},
+		{48 << 10, [][]float64{{800, 800, 800}, {720, 720, 720}, {390, 390, 390}}},
+		{200 << 10, [][]float64{{400, 400, 400}, {300, 300, 300}, {100, 120, 80}}},
+	} {
+		all = append(all, throughputs(names, m.rates, m.size, 1)...)
+	}
+	if r := all[2]; r.PerSecond != 500 || r.Relative != 0.5 || r.Policy != rowPicker || r.Body != 200 {
+		t.Errorf("%+v", r)
+	}
+	var holds []bool
+	for _, target := range ceilings(all) {
+		holds = append(holds, target.Holds)
+	}
+	if want := []bool{true, true, false, false}; !slices.Equal(holds, want) {
+		t.Errorf("the targets hold: %v, want %v", holds, want)
 	}
 }
 

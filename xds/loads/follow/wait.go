@@ -41,6 +41,9 @@ type Arrival struct {
 // Requests that wait when the stream breaks arrive again on the next one, with the time that they have waited. If
 // Steelyard sends nothing for [picking.Stale], they are released in their order, and new requests do not wait.
 type Waiter struct {
+	// Shared is true for a program that several proxies may ask. Set it before Run.
+	Shared bool
+
 	guard func() // deferred by each goroutine, directly: only so can it recover
 
 	conn          *grpc.ClientConn
@@ -264,7 +267,7 @@ func (w *Waiter) open() *loadsv1.WaitRequest {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.streamed = true
-	m := &loadsv1.WaitRequest{Cluster: w.cluster, Picker: w.name, Heartbeats: true}
+	m := &loadsv1.WaitRequest{Cluster: w.cluster, Picker: w.name, Heartbeats: true, Shared: w.Shared}
 	w.arrivals, w.ends = w.arrivals[:0], nil
 	for id, r := range w.requests {
 		if r.endpoint == "" {

@@ -593,7 +593,9 @@ type WaitRequest struct {
 	SentMicroseconds uint64 `protobuf:"varint,6,opt,name=sent_microseconds,json=sentMicroseconds,proto3" json:"sent_microseconds,omitempty"`
 	// The picker sends a message at least once a second, an empty one where it has nothing to report. Steelyard regards
 	// it as gone, with its requests, when none came for three seconds. Of the first message.
-	Heartbeats    bool `protobuf:"varint,7,opt,name=heartbeats,proto3" json:"heartbeats,omitempty"`
+	Heartbeats bool `protobuf:"varint,7,opt,name=heartbeats,proto3" json:"heartbeats,omitempty"`
+	// Several proxies may ask this picker, so that one stream has the requests of all. Of the first message.
+	Shared        bool `protobuf:"varint,8,opt,name=shared,proto3" json:"shared,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -673,6 +675,13 @@ func (x *WaitRequest) GetSentMicroseconds() uint64 {
 func (x *WaitRequest) GetHeartbeats() bool {
 	if x != nil {
 		return x.Heartbeats
+	}
+	return false
+}
+
+func (x *WaitRequest) GetShared() bool {
+	if x != nil {
+		return x.Shared
 	}
 	return false
 }
@@ -970,7 +979,7 @@ const file_loads_proto_rawDesc = "" +
 	"\bper_byte\x18\x02 \x01(\x01R\aperByte\x12\x12\n" +
 	"\x04mean\x18\x03 \x01(\x01R\x04mean\x12\x12\n" +
 	"\x04most\x18\x04 \x01(\x01R\x04most\x12\x16\n" +
-	"\x06cached\x18\x05 \x01(\x01R\x06cached\"\x89\x02\n" +
+	"\x06cached\x18\x05 \x01(\x01R\x06cached\"\xa1\x02\n" +
 	"\vWaitRequest\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x16\n" +
 	"\x06picker\x18\x02 \x01(\tR\x06picker\x12,\n" +
@@ -980,7 +989,8 @@ const file_loads_proto_rawDesc = "" +
 	"\x11sent_microseconds\x18\x06 \x01(\x04R\x10sentMicroseconds\x12\x1e\n" +
 	"\n" +
 	"heartbeats\x18\a \x01(\bR\n" +
-	"heartbeats\"2\n" +
+	"heartbeats\x12\x16\n" +
+	"\x06shared\x18\b \x01(\bR\x06shared\"2\n" +
 	"\x04Held\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1a\n" +
 	"\bendpoint\x18\x02 \x01(\tR\bendpoint\"\x8c\x01\n" +

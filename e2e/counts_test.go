@@ -1,0 +1,271 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+
+	"steelyard/e2e/rig/modelsim"
+	"steelyard/e2e/rig/proc"
+	"steelyard/e2e/rig/proc/proctest"
+)
+
+var countedRequests = flag.Int("requests", 100_000, "how many requests are sent while parts are killed at random")
+
+const (
+	countedEnvoys  = 2
+	countedClients = 16
+	killEvery      = 2_000 // requests
+	deadFor        = 100   // requests
+)
+
+// A counted is a fleet whose requests are counted by the Envoys' logs, and in Redis as a picker counts them.
+type counted struct {
+	*fleet
+	random *rand.Rand
+	redis  *proc.Redis
+	counts *modelsim.Counter
+	client *redis.Client
+	listen []string // of the Envoys
+	alive  [countedEnvoys]atomic.Bool
+
+	began, answered, failed, aborted atomic.Int64
+}
+
+// TestAfterManyRequestsAndKillsAllCountsAreZero: the sorted set in Redis and the ledger, whatever was killed while it
+// had requests: Envoys, Steelyard, Redis, servers, and clients. No score is ever below zero. `make counts` sends a
+// million requests.
+func TestAfterManyRequestsAndKillsAllCountsAreZero(t *testing.T) {
+	withModule(t)
+	logging.Disable() // of the Redis client: a Redis that is away is meant to be
+	c := startCounted(t)
+	began := time.Now()
+	kills := c.kill(*countedRequests)
+	t.Logf("%d requests in %v: %d answered, %d failed, %d given up by their clients; killed: %v", c.began.Load(),
+		time.Since(began).Round(time.Second), c.answered.Load(), c.failed.Load(), c.aborted.Load(), kills)
+	if c.answered.Load() < c.began.Load()/2 || c.aborted.Load() == 0 {
+		t.Error("too few were answered, or none was given up: this shows nothing")
+	}
+	c.eventually("all counts are zero", c.zero)
+}
+
+// startCounted runs four servers, Redis, Steelyard and two Envoys with the module.
+func startCounted(t *testing.T) *counted {
+	t.Helper()
+	c := &counted{random: rand.New(rand.NewPCG(1, 0)), redis: proctest.Redis(t, proc.RedisConfig{})}
+	c.client = redis.NewClient(&redis.Options{Addr: c.redis.Address(), MaxRetries: -1, DialerRetries: 1})
+	t.Cleanup(func() { c.client.Close() })
+	c.counts = modelsim.NewCounter(c.client, countsKey, slog.New(slog.DiscardHandler))
+	c.background(t, func(ctx context.Context) { _ = c.counts.Run(ctx) })
+	pool := servers(t, same(4, modelsim.Options{Slots: wide.Slots, Observer: c.counts})...)
+	c.fleet = withoutEnvoys(t, plan{servers: pool, top: redisSection(c.redis),
+		// No scrapes: the servers' own counts would correct those of the Envoys.
+		cluster: "scrape: {disabled: true}\ninflight: {redis_key: \"" + countsKey + "\", sync_members: true}"})
+	var err error
+	if c.listen, err = proc.FreeAddresses(countedEnvoys); err != nil {
+		t.Fatal(err)
+	}
+	c.envoys = make([]*proc.Envoy, countedEnvoys)
+	for i, address := range c.listen {
+		c.urls = append(c.urls, "http://"+address+"/")
+		c.launch(i)
+		c.chooses(t, i)
+	}
+	c.background(t, c.watch)
+	return c
+}
+
+// background runs f until the test ends.
+func (c *counted) background(t *testing.T, f func(context.Context)) {
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { f(ctx) })
+	t.Cleanup(func() { stop(); running.Wait() })
+}
+
+// watch wants no score to be below zero at any time.
+func (c *counted) watch(ctx context.Context) {
+	for tick := time.Tick(20 * time.Millisecond); ctx.Err() == nil; {
+		below, err := c.client.ZRangeByScoreWithScores(ctx, countsKey, &redis.ZRangeBy{Min: "-inf", Max: "(0"}).Result()
+		if err == nil && len(below) > 0 {
+			c.t.Errorf("scores below zero: %v", below)
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-tick:
+		}
+	}
+}
+
+// kill sends so many requests while parts are killed, and returns how often each was. In the second half Steelyard
+// lives on, so that one ledger sees the other deaths.
+func (c *counted) kill(requests int) map[string]int {
+	kills := make(map[string]int)
+	ctx, stop := context.WithCancel(c.t.Context())
+	var clients sync.WaitGroup
+	defer clients.Wait()
+	defer stop() // where the test has failed; the clients end by themselves
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: countedClients}}
+	defer client.CloseIdleConnections()
+	for i := range countedClients {
+		random := rand.New(rand.NewPCG(1, uint64(i+1)))
+		clients.Go(func() {
+			for ctx.Err() == nil && c.began.Load() < int64(requests) {
+				c.one(ctx, client, random)
+			}
+		})
+	}
+	parts := []string{"redis", "server", "envoy", "steelyard"}
+	for at := killEvery; at+killEvery <= requests; at += killEvery {
+		if at > requests/2 {
+			parts = parts[:3]
+		}
+		c.sent(at)
+		part := parts[c.random.IntN(len(parts))]
+		kills[part]++
+		c.again(part, c.random.IntN(countedEnvoys), kills[part])
+	}
+	clients.Wait()
+	return kills
+}
+
+// sent waits until so many requests have begun.
+func (c *counted) sent(n int) {
+	c.t.Helper()
+	c.eventually("the requests go on", func() error {
+		if got := c.began.Load(); got < int64(n) {
+			return fmt.Errorf("%d of %d", got, n)
+		}
+		return nil
+	})
+}
+
+// again kills a part, and starts it after some requests.
+func (c *counted) again(part string, i, n int) {
+	c.t.Helper()
+	down := func(err error) {
+		c.t.Helper()
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		c.sent(min(int(c.began.Load())+deadFor, *countedRequests))
+	}
+	switch part {
+	case "redis":
+		down(c.redis.Kill())
+		c.redis = proctest.Redis(c.t, proc.RedisConfig{Address: c.redis.Address(), Dir: c.dir,
+			Name: fmt.Sprint("redis-", n)})
+	case "steelyard":
+		down(c.control.Kill())
+		c.control = c.startControl(fmt.Sprint("steelyard-", n))
+	case "server":
+		address := c.plan.servers[i].Address()
+		down(c.plan.servers[i].Close())
+		s, err := modelsim.Start(modelsim.Options{Slots: wide.Slots, Observer: c.counts, Address: address})
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		c.t.Cleanup(func() { s.Close() })
+		c.plan.servers[i] = s
+	case "envoy":
+		c.alive[i].Store(false)
+		down(c.envoys[i].Kill())
+		c.launch(i)
+	}
+}
+
+// launch runs an Envoy at its address. The last one reports its requests by the log only, so that nothing else corrects
+// their count.
+func (c *counted) launch(i int) {
+	c.t.Helper()
+	name := fmt.Sprint("envoy-", i)
+	args := []string{"bootstrap", "--cluster", cluster, "--xds", c.xds, "--node-id", name, "--listen", c.listen[i],
+		"--admin", "127.0.0.1:0", "--module"}
+	if i == countedEnvoys-1 {
+		args = append(args, "--load-reports=false")
+	}
+	c.envoys[i] = proctest.Envoy(c.t, proc.EnvoyConfig{Dir: c.dir, Name: name, Bootstrap: run(c.t, args...)})
+	c.alive[i].Store(true)
+}
+
+// one sends one request to an Envoy that lives. One in fifty takes its time, and half of those are given up meanwhile.
+func (c *counted) one(ctx context.Context, client *http.Client, random *rand.Rand) {
+	i := random.IntN(countedEnvoys)
+	if !c.alive[i].Load() {
+		i = (i + 1) % countedEnvoys
+	}
+	service, patience := "0.000001", time.Minute
+	switch random.IntN(100) {
+	case 0:
+		service = "0.05"
+	case 1:
+		service, patience = "0.05", 10*time.Millisecond
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.urls[i], strings.NewReader("{}"))
+	if err != nil {
+		c.t.Error(err)
+		return
+	}
+	req.Header.Set(modelsim.HeaderService, service)
+	c.began.Add(1)
+	resp, err := client.Do(req)
+	if err == nil {
+		_, err = io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+	}
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		c.aborted.Add(1)
+	case err != nil || resp.StatusCode != http.StatusOK:
+		c.failed.Add(1)
+	default:
+		c.answered.Add(1)
+	}
+}
+
+// zero wants all counts to be zero: of the ledger, in Redis, where every endpoint has one, and of the servers.
+func (c *counted) zero() error {
+	v, err := c.view()
+	if err != nil {
+		return err
+	}
+	for _, e := range v.Endpoints {
+		if in := e.Input("in_flight"); in.Value.Or(-1) != 0 || e.InFlightSource != "access_log" {
+			return fmt.Errorf("%s has %v in flight, from %q", e.Address, in.Value.Or(-1), e.InFlightSource)
+		}
+	}
+	scores, err := c.client.ZRangeWithScores(c.t.Context(), countsKey, 0, -1).Result()
+	if err != nil {
+		return err
+	}
+	for _, s := range scores {
+		if s.Score != 0 {
+			return fmt.Errorf("the scores are %v", scores)
+		}
+	}
+	if n := len(c.plan.servers); len(scores) != n || len(v.Endpoints) != n {
+		return fmt.Errorf("%d scores and %d endpoints, want %d of each", len(scores), len(v.Endpoints), n)
+	}
+	for _, s := range c.plan.servers {
+		if n := s.InFlight(); n != 0 {
+			return fmt.Errorf("%s has %d requests", s.Address(), n)
+		}
+	}
+	return nil
+}
