@@ -59,7 +59,7 @@ func (h *handler) router() *router {
 			routes.add(r)
 		}
 	}
-	routes.view("/api/v1/openapi.json", h.getOpenAPI)
+	routes.view("/api/v1/openapi.json", answering(h.getOpenAPI))
 	routes.view("/{$}", h.getPage)
 	routes.view("/assets/", assetHandler().ServeHTTP)
 	routes.view(loginPath, h.getLogin)

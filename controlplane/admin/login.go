@@ -89,9 +89,9 @@ type Session struct {
 	Role string `json:"role"` // view or operate
 }
 
-func (h *handler) getSession(w http.ResponseWriter, r *http.Request) {
+func (h *handler) getSession(r *http.Request) (Session, error) {
 	c := callerOf(r)
-	writeJSON(w, Session{c.name, c.role})
+	return Session{c.name, c.role}, nil
 }
 
 var loginForm = template.Must(template.ParseFS(assets, "assets/login.html"))

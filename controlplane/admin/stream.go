@@ -197,7 +197,7 @@ func (e *encoder) matrix(cluster string) any {
 	if !ok {
 		return nil
 	}
-	return completeMatrix(m, func() time.Time { return e.p.now })
+	return completeMatrix(m, e.p.now)
 }
 
 // getStream answers with server-sent events until the client or Steelyard leaves. A cluster that is not configured is
