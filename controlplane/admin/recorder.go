@@ -37,7 +37,7 @@ type Recorder struct {
 	ticking   sync.Mutex // one tick at a time; guards the following
 	measured  map[string]*measured
 	workings  map[string]*workings
-	before    *eventPicture
+	before    *observation          // the last look
 	envoys    map[envoyID]LeftEnvoy // connected, ready for when they leave
 	left      []LeftEnvoy           // the latest first
 	incidents []incidentState
@@ -45,13 +45,11 @@ type Recorder struct {
 	refused   map[string]refusals
 }
 
-// A moment is what the Recorder last found. It does not change any more.
+// A moment is what the Recorder last saw, and found in it. It does not change any more.
 type moment struct {
-	at        time.Time
+	observation
 	measures  map[string]*measure
 	incidents []view.Incident
-	left      []LeftEnvoy
-	refusing  map[string]bool // as in observation
 	fleet     *fleet
 }
 
@@ -75,12 +73,12 @@ func NewRecorder(o RecorderOptions) *Recorder {
 		o.Now = time.Now
 	}
 	return &Recorder{o: o, decided: map[string]*decided{}, measured: map[string]*measured{},
-		workings: map[string]*workings{}, envoys: map[envoyID]LeftEnvoy{}}
+		workings: map[string]*workings{}, envoys: map[envoyID]LeftEnvoy{}, hub: hub{next: make(chan struct{})}}
 }
 
 // Run looks once a second until ctx is done, and ends the streams then.
 func (r *Recorder) Run(ctx context.Context) error {
-	defer r.hub.close()
+	defer r.hub.publish(nil)
 	ticker := time.NewTicker(recordEvery)
 	defer ticker.Stop()
 	r.events.add(r.o.Now(), change{kind: view.EventStarted})
@@ -138,29 +136,31 @@ func (r *Recorder) Tick() {
 	r.ticking.Lock()
 	defer r.ticking.Unlock()
 	now := r.o.Now()
-	clusters, clients, status := r.o.Source.Clusters(), r.o.Source.Clients(), r.o.Source.Status()
-	status.Now = view.At(now)
-	clusters = slices.Clone(clusters)
-	m := &moment{at: now, measures: make(map[string]*measure, len(clusters))}
-	for i := range clusters {
-		m.measures[clusters[i].Name] = r.record(now, &clusters[i])
+	m := &moment{measures: map[string]*measure{}, observation: observation{now: now, status: r.o.Source.Status(),
+		stuck: r.o.Stuck(), clusters: slices.Clone(r.o.Source.Clusters()), clients: r.o.Source.Clients()}}
+	p := &m.observation
+	p.status.Now = view.At(now)
+	for i := range p.clusters {
+		m.measures[p.clusters[i].Name] = r.record(now, &p.clusters[i])
 	}
-	r.keepWorkings(clusters)
-	r.forgetOthers(clusters)
-	r.follow(now, clients, status.GoneEnvoys)
-	refusing := r.refusing(now, clusters)
-	r.note(now, clusters, clients, refusing)
+	r.keepWorkings(p.clusters)
+	r.forgetOthers(p.clusters)
+	r.follow(now, p.clients, p.status.GoneEnvoys)
+	p.left, p.refusing = slices.Clone(r.left), r.refusing(now, p.clusters)
 	r.mu.Lock()
-	configs := r.configs
+	p.configs = r.configs
 	r.mu.Unlock()
-	p := &observation{now: now, status: status, stuck: r.o.Stuck(), clusters: clusters, clients: clients, left: r.left,
-		configs: configs, refusing: refusing}
+	if before := r.latest.Load(); before != nil { // what is there at the first look did not just happen
+		for _, c := range changes(&before.observation, p) {
+			r.events.add(now, c)
+		}
+	}
 	r.incidents = evaluate(r.incidents, p)
-	m.incidents, m.left, m.refusing = shownOf(r.incidents, now), slices.Clone(r.left), refusing
-	m.fleet = fleetOf(p, m, r.events.last())
-	m.fleet.PushRate = r.pushes.rate(now, clusters)
+	m.incidents = shownOf(r.incidents, now)
+	m.fleet = fleetOf(m, r.events.last())
+	m.fleet.PushRate = r.pushes.rate(now, p.clusters)
 	r.latest.Store(m)
-	r.hub.publish(r, p, m)
+	r.hub.publish(&encoder{rec: r, moment: m, parts: map[partKey][]byte{}})
 }
 
 // record adds a second of a cluster, and completes it with what the handler knows.
@@ -220,17 +220,6 @@ func (r *Recorder) refusing(now time.Time, clusters []view.Cluster) map[string]b
 		out[c.Name] = now.Sub(is.grew) < defaultKeepFor
 	}
 	return out
-}
-
-// note finds the events since the last look. What is there at the first look did not just happen.
-func (r *Recorder) note(now time.Time, clusters []view.Cluster, clients []Client, refusing map[string]bool) {
-	after := pictureOf(clusters, clients, refusing)
-	if r.before != nil {
-		for _, c := range changes(*r.before, after) {
-			r.events.add(now, c)
-		}
-	}
-	r.before = &after
 }
 
 // idOf identifies an Envoy.
@@ -303,12 +292,12 @@ func (r *Recorder) unseen(gone []GoneEnvoy) (out []LeftEnvoy) {
 }
 
 // fleetOf sums a moment up.
-func fleetOf(p *observation, m *moment, lastEvent uint64) *fleet {
-	f := &fleet{StartedAt: p.status.StartedAt, ConfigGeneration: p.status.ConfigGeneration,
-		Ready: ready(p.status, p.clusters), State: worstState(m.incidents), Envoys: envoysOf(p),
-		Clusters: make([]fleetCluster, 0, len(p.clusters)), Incidents: limit(m.incidents, 50), LastEventID: lastEvent}
-	for i := range p.clusters {
-		c := &p.clusters[i]
+func fleetOf(m *moment, lastEvent uint64) *fleet {
+	f := &fleet{StartedAt: m.status.StartedAt, ConfigGeneration: m.status.ConfigGeneration,
+		Ready: ready(m.status, m.clusters), State: worstState(m.incidents), Envoys: envoysOf(&m.observation),
+		Clusters: make([]fleetCluster, 0, len(m.clusters)), Incidents: limit(m.incidents, 50), LastEventID: lastEvent}
+	for i := range m.clusters {
+		c := &m.clusters[i]
 		line := fleetCluster{Name: c.Name, State: worstState(clusterIncidents(m.incidents, c.Name)), Ready: c.Ready,
 			Counts: c.Counts, ArrivalRate: c.Decision.ArrivalRate, MedianLoad: c.Decision.MedianLoad,
 			WaterLevel: c.Decision.WaterLevel, Unit: c.Decision.Unit, FirstTokenMean: c.FirstTokenMean,

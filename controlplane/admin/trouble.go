@@ -19,7 +19,7 @@ func (h *handler) getIncidents(r *http.Request) (IncidentList, error) {
 	if m == nil {
 		return out, nil
 	}
-	out.At, out.State = view.At(m.at), worstState(m.incidents)
+	out.At, out.State = view.At(m.now), worstState(m.incidents)
 	for _, c := range m.fleet.Clusters {
 		out.Clusters = append(out.Clusters, clusterState{c.Name, c.State})
 	}
