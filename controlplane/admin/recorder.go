@@ -172,10 +172,9 @@ func (r *Recorder) record(now time.Time, c *view.Cluster) *measure {
 	}
 	m := before.observe(now, c, r.decidedOf(c.Name))
 	c.Served, c.Use, c.Counts = m.served, m.use, count(c.Endpoints)
-	if len(c.Endpoints) == 0 {
-		return m
+	if len(c.Endpoints) > 0 {
+		r.o.History.Add(c.Name, now, m.addresses, func(r *row) { r.fill(c, m) })
 	}
-	r.o.History.Add(c.Name, now, sample(c, m))
 	return m
 }
 
