@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"bytes"
 	"html/template"
 	"net/http"
 	"strings"
@@ -28,15 +27,7 @@ func (h *handler) getLogin(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (h *handler) loginPage(w http.ResponseWriter, code int, next, message string) {
-	var body bytes.Buffer
-	if err := loginForm.Execute(&body, loginData{next, message}); err != nil {
-		h.Log.Error("rendering the login failed", "error", err)
-		writeError(w, http.StatusInternalServerError, "the page could not be rendered; see the log")
-		return
-	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.WriteHeader(code)
-	_, _ = w.Write(body.Bytes()) // a client that has gone needs no response
+	h.render(w, code, loginForm, loginData{next, message})
 }
 
 // postLogin exchanges a token for a session of the browser.
