@@ -145,11 +145,11 @@ func (r *ring) shift() int {
 }
 
 // keepOnly drops the clusters that are no longer configured.
-func (h *History) keepOnly(there map[string]bool) {
+func (h *History) keepOnly(configured func(cluster string) bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for name, p := range h.clusters {
-		if !there[name] {
+		if !configured(name) {
 			h.drop(p)
 			delete(h.clusters, name)
 		}

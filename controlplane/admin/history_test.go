@@ -183,7 +183,7 @@ func TestThePastOfFiveThousandEndpointsTakesLessThan25MiB(t *testing.T) {
 	}
 	before := heap()
 	h, w := NewHistory(), workings{}
-	step := stepOf(decision(noon).Bytes())
+	step := stepOf([]view.Cluster{{Working: decision(noon)}})
 	for i := range hour {
 		now := noon.Add(time.Duration(i) * time.Second)
 		h.Add("c", now, addresses, filledWith(unknown))
@@ -301,7 +301,7 @@ func TestTwoBytesKeepANumber(t *testing.T) {
 func TestHistoryForgetsAClusterAndIsEmptyForUnknownOnes(t *testing.T) {
 	h := NewHistory()
 	at(h, 0, []string{"a"}, 1)
-	h.keepOnly(map[string]bool{"other": true})
+	h.keepOnly(func(name string) bool { return name == "other" })
 	if h.fine != 0 || h.coarse != 0 {
 		t.Errorf("%d and %d bytes are left", h.fine, h.coarse)
 	}

@@ -64,9 +64,7 @@ func (m *measured) observe(now time.Time, c *view.Cluster, d *decided) *measure 
 	m.ticks++
 	m.count(c.Endpoints, slot, elapsed)
 	var order []string
-	if d != nil {
-		order, m.decided = d.take(now, m.decided)
-	}
+	order, m.decided = d.take(now, m.decided)
 	m.expect(order, slot)
 	for i := range c.Endpoints {
 		m.meters[i].busy.learn(&c.Endpoints[i], elapsed)

@@ -30,19 +30,23 @@ type Recorder struct {
 	latest atomic.Pointer[moment]
 	hub    hub
 
-	mu      sync.Mutex // guards what loops and the configuration report
-	decided map[string]*decided
-	configs []Configured
+	mu       sync.Mutex // guards the following, which loops and the configuration use, too
+	clusters map[string]*recorded
+	configs  []Configured
 
-	ticking   sync.Mutex // one tick at a time; guards the following
-	measured  map[string]*measured
-	workings  map[string]*workings
-	before    *observation          // the last look
+	ticking   sync.Mutex            // one tick at a time; guards the following
 	envoys    map[envoyID]LeftEnvoy // connected, ready for when they leave
 	left      []LeftEnvoy           // the latest first
 	incidents []incidentState
 	pushes    pushCounts
-	refused   map[string]refusals
+}
+
+// A recorded is what is kept of a cluster. Only decided may be used without the lock of a tick.
+type recorded struct {
+	decided
+	measured measured
+	workings workings
+	refused  refusals
 }
 
 // A moment is what the Recorder last saw, and found in it. It does not change any more.
@@ -72,8 +76,8 @@ func NewRecorder(o RecorderOptions) *Recorder {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Recorder{o: o, decided: map[string]*decided{}, measured: map[string]*measured{},
-		workings: map[string]*workings{}, envoys: map[envoyID]LeftEnvoy{}, hub: hub{next: make(chan struct{})}}
+	return &Recorder{o: o, clusters: map[string]*recorded{}, envoys: map[envoyID]LeftEnvoy{},
+		hub: hub{next: make(chan struct{})}}
 }
 
 // Run looks once a second until ctx is done, and ends the streams then.
@@ -94,18 +98,19 @@ func (r *Recorder) Run(ctx context.Context) error {
 
 // Pushed records a decision that was sent to the Envoys. It does not block; the loop of the cluster calls it.
 func (r *Recorder) Pushed(cluster string, at time.Time, d Decided) {
-	r.decidedOf(cluster).pushed(at, d)
+	r.of(cluster).pushed(at, d)
 }
 
-func (r *Recorder) decidedOf(cluster string) *decided {
+// of is what is kept of a cluster.
+func (r *Recorder) of(cluster string) *recorded {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	d := r.decided[cluster]
-	if d == nil {
-		d = &decided{}
-		r.decided[cluster] = d
+	k := r.clusters[cluster]
+	if k == nil {
+		k = &recorded{}
+		r.clusters[cluster] = k
 	}
-	return d
+	return k
 }
 
 // Configured records that a configuration was applied.
@@ -137,18 +142,25 @@ func (r *Recorder) Tick() {
 	defer r.ticking.Unlock()
 	now := r.o.Now()
 	m := &moment{measures: map[string]*measure{}, observation: observation{now: now, status: r.o.Source.Status(),
-		stuck: r.o.Stuck(), clusters: slices.Clone(r.o.Source.Clusters()), clients: r.o.Source.Clients()}}
+		stuck: r.o.Stuck(), clusters: slices.Clone(r.o.Source.Clusters()), clients: r.o.Source.Clients(),
+		refusing: map[string]bool{}}}
 	p := &m.observation
 	p.status.Now = view.At(now)
+	step := stepOf(p.clusters)
 	for i := range p.clusters {
-		m.measures[p.clusters[i].Name] = r.record(now, &p.clusters[i])
+		c := &p.clusters[i]
+		k := r.of(c.Name)
+		m.measures[c.Name] = r.record(now, c, k)
+		k.workings.add(c.Working, step)
+		p.refusing[c.Name] = k.refused.refusing(now, c.Queue)
 	}
-	r.keepWorkings(p.clusters)
-	r.forgetOthers(p.clusters)
 	r.follow(now, p.clients, p.status.GoneEnvoys)
-	p.left, p.refusing = slices.Clone(r.left), r.refusing(now, p.clusters)
+	p.left = slices.Clone(r.left)
+	configured := func(name string) bool { return m.measures[name] != nil }
+	r.o.History.keepOnly(configured)
 	r.mu.Lock()
 	p.configs = r.configs
+	maps.DeleteFunc(r.clusters, func(name string, _ *recorded) bool { return !configured(name) })
 	r.mu.Unlock()
 	if before := r.latest.Load(); before != nil { // what is there at the first look did not just happen
 		for _, c := range changes(&before.observation, p) {
@@ -164,13 +176,8 @@ func (r *Recorder) Tick() {
 }
 
 // record adds a second of a cluster, and completes it with what the handler knows.
-func (r *Recorder) record(now time.Time, c *view.Cluster) *measure {
-	before := r.measured[c.Name]
-	if before == nil {
-		before = &measured{}
-		r.measured[c.Name] = before
-	}
-	m := before.observe(now, c, r.decidedOf(c.Name))
+func (r *Recorder) record(now time.Time, c *view.Cluster, k *recorded) *measure {
+	m := k.measured.observe(now, c, &k.decided)
 	c.Served, c.Use, c.Counts = m.served, m.use, count(c.Endpoints)
 	if len(c.Endpoints) > 0 {
 		r.o.History.Add(c.Name, now, m.addresses, func(r *row) { r.fill(c, m) })
@@ -178,47 +185,29 @@ func (r *Recorder) record(now time.Time, c *view.Cluster) *measure {
 	return m
 }
 
-// forgetOthers drops what is kept of clusters that are no longer configured.
-func (r *Recorder) forgetOthers(clusters []view.Cluster) {
-	there := make(map[string]bool, len(clusters))
-	for i := range clusters {
-		there[clusters[i].Name] = true
-	}
-	maps.DeleteFunc(r.measured, func(name string, _ *measured) bool { return !there[name] })
-	maps.DeleteFunc(r.workings, func(name string, _ *workings) bool { return !there[name] })
-	r.mu.Lock()
-	maps.DeleteFunc(r.decided, func(name string, _ *decided) bool { return !there[name] })
-	r.mu.Unlock()
-	r.o.History.keepOnly(there)
-}
-
 // A refusals is what the queue of a cluster refused since its start, and when that last grew.
 type refusals struct {
+	seen  bool
 	total uint64
 	grew  time.Time
 }
 
-// refusing are the clusters whose queue has refused requests in the last seconds.
-func (r *Recorder) refusing(now time.Time, clusters []view.Cluster) map[string]bool {
-	before, out := r.refused, map[string]bool{}
-	r.refused = map[string]refusals{}
-	for i := range clusters {
-		c := &clusters[i]
-		if c.Queue == nil {
-			continue
-		}
-		was, seen := before[c.Name]
-		is := refusals{grew: was.grew}
-		for _, class := range c.Queue.Classes {
-			is.total += class.RefusedFull + class.RefusedTimeout
-		}
-		if seen && is.total > was.total {
-			is.grew = now
-		}
-		r.refused[c.Name] = is
-		out[c.Name] = now.Sub(is.grew) < defaultKeepFor
+// refusing takes in a look, and reports whether the queue has refused requests in the last seconds.
+func (r *refusals) refusing(now time.Time, q *view.Queue) bool {
+	if q == nil {
+		*r = refusals{}
+		return false
 	}
-	return out
+	before := r.total
+	r.total = 0
+	for _, class := range q.Classes {
+		r.total += class.RefusedFull + class.RefusedTimeout
+	}
+	if r.seen && r.total > before {
+		r.grew = now
+	}
+	r.seen = true
+	return now.Sub(r.grew) < defaultKeepFor
 }
 
 // idOf identifies an Envoy.

@@ -526,7 +526,7 @@ func TestDecisionsThatAreKeptTakeABoundedRoom(t *testing.T) {
 		d.Endpoints = append(d.Endpoints, d.Endpoints...)
 	}
 	d.Endpoints = d.Endpoints[:5000]
-	step := stepOf(view.WorkingOf(d).Bytes())
+	step := stepOf([]view.Cluster{{Working: view.WorkingOf(d)}})
 	for i := range 3000 {
 		d.At = noon.Add(time.Duration(i) * time.Second)
 		w.add(view.WorkingOf(d), step)

@@ -24,8 +24,12 @@ type workings struct {
 	step time.Duration
 }
 
-// stepOf is the time between two decisions that are kept, where one takes that many bytes in all clusters together.
-func stepOf(bytes int) time.Duration {
+// stepOf is the time between two decisions that are kept of each cluster.
+func stepOf(clusters []view.Cluster) time.Duration {
+	bytes := 0
+	for i := range clusters {
+		bytes += clusters[i].Working.Bytes()
+	}
 	step := (workingsFor*time.Duration(bytes)/workingsBytes + time.Second - 1).Truncate(time.Second)
 	return max(step, time.Second)
 }
@@ -63,29 +67,12 @@ func (w *workings) at(t time.Time) (view.Working, bool) {
 	return view.Working{}, false
 }
 
-// keepWorkings keeps the decisions of all clusters.
-func (r *Recorder) keepWorkings(clusters []view.Cluster) {
-	bytes := 0
-	for i := range clusters {
-		bytes += clusters[i].Working.Bytes()
-	}
-	step := stepOf(bytes)
-	for i := range clusters {
-		w := r.workings[clusters[i].Name]
-		if w == nil {
-			w = &workings{}
-			r.workings[clusters[i].Name] = w
-		}
-		w.add(clusters[i].Working, step)
-	}
-}
-
 // working is the decision at a time, how far back they are kept, and the time between two.
 func (r *Recorder) working(cluster string, at, now time.Time) (w view.Working, kept, step time.Duration, ok bool) {
 	r.ticking.Lock()
 	defer r.ticking.Unlock()
-	past := r.workings[cluster]
-	if past == nil || len(past.kept) == 0 {
+	past := &r.of(cluster).workings
+	if len(past.kept) == 0 {
 		return view.Working{}, 0, 0, false
 	}
 	w, ok = past.at(at)
