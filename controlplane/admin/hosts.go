@@ -26,15 +26,6 @@ type RefusedRequests struct {
 	LastHost string    `json:"last_host"` // as the client wrote it, cut
 }
 
-// hostProblems returns the problem of requests that were refused a moment ago.
-func hostProblems(r RefusedRequests, now time.Time) []view.Problem {
-	if !within(r.LastAt, now, refusalMemory) {
-		return nil
-	}
-	return []view.Problem{problem(view.SeverityWarning, "admin requests for the host %q are refused: add it to "+
-		"admin.allowed_hosts if it is yours", r.LastHost)}
-}
-
 // A hostCheck has the Host names that the listener accepts.
 type hostCheck struct {
 	own     string   // the name of the machine, lower case

@@ -41,10 +41,7 @@ func (h *handler) postLogin(w http.ResponseWriter, r *http.Request) {
 	if !strings.HasPrefix(next, "/") || strings.HasPrefix(next, "//") || strings.Contains(next, `\`) {
 		next = "/" // of this listener only
 	}
-	h.Access.mu.Lock()
-	tokens := h.Access.tokens
-	h.Access.mu.Unlock()
-	t := match(tokens, strings.TrimSpace(r.PostForm.Get("token")))
+	t := match(h.Access.current(), strings.TrimSpace(r.PostForm.Get("token")))
 	if t == nil {
 		h.Access.deny(deniedWrongToken, r, h.Log, h.Now())
 		h.loginPage(w, http.StatusUnauthorized, next, "This token is not in admin.tokens_file.")

@@ -34,15 +34,6 @@ type OverrideStatus struct {
 	Error  string `json:"error"`   // why they are not kept at present; empty when they are
 }
 
-// overrideProblems returns the problems of keeping the overrides.
-func overrideProblems(s OverrideStatus) []view.Problem {
-	if s.Count == 0 || s.Error == "" {
-		return nil
-	}
-	return []view.Problem{problem(view.SeverityWarning, "%d overrides may be lost with a restart, because Redis does "+
-		"not keep them: %s", s.Count, s.Error)}
-}
-
 // The bounds and the default of requests that change something.
 const (
 	defaultOverride = time.Hour
@@ -132,15 +123,6 @@ func (h *handler) getLogLevel(*http.Request) (logLevel, error) {
 func (h *handler) postLogLevel(_ *http.Request, body logLevel) (logLevel, error) {
 	err := h.Operator.SetLogLevel(body.Level)
 	return logLevel{h.Operator.LogLevel()}, err
-}
-
-// overrideProblem describes an override.
-func overrideProblem(o view.Override, inEffect bool) view.Problem {
-	what := overrideText(o)
-	if !inEffect {
-		what += ", which is not in effect: no other endpoint is left to serve, or it stalls or fails"
-	}
-	return problem(view.SeverityWarning, "%s", what)
 }
 
 // overrideText is an override in words.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"steelyard/controlplane/view"
+	"steelyard/internal/loops"
 )
 
 // RecorderOptions are what a Recorder is made of.
@@ -83,17 +84,10 @@ func NewRecorder(o RecorderOptions) *Recorder {
 // Run looks once a second until ctx is done, and ends the streams then.
 func (r *Recorder) Run(ctx context.Context) error {
 	defer r.hub.publish(nil)
-	ticker := time.NewTicker(recordEvery)
-	defer ticker.Stop()
 	r.events.add(r.o.Now(), change{kind: view.EventStarted})
-	for {
-		r.Tick()
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-	}
+	r.Tick()
+	loops.Every(ctx, recordEvery, func(time.Time) { r.Tick() })
+	return nil
 }
 
 // Pushed records a decision that was sent to the Envoys. It does not block; the loop of the cluster calls it.

@@ -14,10 +14,3 @@ type Tracing struct {
 	Error    string    `json:"error"`    // of the latest export; empty when it succeeded
 	ErrorAt  view.Time `json:"error_at"`
 }
-
-func tracingProblems(t Tracing) []view.Problem {
-	if t.Error == "" {
-		return nil
-	}
-	return []view.Problem{problem(view.SeverityWarning, "traces cannot be exported%s", because(t.Error))}
-}

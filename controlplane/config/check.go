@@ -126,6 +126,10 @@ func (d *decoder) checkRedis(r *Redis) {
 		d.checkHostPort(&r.Addresses[i])
 		d.checkTwice(&r.Addresses[i], r.Addresses[i], lines, "address")
 	}
+	ofSentinels := func(field *string) {
+		d.conflict(field, &r.Mode, "%s is used by mode: sentinel only, and mode is %s: change the mode, or remove "+
+			"this line", shown(*field), d.value(&r.Mode))
+	}
 	switch {
 	case r.Mode == RedisSingle && len(r.Addresses) > 1:
 		d.conflict(&r.Mode, &r.Addresses, "mode %s takes one address and there are %d: write mode: cluster or mode: "+
@@ -133,20 +137,18 @@ func (d *decoder) checkRedis(r *Redis) {
 	case r.Mode == RedisSentinel && r.MasterName == "":
 		d.conflict(&r.Mode, &r.MasterName, "mode sentinel needs the name of the primary: add master_name:")
 	case r.Mode != RedisSentinel && r.MasterName != "":
-		d.conflict(&r.MasterName, &r.Mode, "%s is used by mode: sentinel only, and mode is %s: change the mode, or "+
-			"remove this line", shown(r.MasterName), d.value(&r.Mode))
+		ofSentinels(&r.MasterName)
 	}
 	if r.Mode != RedisSentinel && r.SentinelPasswordFile != "" {
-		d.conflict(&r.SentinelPasswordFile, &r.Mode, "%s is used by mode: sentinel only, and mode is %s: change the "+
-			"mode, or remove this line", shown(r.SentinelPasswordFile), d.value(&r.Mode))
+		ofSentinels(&r.SentinelPasswordFile)
 	}
-	if r.Username != "" && r.PasswordFile == "" {
-		d.conflict(&r.Username, &r.PasswordFile, "the user %s needs a password: add password_file:", shown(r.Username))
+	needsPassword := func(user, file *string, key string) {
+		if *user != "" && *file == "" {
+			d.conflict(user, file, "the user %s needs a password: add %s:", shown(*user), key)
+		}
 	}
-	if r.SentinelUsername != "" && r.SentinelPasswordFile == "" {
-		d.conflict(&r.SentinelUsername, &r.SentinelPasswordFile, "the user %s needs a password: add "+
-			"sentinel_password_file:", shown(r.SentinelUsername))
-	}
+	needsPassword(&r.Username, &r.PasswordFile, "password_file")
+	needsPassword(&r.SentinelUsername, &r.SentinelPasswordFile, "sentinel_password_file")
 	if r.Mode == RedisCluster && r.DB != 0 {
 		d.conflict(&r.DB, &r.Mode, "%d does not exist in a Redis Cluster, which has database 0 only: remove this line",
 			r.DB)
