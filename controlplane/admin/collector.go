@@ -201,8 +201,7 @@ func disputedEndpoints(disputes []view.Dispute) map[view.DisputeKind]int {
 		view.DisputeFailures: len(endpoints[view.DisputeFailures])}
 }
 
-// collectCounts sums the endpoints up, so that a pool above the bound on series
-// can still be watched.
+// collectCounts sums the endpoints up, so that a pool above the bound on series can still be watched.
 func collectCounts(s sink, c *view.Cluster) {
 	type fieldState struct{ field, state string }
 	reasons := map[string]int{}

@@ -41,8 +41,7 @@ func collectSubscriptions(s sink, clusters []view.Cluster, clients []Client) {
 	for _, cluster := range clusters {
 		per[cluster.Name] = &counts{}
 	}
-	// One Envoy may hold several streams on its connection, and two Envoys may
-	// by mistake have one node id.
+	// One Envoy may hold several streams on its connection, and two Envoys may by mistake have one node id.
 	envoys := map[[2]string]bool{}
 	for _, client := range clients {
 		envoys[[2]string{client.NodeID, client.Address}] = true

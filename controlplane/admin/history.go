@@ -240,8 +240,7 @@ type WindowQuery struct {
 	Fields    []string // of endpoints; nil: the shares. An empty list: no endpoint
 }
 
-// Window returns what is known of a cluster since q.Since; a cluster with no
-// history has a Window without moments.
+// Window returns what is known of a cluster since q.Since; a cluster with no history has a Window without moments.
 func (h *History) Window(cluster string, now time.Time, q WindowQuery) Window {
 	if q.Fields == nil {
 		q.Fields = []string{FieldShares}

@@ -14,10 +14,9 @@ import (
 	"steelyard/controlplane/view"
 )
 
-// A web page in a browser that can reach this listener cannot read it, because the page has
-// another origin; unless the name of that origin is made to resolve to this machine (DNS
-// rebinding). The browser then sends that name as Host, so a Host that anyone can register
-// is refused.
+// A web page in a browser that can reach this listener cannot read it, because the page has another origin; unless the
+// name of that origin is made to resolve to this machine (DNS rebinding). The browser then sends that name as Host, so
+// a Host that anyone can register is refused.
 
 // RefusedRequests are requests that were refused for their Host header.
 type RefusedRequests struct {
@@ -58,8 +57,7 @@ func canonicalHost(host string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// private are domains that nobody can register: of this machine, of Kubernetes' services, and
-// for private use.
+// private are domains that nobody can register: of this machine, of Kubernetes' services, and for private use.
 var private = []string{"localhost", "svc", "cluster.local", "internal"}
 
 // allows reports whether nobody else can make the name resolve to this machine: an address is no

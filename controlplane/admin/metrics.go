@@ -8,10 +8,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
 
-// Metrics are the process's own counters and histograms, on a registry of their
-// own. State (weights, flags, ages, readiness), as opposed to events, is not set
-// here: it is read from the Source when /metrics is scraped, so that the series of an
-// endpoint that has left disappear.
+// Metrics are the process's own counters and histograms, on a registry of their own. State (weights, flags, ages,
+// readiness), as opposed to events, is not set here: it is read from the Source when /metrics is scraped, so that the
+// series of an endpoint that has left disappear.
 //
 // Every method is safe for concurrent use. The cluster label of every series is
 // a configured name; call Forget when a cluster is removed.
@@ -143,13 +142,11 @@ func (m *Metrics) gauge(name, help string, labels ...string) *prometheus.GaugeVe
 	return g
 }
 
-// label makes any string fit for a label: client_golang panics on one that is
-// not UTF-8.
+// label makes any string fit for a label: client_golang panics on one that is not UTF-8.
 func label(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
-// ScrapeDone records one scrape. kind says how it ended: "ok" or one of a small
-// fixed set of failures ("timeout", "refused", "status", ...), never an error's
-// text. bytes below 0 means that no body was read.
+// ScrapeDone records one scrape. kind says how it ended: "ok" or one of a small fixed set of failures ("timeout",
+// "refused", "status", ...), never an error's text. bytes below 0 means that no body was read.
 func (m *Metrics) ScrapeDone(cluster, kind string, d time.Duration, bytes int64) {
 	cluster = label(cluster)
 	m.scrapes.WithLabelValues(cluster, label(kind)).Inc()
@@ -170,8 +167,7 @@ func (m *Metrics) KubernetesRequested(resource, verb, result string) {
 	m.kubernetes.WithLabelValues(resource, verb, result).Inc()
 }
 
-// Ignored records how many members of a cluster's latest in-flight set are no
-// endpoints of it.
+// Ignored records how many members of a cluster's latest in-flight set are no endpoints of it.
 func (m *Metrics) Ignored(cluster string, n int) {
 	m.ignored.WithLabelValues(label(cluster)).Set(float64(n))
 }
@@ -192,14 +188,12 @@ func (m *Metrics) OverloadChanged(cluster string, entered bool) {
 	m.flags.WithLabelValues(label(cluster), change).Inc()
 }
 
-// Pushed records that an assignment was handed to the streams. reason is one of
-// a small fixed set.
+// Pushed records that an assignment was handed to the streams. reason is one of a small fixed set.
 func (m *Metrics) Pushed(cluster, reason string) {
 	m.pushes.WithLabelValues(label(cluster), label(reason)).Inc()
 }
 
-// Suppressed records that a decision was not pushed. reason is one of a small
-// fixed set.
+// Suppressed records that a decision was not pushed. reason is one of a small fixed set.
 func (m *Metrics) Suppressed(cluster, reason string) {
 	m.suppressed.WithLabelValues(label(cluster), label(reason)).Inc()
 }

@@ -11,11 +11,9 @@ import (
 )
 
 const (
-	// ackPatience is how long an Envoy may take to answer an assignment. On a
-	// healthy stream it takes milliseconds.
+	// ackPatience is how long an Envoy may take to answer an assignment. On a healthy stream it takes milliseconds.
 	ackPatience = 5 * time.Second
-	// decisionPatience is how old a decision may be before the loop counts as stuck.
-	// It steps many times a second.
+	// decisionPatience is how old a decision may be before the loop counts as stuck. It steps many times a second.
 	decisionPatience = 5 * time.Second
 	// logPatience is how long a write of the log may take before its reader counts as
 	// stalled, and logMemory how long dropped lines are a problem.
@@ -26,8 +24,7 @@ const (
 	implausiblePatience = time.Minute
 )
 
-// Reasons of an endpoint's share that matter here, as package weighting spells
-// them.
+// Reasons of an endpoint's share that matter here, as package weighting spells them.
 const (
 	reasonBlackout = "blackout"
 	reasonNeutral  = "neutral"

@@ -5,10 +5,9 @@ import (
 	"steelyard/internal/stat"
 )
 
-// A Source is the current state of the process. Its methods are called
-// from many goroutines, on every request and every scrape of /metrics; they
-// must not block on the network. What they return may be shared: this package
-// never writes to it.
+// A Source is the current state of the process. Its methods are called from many goroutines, on every request and every
+// scrape of /metrics; they must not block on the network. What they return may be shared: this package never writes to
+// it.
 type Source interface {
 	// Clusters returns all configured clusters, sorted by name.
 	Clusters() []view.Cluster

@@ -75,8 +75,7 @@ func (d *decoder) written(field any) bool {
 	return at != nil && at.written
 }
 
-// value is how a message quotes a field: a default is marked as one, because
-// the user never wrote it.
+// value is how a message quotes a field: a default is marked as one, because the user never wrote it.
 func (d *decoder) value(field any) string {
 	text := shownValue(reflect.ValueOf(field).Elem())
 	if !d.written(field) {
@@ -456,8 +455,7 @@ func (d *decoder) checkOverload(o *Overload) {
 	d.checkQueueTime(&o.QueueTimeEnter, &o.QueueTimeLeave)
 }
 
-// checkQueueTime also makes half of the enter threshold a leave threshold that is
-// not written.
+// checkQueueTime also makes half of the enter threshold a leave threshold that is not written.
 func (d *decoder) checkQueueTime(enter, leave *time.Duration) {
 	if !d.written(leave) {
 		*leave = *enter / 2
