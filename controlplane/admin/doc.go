@@ -42,9 +42,9 @@
 //
 // # Use
 //
-// The daemon builds one [Metrics] and one [History], hands them to the loops, which report to them, implements [Source]
-// over the store, the decisions and the xDS server, and then runs [Serve] with the handler that [New] returns. Package
-// controlplane/view, which has the values of a cluster, is the only other package of the project that this one knows.
+// The daemon builds one [Metrics] and one [Recorder], hands them to the loops, which report to them, implements
+// [Source] over the store, the decisions and the xDS server, and then runs [Serve] with the handler that [New] returns.
+// Of the control plane this package knows only controlplane/view, which has the values of a cluster.
 //
 // # Units, and what is unknown
 //
