@@ -120,6 +120,13 @@ func (a *Access) SetTokens(tokens []Token, err error) {
 	}
 }
 
+// current are the tokens that are accepted now.
+func (a *Access) current() []Token {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.tokens
+}
+
 // An AdminAccess is who may use the admin listener, and who was denied.
 type AdminAccess struct {
 	Loopback      bool   `json:"loopback"` // only processes of this machine can connect
@@ -162,8 +169,15 @@ func (a *Access) status() AdminAccess {
 func accessProblems(a AdminAccess, now time.Time) []view.Problem {
 	var out problemList
 	if a.Insecure {
-		out.warn("the admin listener is open beyond this machine without %s, as admin.insecure allows",
-			missing(!a.TLS, "TLS", a.TokensFile == "", "tokens"))
+		var without []string
+		if !a.TLS {
+			without = append(without, "without TLS")
+		}
+		if a.TokensFile == "" {
+			without = append(without, "without tokens")
+		}
+		out.warn("the admin listener is open beyond this machine %s, as admin.insecure allows",
+			strings.Join(without, " and "))
 	}
 	if a.TokensError != "" {
 		out.fail("the file of admin tokens cannot be used, the previous ones (%d) stay: %s", a.Tokens, a.TokensError)
@@ -175,17 +189,6 @@ func accessProblems(a AdminAccess, now time.Time) []view.Problem {
 		}
 	}
 	return out
-}
-
-// missing joins the names of what is missing.
-func missing(first bool, one string, second bool, other string) string {
-	switch {
-	case first && second:
-		return one + " and without " + other
-	case first:
-		return one
-	}
-	return other
 }
 
 // A caller is who has sent a request. The zero caller may do nothing.
@@ -207,9 +210,7 @@ func callerOf(r *http.Request) caller {
 
 // identify finds the caller of a request by its token or its session. denied is why there is none.
 func (a *Access) identify(r *http.Request, now time.Time) (c caller, denied string) {
-	a.mu.Lock()
-	tokens := a.tokens
-	a.mu.Unlock()
+	tokens := a.current()
 	if a.TokensFile == "" {
 		return caller{role: RoleView}, ""
 	}

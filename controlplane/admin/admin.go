@@ -2,6 +2,7 @@ package admin
 
 import (
 	"fmt"
+	"html/template"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
@@ -31,7 +32,7 @@ type Options struct {
 // handler is what the routes share.
 type handler struct {
 	Options
-	page  *page
+	page  *template.Template
 	hosts *hostCheck
 }
 
@@ -50,7 +51,7 @@ func (h *handler) router() *router {
 	routes := h.newRouter()
 	routes.view("/healthz", h.healthz)
 	routes.view("/readyz", h.readyz)
-	routes.view("/metrics", h.Metrics.handler(h.Source, h.refusals, h.Recorder.latest.Load, h.Now, h.Log).ServeHTTP)
+	routes.view("/metrics", h.Metrics.handler(h.snapshot, h.Log).ServeHTTP)
 	for _, r := range h.apiRoutes() {
 		routes.add(r)
 	}
@@ -59,7 +60,7 @@ func (h *handler) router() *router {
 			routes.add(r)
 		}
 	}
-	routes.view("/api/v1/openapi.json", h.getOpenAPI)
+	routes.view("/api/v1/openapi.json", answering(h.getOpenAPI))
 	routes.view("/{$}", h.getPage)
 	routes.view("/assets/", assetHandler().ServeHTTP)
 	routes.view(loginPath, h.getLogin)
@@ -94,11 +95,6 @@ func withDefaults(o Options) Options {
 		o.Now = time.Now
 	}
 	return o
-}
-
-// refusals are the requests to this listener that were refused.
-func (h *handler) refusals() (RefusedRequests, AdminAccess) {
-	return h.hosts.totals(), h.Access.status()
 }
 
 // healthz reports whether the process makes progress, and nothing else: restarting it does not

@@ -1,7 +1,9 @@
 package admin
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -10,34 +12,30 @@ import (
 	"strings"
 	"time"
 
+	"steelyard/controlplane/view"
 	"steelyard/internal/spelling"
 )
 
-func (h *handler) getStatus(w http.ResponseWriter, _ *http.Request) {
+func (h *handler) getStatus(*http.Request) (Status, error) {
 	s := h.snapshot()
-	writeJSON(w, s.status(s.clusters()))
+	return s.status(s.clusters()), nil
 }
 
-func (h *handler) getClusters(w http.ResponseWriter, _ *http.Request) {
+func (h *handler) getClusters(*http.Request) (ClusterList, error) {
 	clusters := h.snapshot().clusters()
 	for i := range clusters {
 		clusters[i].Endpoints = nil
 	}
-	writeJSON(w, ClusterList{clusters})
+	return ClusterList{clusters}, nil
 }
 
-func (h *handler) getCluster(w http.ResponseWriter, r *http.Request) {
+func (h *handler) getCluster(r *http.Request) (view.Cluster, error) {
 	s := h.snapshot()
 	c, ok := s.cluster(r.PathValue("name"))
 	if !ok {
-		h.noCluster(w, r)
-		return
+		return c, h.noCluster(r.PathValue("name"))
 	}
 	order, err := parseOrder(r.URL.Query())
-	if err != nil {
-		writeError(w, http.StatusBadRequest, "%v", err)
-		return
-	}
 	if order.worstFirst {
 		sortWorstFirst(c.Endpoints)
 	}
@@ -45,58 +43,43 @@ func (h *handler) getCluster(w http.ResponseWriter, r *http.Request) {
 	for i := range c.Endpoints {
 		c.Endpoints[i].Why = c.Working.Explain(c.Endpoints[i].Address)
 	}
-	writeJSON(w, c)
+	return c, err
 }
 
-func (h *handler) getClients(w http.ResponseWriter, r *http.Request) {
+func (h *handler) getClients(r *http.Request) (ClientList, error) {
 	order, err := parseOrder(r.URL.Query())
-	if err != nil {
-		writeError(w, http.StatusBadRequest, "%v", err)
-		return
-	}
 	s := h.snapshot()
 	clients := s.clients(s.source.Clusters())
-	total := len(clients)
 	if order.worstFirst {
 		sortClientsWorstFirst(clients)
 	}
-	writeJSON(w, ClientList{Total: total, Clients: limit(clients, order.limit), Left: s.moment.leftEnvoys(s.seen.now)})
+	return ClientList{Total: len(clients), Clients: limit(clients, order.limit),
+		Left: s.moment.leftEnvoys(s.seen.now)}, err
 }
 
 // defaultWindow is how far back the history goes by default.
 const defaultWindow = 5 * time.Minute
 
-func (h *handler) getHistory(w http.ResponseWriter, r *http.Request) {
-	name := r.PathValue("name")
+func (h *handler) getHistory(r *http.Request) (Window, error) {
+	name, now := r.PathValue("name"), h.Now()
 	if _, ok := h.Source.Cluster(name); !ok {
-		h.noCluster(w, r)
-		return
+		return Window{}, h.noCluster(name)
 	}
-	now := h.Now()
 	q, err := parseWindow(r.URL.Query(), now)
 	if err != nil {
-		writeError(w, http.StatusBadRequest, "%v", err)
-		return
+		return Window{}, err
 	}
 	if n := h.Recorder.o.History.numbers(name, q); n > windowNumbers {
-		writeError(w, http.StatusBadRequest, "this asks for %d numbers, and an answer has at most %d: ask for fewer "+
-			"endpoints or fields, or for fewer moments with points=150", n, windowNumbers)
-		return
+		return Window{}, fmt.Errorf("this asks for %d numbers, and an answer has at most %d: ask for fewer endpoints "+
+			"or fields, or for fewer moments with points=150", n, windowNumbers)
 	}
-	writeJSON(w, h.Recorder.o.History.Window(name, now, q))
+	return h.Recorder.o.History.Window(name, now, q), nil
 }
 
-func (h *handler) noCluster(w http.ResponseWriter, r *http.Request) {
-	h.noClusterNamed(w, r.PathValue("name"))
-}
-
-func (h *handler) noClusterNamed(w http.ResponseWriter, name string) {
-	var names []string
-	for _, c := range h.Source.Clusters() {
-		names = append(names, c.Name)
-	}
-	writeError(w, http.StatusNotFound, "no cluster %q is configured%s; there are: %s", name,
-		spelling.DidYouMean(name, names), strings.Join(names, ", "))
+func (h *handler) noCluster(name string) error {
+	all := names(h.Source.Clusters())
+	return Missing(fmt.Errorf("no cluster %q is configured%s; there are: %s", name, spelling.DidYouMean(name, all),
+		strings.Join(all, ", ")))
 }
 
 func notFound(w http.ResponseWriter, r *http.Request) {
@@ -189,14 +172,45 @@ func limit[T any](items []T, n int) []T {
 	return items
 }
 
-func writeJSON(w http.ResponseWriter, v any) { writeJSONCode(w, http.StatusOK, v) }
-
-func writeError(w http.ResponseWriter, code int, format string, args ...any) {
-	writeJSONCode(w, code, Error{fmt.Sprintf(format, args...)})
+// A codedError is an error that is answered with a code of its own.
+type codedError struct {
+	error
+	code int
 }
 
-// writeJSONCode encodes before it writes, so that an answer is whole or a 500.
-func writeJSONCode(w http.ResponseWriter, code int, v any) {
+// answering serves what a function returns, as JSON. An error without a code is a bad request.
+func answering[T any](f func(*http.Request) (T, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		v, err := f(r)
+		if err != nil {
+			var coded codedError
+			errors.As(err, &coded)
+			writeError(w, cmp.Or(coded.code, http.StatusBadRequest), "%v", err)
+			return
+		}
+		writeJSON(w, http.StatusOK, v)
+	}
+}
+
+// answeringBody is answering for a request whose body is the JSON of a B.
+func answeringBody[B, T any](f func(*http.Request, B) (T, error)) http.HandlerFunc {
+	return answering(func(r *http.Request) (v T, err error) {
+		var body B
+		d := json.NewDecoder(r.Body)
+		d.DisallowUnknownFields()
+		if err := d.Decode(&body); err != nil {
+			return v, fmt.Errorf("the body is not the JSON that is needed here: %w", err)
+		}
+		return f(r, body)
+	})
+}
+
+func writeError(w http.ResponseWriter, code int, format string, args ...any) {
+	writeJSON(w, code, Error{fmt.Sprintf(format, args...)})
+}
+
+// writeJSON encodes before it writes, so that an answer is whole or a 500.
+func writeJSON(w http.ResponseWriter, code int, v any) {
 	body, err := json.Marshal(v)
 	if err != nil {
 		code, body = http.StatusInternalServerError, []byte(`{"error":"this answer could not be encoded"}`)

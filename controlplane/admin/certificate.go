@@ -20,8 +20,7 @@ const (
 	UseRedisCA       = "redis_ca"        // authorities for Redis
 )
 
-// A Certificate is one that Steelyard uses: the one of a chain that expires first, or an
-// authority.
+// A Certificate is one that Steelyard uses: the one of a chain that expires first, or an authority.
 type Certificate struct {
 	Use      string    `json:"use"`
 	File     string    `json:"file"`

@@ -16,15 +16,11 @@ import (
 // maxEndpointSeries is how many endpoints, of all clusters together, have series of their own.
 const maxEndpointSeries = 2000
 
-// handler serves the registry together with the state of a source.
-func (m *Metrics) handler(
-	source Source, refused func() (RefusedRequests, AdminAccess), latest func() *moment, now func() time.Time,
-	log *slog.Logger,
-) http.Handler {
-	state := prometheus.NewRegistry()
-	state.MustRegister(&collector{source: source, refused: refused, latest: latest, maxSeries: maxEndpointSeries,
-		now: now})
-	return promhttp.HandlerFor(prometheus.Gatherers{m.registry, state}, promhttp.HandlerOpts{
+// handler serves the registry together with the state of the process.
+func (m *Metrics) handler(state func() *snapshot, log *slog.Logger) http.Handler {
+	ofState := prometheus.NewRegistry()
+	ofState.MustRegister(&collector{state: state, maxSeries: maxEndpointSeries})
+	return promhttp.HandlerFor(prometheus.Gatherers{m.registry, ofState}, promhttp.HandlerOpts{
 		ErrorLog: slog.NewLogLogger(log.With("library", "client_golang").Handler(), slog.LevelWarn),
 		// One series that cannot be written must not hide all the others.
 		ErrorHandling:       promhttp.ContinueOnError,
@@ -71,14 +67,18 @@ func (s sink) set(name, help string, n view.Number) {
 // num is a count as a number.
 func num[T int | uint64](n T) view.Number { return view.Num(float64(n)) }
 
-// collector turns the current state of the Source, and what the Recorder measures, into series. Unknown values give
+// each sends a series of each count, by a label.
+func each[K ~string, N int | uint64](s sink, label, name, help string, counts map[K]N) {
+	for value, n := range counts {
+		s.with(label, string(value)).set(name, help, num(n))
+	}
+}
+
+// collector turns the current state of the process, and what the Recorder measures, into series. Unknown values give
 // none.
 type collector struct {
-	source    Source
-	refused   func() (RefusedRequests, AdminAccess)
-	latest    func() *moment
+	state     func() *snapshot
 	maxSeries int
-	now       func() time.Time
 }
 
 // Describe implements prometheus.Collector. It describes nothing, because each scrape does, and checks what it has.
@@ -87,28 +87,28 @@ func (c *collector) Describe(chan<- *prometheus.Desc) {}
 // Collect implements prometheus.Collector.
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	s := sink{ch: ch, descs: map[string]*prometheus.Desc{}}
-	m, now := c.latest(), c.now()
-	clusters, clients, status := c.source.Clusters(), c.source.Clients(), c.source.Status()
-	c.collectClusters(s, clusters, m)
-	collectIncidents(s, clusters, m)
+	state := c.state()
+	now, clusters, clients, status := state.seen.now, state.source.Clusters(), state.seen.clients, state.source.Status()
+	c.collectClusters(s, clusters, state)
+	collectIncidents(s, clusters, state.moment)
 	collectSubscriptions(s, clusters, clients)
-	collectEnvoys(s, clients, m)
+	collectEnvoys(s, clients, state.seen.left)
 	s.set("steelyard_log_lines_dropped_total", "Lines of the process's log that were not written, because their "+
 		"reader had stalled or gone.", num(status.Log.DroppedLines))
 	collectPorts(s, status.XDSPort, status.AdminPort)
 	collectSignals(s, status.Signals.complete())
 	collectCertificates(s, status.Certificates, now)
-	c.collectRefusals(s, &status)
+	collectRefusals(s, &status, state)
 	collectReplicas(s, status.Replicas.complete(now))
 	collectTracing(s, status.Tracing)
 	s.set("steelyard_pickers", "Pickers that follow the loads.", num(len(status.Pickers.List)))
 }
 
 // collectClusters has series of as many endpoints as there is room for.
-func (c *collector) collectClusters(s sink, clusters []view.Cluster, m *moment) {
-	room, now := c.maxSeries, c.now()
+func (c *collector) collectClusters(s sink, clusters []view.Cluster, state *snapshot) {
+	room, now := c.maxSeries, state.seen.now
 	for _, cluster := range clusters {
-		found := m.measureOf(cluster.Name)
+		found := state.moment.measureOf(cluster.Name)
 		if found != nil {
 			cluster.Served, cluster.Use = found.served, found.use
 		}
@@ -172,11 +172,9 @@ func collectCluster(s sink, c *view.Cluster, now time.Time) {
 }
 
 func collectSources(s sink, c *view.Cluster) {
-	for kind, n := range disputedEndpoints(c.Disputes) {
-		s.with("kind", string(kind)).set("steelyard_disputed_endpoints", "Endpoints about which the reports of a "+
-			"single Envoy conflict with all others, and do not count: in_flight (requests in progress) or failures.",
-			num(n))
-	}
+	each(s, "kind", "steelyard_disputed_endpoints", "Endpoints about which the reports of a single Envoy conflict "+
+		"with all others, and do not count: in_flight (requests in progress) or failures.",
+		disputedEndpoints(c.Disputes))
 	for _, source := range c.Sources {
 		of := s.with("source", source.Name)
 		of.set("steelyard_source_up", "0 when the source is down: it never worked, or its latest values are too old "+
@@ -203,8 +201,7 @@ func disputedEndpoints(disputes []view.Dispute) map[view.DisputeKind]int {
 		view.DisputeFailures: len(endpoints[view.DisputeFailures])}
 }
 
-// collectCounts sums the endpoints up, so that a pool above the bound on series
-// can still be watched.
+// collectCounts sums the endpoints up, so that a pool above the bound on series can still be watched.
 func collectCounts(s sink, c *view.Cluster) {
 	type fieldState struct{ field, state string }
 	reasons := map[string]int{}
@@ -219,10 +216,7 @@ func collectCounts(s sink, c *view.Cluster) {
 			}
 		}
 	}
-	for reason, n := range reasons {
-		s.with(labelReason, reason).set("steelyard_cluster_endpoints", "Endpoints, by the main cause of their share.",
-			num(n))
-	}
+	each(s, labelReason, "steelyard_cluster_endpoints", "Endpoints, by the main cause of their share.", reasons)
 	for k, n := range states {
 		s.with("field", k.field, "state", k.state).set("steelyard_inputs", "Inputs of the endpoints, by field and by "+
 			"the state that follows from their age.", num(n))

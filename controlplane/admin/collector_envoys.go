@@ -41,8 +41,7 @@ func collectSubscriptions(s sink, clusters []view.Cluster, clients []Client) {
 	for _, cluster := range clusters {
 		per[cluster.Name] = &counts{}
 	}
-	// One Envoy may hold several streams on its connection, and two Envoys may
-	// by mistake have one node id.
+	// One Envoy may hold several streams on its connection, and two Envoys may by mistake have one node id.
 	envoys := map[[2]string]bool{}
 	for _, client := range clients {
 		envoys[[2]string{client.NodeID, client.Address}] = true
@@ -67,7 +66,7 @@ func collectSubscriptions(s sink, clusters []view.Cluster, clients []Client) {
 }
 
 // collectEnvoys has series for each connected Envoy, over all its connections, and for those that left.
-func collectEnvoys(s sink, clients []Client, m *moment) {
+func collectEnvoys(s sink, clients []Client, left []LeftEnvoy) {
 	all := map[envoyID][]*Client{}
 	var order []envoyID
 	for i := range clients {
@@ -76,10 +75,6 @@ func collectEnvoys(s sink, clients []Client, m *moment) {
 			order = append(order, id)
 		}
 		all[id] = append(all[id], &clients[i])
-	}
-	var left []LeftEnvoy
-	if m != nil {
-		left = m.left
 	}
 	for _, l := range left {
 		id := idOf(&Client{NodeID: l.NodeID, Address: l.Address})

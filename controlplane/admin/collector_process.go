@@ -13,20 +13,16 @@ func collectPorts(s sink, p Port, a AdminPort) {
 			"connections of the address that has the most, streams, subscriptions, unread bytes.", num(b.Used))
 		of.set("steelyard_xds_port_limit", "The limit of what is used. That of connections also depends on the limit "+
 			"of open files.", num(b.Limit))
-		for result, n := range results(b.Bound) {
-			of.with(labelResult, result).set("steelyard_xds_port_refused_total", "How often the bound was reached: "+
-				"the new one was refused, or a connection displaced to make room for it.", num(n))
-		}
+		each(of, labelResult, "steelyard_xds_port_refused_total", "How often the bound was reached: the new one was "+
+			"refused, or a connection displaced to make room for it.", results(b.Bound))
 	}
 	for _, b := range a.bounds() {
 		of := s.with("bound", b.name)
 		of.set("steelyard_admin_port_used", "What the peers of the admin listener have open, by what is bounded: "+
 			"connections, connections of the address that has the most.", num(b.Used))
 		of.set("steelyard_admin_port_limit", "The limit of what is used.", num(b.Limit))
-		for result, n := range results(b.Bound) {
-			of.with(labelResult, result).set("steelyard_admin_port_refused_total", "How often the bound was reached: "+
-				"the new one was refused, or an open one displaced to make room for it.", num(n))
-		}
+		each(of, labelResult, "steelyard_admin_port_refused_total", "How often the bound was reached: the new one was "+
+			"refused, or an open one displaced to make room for it.", results(b.Bound))
 	}
 	s.set("steelyard_xds_port_paced_requests_total", "Requests that were handled later, because their client sends "+
 		"too many or subscribes to more clusters than others.", num(p.PacedRequests))
@@ -39,12 +35,10 @@ func collectPorts(s sink, p Port, a AdminPort) {
 // collectSignals leaves out what is not taken in.
 func collectSignals(s sink, t SignalTotals) {
 	if t.AccessLog {
-		for result, n := range map[string]uint64{"counted": t.Entries.counted(), "ignored": t.Entries.Ignored,
-			"unpaired": t.Entries.Unpaired} {
-			s.with(labelResult, result).set("steelyard_access_log_entries_total", "Access log entries received, by "+
-				"result: counted, ignored (of an address or a cluster that the Envoy does not watch) or unpaired "+
-				"(the end of a request whose beginning was not seen).", num(n))
-		}
+		each(s, labelResult, "steelyard_access_log_entries_total", "Access log entries received, by result: counted, "+
+			"ignored (of an address or a cluster that the Envoy does not watch) or unpaired (the end of a request "+
+			"whose beginning was not seen).", map[string]uint64{"counted": t.Entries.counted(),
+			"ignored": t.Entries.Ignored, "unpaired": t.Entries.Unpaired})
 	}
 	if t.LoadReports {
 		s.set("steelyard_load_reports_total", "Load reports received.", num(t.Reports))
@@ -60,19 +54,15 @@ func collectSignals(s sink, t SignalTotals) {
 	for source, streams := range t.Streams {
 		of := s.with("source", source)
 		of.set("steelyard_signal_streams", "Open streams over which Envoys report their requests.", num(streams.Open))
-		for result, n := range map[string]uint64{"refused": streams.Refused, "broken": streams.Broken} {
-			of.with(labelResult, result).set("steelyard_signal_streams_ended_total", "Streams for Envoys' reports "+
-				"that Steelyard ended: refused (no node id, or more streams than an Envoy may have) or broken (a "+
-				"message could not be read).", num(n))
-		}
+		each(of, labelResult, "steelyard_signal_streams_ended_total", "Streams for Envoys' reports that Steelyard "+
+			"ended: refused (no node id, or more streams than an Envoy may have) or broken (a message could not be "+
+			"read).", map[string]uint64{"refused": streams.Refused, "broken": streams.Broken})
 	}
 	if !t.AccessLog && !t.LoadReports {
 		return
 	}
-	for mode, n := range t.Envoys {
-		s.with("mode", string(mode)).set("steelyard_access_log_envoys", "Envoys that ever reported, by how they "+
-			"report their requests: events, batched, or reports (load reports only).", num(n))
-	}
+	each(s, "mode", "steelyard_access_log_envoys", "Envoys that ever reported, by how they report their requests: "+
+		"events, batched, or reports (load reports only).", t.Envoys)
 	s.set("steelyard_silent_envoys", "Envoys whose counts are not used because they have not reported for too long.",
 		num(t.Silent))
 }
@@ -94,7 +84,7 @@ func collectCertificates(s sink, all []Certificate, now time.Time) {
 }
 
 // collectRefusals has what was refused on both listeners, and the Envoys that disconnected.
-func (c *collector) collectRefusals(s sink, status *Status) {
+func collectRefusals(s sink, status *Status, state *snapshot) {
 	for _, h := range status.RefusedHandshakes {
 		s.with(labelReason, h.Reason).set("steelyard_refused_handshakes_total", "TLS handshakes on the xDS port that "+
 			"failed, by reason.", num(h.Count))
@@ -106,10 +96,9 @@ func (c *collector) collectRefusals(s sink, status *Status) {
 			"allow, by kind: no rule names the client (stream), or not for the cluster that it watches or reports on.",
 			num(d.Count))
 	}
-	requests, access := c.refused()
 	s.set("steelyard_admin_refused_requests_total", "Requests to the admin listener that were refused because of "+
-		"their Host header.", num(requests.Count))
-	for _, d := range access.Denied {
+		"their Host header.", num(state.refused.Count))
+	for _, d := range state.access.Denied {
 		s.with(labelReason, d.Reason).set("steelyard_admin_denied_requests_total", "Requests to the admin listener "+
 			"that were denied for lack of a token or role, or because a page of another origin sent them, by reason.",
 			num(d.Count))
@@ -131,27 +120,21 @@ func collectReplicas(s sink, r Replicas) {
 	}
 	s.set("steelyard_replicas_connected", "1 while the messages of this replica come back through Redis, 0 while it "+
 		"is cut off from the others.", oneIf(r.Connected))
-	for state, n := range states {
-		s.with("state", state).set("steelyard_replicas", "Other replicas by state: live, gone or unreachable.", num(n))
-	}
+	each(s, "state", "steelyard_replicas", "Other replicas by state: live, gone or unreachable.", states)
 	s.set("steelyard_replica_message_age_seconds", "Time since the last message of the live replica that is silent "+
 		"for longest.", oldest)
 	s.set("steelyard_replica_scraped_endpoints", "Endpoints that this replica scrapes.", r.Scraping)
 	m := r.Messages
-	for result, n := range map[string]uint64{"sent": m.Sent, "failed": m.Failed, "received": m.Received,
-		"lost": m.Lost, "stale": m.Stale, "foreign": m.Foreign, "invalid": m.Invalid, "refused": m.Refused} {
-		s.with(labelResult, result).set("steelyard_replica_messages_total", "Messages between replicas, by what "+
-			"became of them: sent, failed, received, lost, stale, foreign (of another version), invalid or refused.",
-			num(n))
-	}
+	each(s, labelResult, "steelyard_replica_messages_total", "Messages between replicas, by what became of them: "+
+		"sent, failed, received, lost, stale, foreign (of another version), invalid or refused.", map[string]uint64{
+		"sent": m.Sent, "failed": m.Failed, "received": m.Received, "lost": m.Lost, "stale": m.Stale,
+		"foreign": m.Foreign, "invalid": m.Invalid, "refused": m.Refused})
 }
 
 // collectTracing has no series where there are no traces.
 func collectTracing(s sink, t Tracing) {
 	if t.Enabled {
-		for result, n := range map[string]uint64{resultOK: t.Exported, resultError: t.Failed} {
-			s.with(labelResult, result).set("steelyard_trace_spans_total", "Spans of decisions that were sent to the "+
-				"collector of traces, or lost, by result.", num(n))
-		}
+		each(s, labelResult, "steelyard_trace_spans_total", "Spans of decisions that were sent to the collector of "+
+			"traces, or lost, by result.", map[string]uint64{resultOK: t.Exported, resultError: t.Failed})
 	}
 }

@@ -1,5 +1,4 @@
-// Package admin serves the state of a running Steelyard to probes, Prometheus, scripts
-// and the person on call.
+// Package admin serves the state of a running Steelyard to probes, Prometheus, scripts and the person on call.
 //
 // # What it is for
 //
@@ -19,9 +18,8 @@
 //	/api/v1/openapi.json              these routes and their answers, for programs
 //	/                                 the page, which shows the same
 //
-// The JSON is described key by key in docs/admin-api.md, and a test compares
-// the two. It is stable: keys are added, not renamed, and their meaning and unit
-// stay.
+// The JSON is described key by key in docs/admin-api.md, and a test compares the two. It is stable: keys are added, not
+// renamed, and their meaning and unit stay.
 //
 // # What it is not
 //
@@ -44,18 +42,15 @@
 //
 // # Use
 //
-// The daemon builds one [Metrics] and one [History], hands them to the loops,
-// which report to them, implements [Source] over the store, the decisions and
-// the xDS server, and then runs [Serve] with the handler that [New] returns.
-// Package controlplane/view, which has the values of a cluster, is the only other
-// package of the project that this one knows.
+// The daemon builds one [Metrics] and one [Recorder], hands them to the loops, which report to them, implements
+// [Source] over the store, the decisions and the xDS server, and then runs [Serve] with the handler that [New] returns.
+// Of the control plane this package knows only controlplane/view, which has the values of a cluster.
 //
 // # Units, and what is unknown
 //
-// Durations are seconds, times are RFC 3339 in UTC, shares and fractions are
-// 0..1. A number that is not known is null and never 0, and so is one that JSON
-// cannot hold: see [view.Number] and [view.Time]. The series on /metrics follow the same
-// rule: a gauge whose value is unknown is left out.
+// Durations are seconds, times are RFC 3339 in UTC, shares and fractions are 0..1. A number that is not known is null
+// and never 0, and so is one that JSON cannot hold: see [view.Number] and [view.Time]. The series on /metrics follow
+// the same rule: a gauge whose value is unknown is left out.
 //
 // # Problems
 //

@@ -162,78 +162,6 @@ func clip(s string, n int) string {
 	return strings.ToValidUTF8(s[:n-3], "") + "..."
 }
 
-// An eventPicture is what events are found in: two of them, a second apart, are compared.
-type eventPicture struct {
-	clusters map[string]clusterPicture
-	envoys   map[envoyID]envoyPicture
-}
-
-type clusterPicture struct {
-	endpoints []endpointPicture // sorted by address
-	down      map[string]string // sources, with why
-	drops     bool
-}
-
-type endpointPicture struct {
-	address, reason, failure string
-	flagged, outlier, probed bool   // probed: tried again without a flag, and nothing shows that it recovered
-	unread                   bool   // its metrics cannot be read
-	override                 string // what an operator decided, in words; empty: nothing
-}
-
-// An envoyID identifies an Envoy over its connections.
-type envoyID struct{ node, host string }
-
-type envoyPicture struct {
-	nacks   uint64
-	message string
-	cluster string
-}
-
-// pictureOf keeps what events are found by.
-func pictureOf(clusters []view.Cluster, clients []Client, refusing map[string]bool) eventPicture {
-	p := eventPicture{clusters: make(map[string]clusterPicture, len(clusters)),
-		envoys: make(map[envoyID]envoyPicture, len(clients))}
-	for i := range clusters {
-		c := clusterPictureOf(&clusters[i])
-		c.drops = c.drops || refusing[clusters[i].Name]
-		p.clusters[clusters[i].Name] = c
-	}
-	for i := range clients {
-		c := &clients[i]
-		id := idOf(c)
-		e := p.envoys[id]
-		for k := range c.Subscriptions {
-			s := &c.Subscriptions[k]
-			e.nacks += s.Nacks
-			if s.Nack.Current {
-				e.message, e.cluster = s.Nack.Message, s.Cluster
-			}
-		}
-		p.envoys[id] = e
-	}
-	return p
-}
-
-func clusterPictureOf(c *view.Cluster) clusterPicture {
-	p := clusterPicture{endpoints: make([]endpointPicture, len(c.Endpoints)), down: map[string]string{},
-		drops: c.Decision.DropFraction.Or(0) > 0}
-	for i := range c.Endpoints {
-		e := &c.Endpoints[i]
-		p.endpoints[i] = endpointPicture{address: e.Address, reason: e.OverloadReason, failure: e.LastScrape.Error,
-			flagged: e.Overloaded, outlier: e.Outlier, probed: e.Probed != "", unread: unread(e)}
-		if e.Override != nil {
-			p.endpoints[i].override = overrideText(*e.Override)
-		}
-	}
-	for _, s := range c.Sources {
-		if s.State == view.SourceDown && (!s.LastSuccess.IsZero() || s.LastError != "") {
-			p.down[s.Name] = s.LastError
-		}
-	}
-	return p
-}
-
 // unread reports whether the metrics of an endpoint have not been readable for a while: one failure is none.
 func unread(e *view.Endpoint) bool {
 	if e.LastScrape.Error == "" {
@@ -247,24 +175,48 @@ func unread(e *view.Endpoint) bool {
 	return false
 }
 
-// changes returns the events between two pictures.
-func changes(before, after eventPicture) (out []change) {
-	for name, now := range after.clusters {
-		was, known := before.clusters[name]
-		if !known {
-			joined := change{kind: view.EventEndpointsJoined, cluster: name}
-			for i := range now.endpoints {
-				joined.subjects = append(joined.subjects, now.endpoints[i].address)
+// An envoyID identifies an Envoy over its connections.
+type envoyID struct{ node, host string }
+
+// A nacking is what an Envoy has refused, over its connections.
+type nacking struct {
+	nacks            uint64
+	cluster, message string // of one that is refused now
+}
+
+func nackings(clients []Client) map[envoyID]nacking {
+	out := make(map[envoyID]nacking, len(clients))
+	for i := range clients {
+		id := idOf(&clients[i])
+		n := out[id]
+		for _, s := range clients[i].Subscriptions {
+			n.nacks += s.Nacks
+			if s.Nack.Current {
+				n.cluster, n.message = s.Cluster, s.Nack.Message
 			}
-			if len(joined.subjects) > 0 {
-				out = append(out, joined)
-			}
-			continue
 		}
-		out = append(out, clusterChanges(name, was, now)...)
+		out[id] = n
 	}
-	for id, now := range after.envoys {
-		was, known := before.envoys[id]
+	return out
+}
+
+// changes returns the events between two looks.
+func changes(before, after *observation) (out []change) {
+	clusters := make(map[string]*view.Cluster, len(before.clusters))
+	for i := range before.clusters {
+		clusters[before.clusters[i].Name] = &before.clusters[i]
+	}
+	for i := range after.clusters {
+		now := &after.clusters[i]
+		was := clusters[now.Name]
+		if was == nil { // its endpoints joined; its state did not just begin
+			was = &view.Cluster{Sources: now.Sources, Decision: now.Decision}
+		}
+		out = append(out, clusterChanges(was, now, before.refusing[now.Name], after.refusing[now.Name])...)
+	}
+	envoys := nackings(before.clients)
+	for id, now := range nackings(after.clients) {
+		was, known := envoys[id]
 		if !known {
 			out = append(out, change{kind: view.EventEnvoyJoined, subjects: []string{id.node}})
 		}
@@ -279,48 +231,50 @@ func changes(before, after eventPicture) (out []change) {
 	return out
 }
 
-// clusterChanges walks both lists of endpoints, which are sorted.
-func clusterChanges(name string, was, now clusterPicture) (out []change) {
+// clusterChanges walks both lists of endpoints, which are sorted. The queue of the cluster was, and is, refusing.
+func clusterChanges(was, now *view.Cluster, wasRefusing, isRefusing bool) (out []change) {
 	byKind := map[view.EventKind]*change{}
 	add := func(kind view.EventKind, subject, detail string) {
 		c := byKind[kind]
 		if c == nil {
-			c = &change{kind: kind, cluster: name, detail: detail}
+			c = &change{kind: kind, cluster: now.Name, detail: detail}
 			byKind[kind] = c
 		}
 		c.subjects = append(c.subjects, subject)
 	}
-	before, after := was.endpoints, now.endpoints
+	before, after := was.Endpoints, now.Endpoints
 	for len(before) > 0 || len(after) > 0 {
 		switch {
-		case len(after) == 0 || len(before) > 0 && before[0].address < after[0].address:
-			add(view.EventEndpointsLeft, before[0].address, "")
+		case len(after) == 0 || len(before) > 0 && before[0].Address < after[0].Address:
+			add(view.EventEndpointsLeft, before[0].Address, "")
 			before = before[1:]
 			continue
-		case len(before) == 0 || before[0].address > after[0].address:
-			add(view.EventEndpointsJoined, after[0].address, "")
+		case len(before) == 0 || before[0].Address > after[0].Address:
+			add(view.EventEndpointsJoined, after[0].Address, "")
 		default:
 			endpointChanges(&before[0], &after[0], add)
 			before = before[1:]
 		}
 		after = after[1:]
 	}
-	for source, why := range now.down {
-		if _, was := was.down[source]; !was {
+	lost, known := lostSources(now), lostSources(was)
+	for source, why := range lost {
+		if _, already := known[source]; !already {
 			add(view.EventSourceLost, "source "+source, why)
 		}
 	}
-	for source := range was.down {
-		if _, is := now.down[source]; !is {
+	for source := range known {
+		if _, still := lost[source]; !still {
 			add(view.EventSourceBack, "source "+source, "")
 		}
 	}
-	if now.drops != was.drops {
+	dropped := was.Decision.DropFraction.Or(0) > 0 || wasRefusing
+	if drops := now.Decision.DropFraction.Or(0) > 0 || isRefusing; drops != dropped {
 		kind := view.EventDropsEnded
-		if now.drops {
+		if drops {
 			kind = view.EventDropsBegan
 		}
-		byKind[kind] = &change{kind: kind, cluster: name}
+		byKind[kind] = &change{kind: kind, cluster: now.Name}
 	}
 	for _, c := range byKind {
 		slices.Sort(c.subjects)
@@ -329,26 +283,45 @@ func clusterChanges(name string, was, now clusterPicture) (out []change) {
 	return out
 }
 
-// endpointChanges compares an endpoint of both pictures.
-func endpointChanges(was, now *endpointPicture, add func(kind view.EventKind, subject, detail string)) {
-	switch in, out := was.flagged || was.probed, now.flagged || now.probed; {
-	case was.probed && now.outlier:
-		add(view.EventRetried, now.address, now.reason)
+// lostSources are the sources that are down and worked before, or failed, with why.
+func lostSources(c *view.Cluster) map[string]string {
+	lost := map[string]string{}
+	for _, s := range c.Sources {
+		if s.State == view.SourceDown && (!s.LastSuccess.IsZero() || s.LastError != "") {
+			lost[s.Name] = s.LastError
+		}
+	}
+	return lost
+}
+
+// endpointChanges compares two looks at an endpoint.
+func endpointChanges(was, now *view.Endpoint, add func(kind view.EventKind, subject, detail string)) {
+	switch in, out := was.Overloaded || was.Probed != "", now.Overloaded || now.Probed != ""; {
+	case was.Probed != "" && now.Outlier:
+		add(view.EventRetried, now.Address, now.OverloadReason)
 	case out && !in:
-		add(view.EventFlagged, now.address, now.reason)
+		add(view.EventFlagged, now.Address, now.OverloadReason)
 	case in && !out:
-		add(view.EventUnflagged, now.address, "")
+		add(view.EventUnflagged, now.Address, "")
 	}
-	switch {
-	case now.override != was.override && now.override != "":
-		add(view.EventOverride, now.address, now.override)
-	case now.override != was.override:
-		add(view.EventOverride, now.address, "it is not "+strings.SplitN(was.override, " ", 2)[0]+" any more")
+	switch before, after := overrideOf(was), overrideOf(now); {
+	case after != before && after != "":
+		add(view.EventOverride, now.Address, after)
+	case after != before:
+		add(view.EventOverride, now.Address, "it is not "+strings.SplitN(before, " ", 2)[0]+" any more")
 	}
-	switch {
-	case now.unread && !was.unread:
-		add(view.EventSourceLost, "the metrics endpoint of "+now.address, now.failure)
-	case !now.unread && was.unread:
-		add(view.EventSourceBack, "the metrics endpoint of "+now.address, "")
+	switch before, after := unread(was), unread(now); {
+	case after && !before:
+		add(view.EventSourceLost, "the metrics endpoint of "+now.Address, now.LastScrape.Error)
+	case before && !after:
+		add(view.EventSourceBack, "the metrics endpoint of "+now.Address, "")
 	}
+}
+
+// overrideOf is what an operator decided about an endpoint, in words; empty for nothing.
+func overrideOf(e *view.Endpoint) string {
+	if e.Override == nil {
+		return ""
+	}
+	return overrideText(*e.Override)
 }

@@ -316,21 +316,24 @@ func recent(now time.Time, clusters ...view.Cluster) *History {
 		at := now.Add(-time.Duration(s) * time.Second)
 		for _, c := range clusters {
 			addresses, shares := wavy(c.Endpoints, s)
-			h.Add(c.Name, at, sampleOf(addresses, shares))
+			h.Add(c.Name, at, addresses, filledWith(shares))
 		}
 	}
 	return h
 }
 
-// sampleOf is a sample with these shares; the rest follows from them.
-func sampleOf(addresses []string, shares []float64) *Sample {
-	s := newSample(addresses)
-	s.Fields[fieldShare], s.Fields[fieldServed], s.Fields[fieldLatency] = shares, shares, shares
-	for i := range addresses {
-		s.Fields[fieldLoad][i], s.Fields[fieldInFlight][i], s.States[i] = 10*shares[i], 100*shares[i], view.EndpointOK
+// filledWith writes a sample with these shares; the rest follows from them.
+func filledWith(shares []float64) func(*row) {
+	return func(r *row) {
+		for i, share := range shares {
+			for field, v := range [fineFields]float64{fieldShare: share, fieldServed: share, fieldLatency: share,
+				fieldLoad: 10 * share, fieldInFlight: 100 * share} {
+				r.set(field, i, v)
+			}
+			r.states()[i] = stateCode(view.EndpointOK)
+		}
+		r.pool = [poolFields]float32{40, 0.9, 3, 1.1, 100, 0.2, 4, 0.7, 0}
 	}
-	s.Pool = [poolFields]float64{40, 0.9, 3, 1.1, 100, 0.2, 4, 0.7, 0}
-	return s
 }
 
 // wavy are the shares of the endpoints s seconds ago, with some movement.

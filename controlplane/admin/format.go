@@ -74,8 +74,7 @@ func formatAgo(t view.Time, now time.Time) string {
 	}
 }
 
-// formatReporting says how many Envoys report, and which do not. It is empty for what is
-// no Envoy.
+// formatReporting says how many Envoys report, and which do not. It is empty for what is no Envoy.
 func formatReporting(r view.Reporting) string {
 	expected, known := r.Expected.Value()
 	if !known {

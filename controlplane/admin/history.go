@@ -57,8 +57,8 @@ func NewHistory() *History {
 }
 
 // Add records a cluster. It is called once a second; what comes less than half a second after the previous sample is
-// dropped. An endpoint that is not named has no sample.
-func (h *History) Add(cluster string, at time.Time, s *Sample) {
+// dropped. The addresses are sorted; an endpoint that is not named has no sample. fill writes the numbers.
+func (h *History) Add(cluster string, at time.Time, addresses []string, fill func(*row)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p := h.clusters[cluster]
@@ -75,11 +75,12 @@ func (h *History) Add(cluster string, at time.Time, s *Sample) {
 			return
 		}
 	}
-	if p.order == nil || !slices.Equal(p.order.addresses, s.Addresses) {
+	if p.order == nil || !slices.Equal(p.order.addresses, addresses) {
 		h.orders++
-		p.order = &order{id: h.orders, addresses: slices.Clone(s.Addresses)}
+		p.order = &order{id: h.orders, addresses: slices.Clone(addresses)}
 	}
-	r := fineRow(at, p.order, s)
+	r := newRow(at, p.order, fineFields)
+	fill(r)
 	p.fine.rows = append(p.fine.rows, r)
 	h.fine += r.bytes()
 	if every := int(p.step / fineStep); p.fine.next()%every == 0 {
@@ -144,11 +145,11 @@ func (r *ring) shift() int {
 }
 
 // keepOnly drops the clusters that are no longer configured.
-func (h *History) keepOnly(there map[string]bool) {
+func (h *History) keepOnly(configured func(cluster string) bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for name, p := range h.clusters {
-		if !there[name] {
+		if !configured(name) {
 			h.drop(p)
 			delete(h.clusters, name)
 		}
@@ -239,8 +240,7 @@ type WindowQuery struct {
 	Fields    []string // of endpoints; nil: the shares. An empty list: no endpoint
 }
 
-// Window returns what is known of a cluster since q.Since; a cluster with no
-// history has a Window without moments.
+// Window returns what is known of a cluster since q.Since; a cluster with no history has a Window without moments.
 func (h *History) Window(cluster string, now time.Time, q WindowQuery) Window {
 	if q.Fields == nil {
 		q.Fields = []string{FieldShares}

@@ -36,7 +36,7 @@ func shareOf(w Window, address string) []view.Number {
 
 // at adds a sample of shares, a number of seconds after noon.
 func at(h *History, second float64, addresses []string, shares ...float64) {
-	h.Add("c", noon.Add(time.Duration(second*float64(time.Second))), sampleOf(addresses, shares))
+	h.Add("c", noon.Add(time.Duration(second*float64(time.Second))), addresses, filledWith(shares))
 }
 
 func numbers(values ...float64) (out []view.Number) {
@@ -104,12 +104,13 @@ func TestHistoryHasEachSecondOfAQuarterOfAnHourAndTensOfAnHour(t *testing.T) {
 func TestHistoryOfTenSecondsHasMeansTheHighestLoadAndTheWorstState(t *testing.T) {
 	h := NewHistory()
 	for i := range 1000 {
-		s := sampleOf([]string{"a"}, []float64{0.5})
-		s.Fields[fieldLoad][0] = float64(i % 10)
-		if i%10 == 7 {
-			s.States[0] = view.EndpointOverloaded
-		}
-		h.Add("c", noon.Add(time.Duration(i)*time.Second), s)
+		h.Add("c", noon.Add(time.Duration(i)*time.Second), []string{"a"}, func(r *row) {
+			filledWith([]float64{0.5})(r)
+			r.set(fieldLoad, 0, float64(i%10))
+			if i%10 == 7 {
+				r.states()[0] = stateCode(view.EndpointOverloaded)
+			}
+		})
 	}
 	now := noon.Add(999 * time.Second)
 	w := h.Window("c", now, WindowQuery{Since: noon, Fields: []string{FieldLoads, FieldStates}})
@@ -182,11 +183,10 @@ func TestThePastOfFiveThousandEndpointsTakesLessThan25MiB(t *testing.T) {
 	}
 	before := heap()
 	h, w := NewHistory(), workings{}
-	step := stepOf(decision(noon).Bytes())
-	s := sampleOf(addresses, unknown)
+	step := stepOf([]view.Cluster{{Working: decision(noon)}})
 	for i := range hour {
 		now := noon.Add(time.Duration(i) * time.Second)
-		h.Add("c", now, s)
+		h.Add("c", now, addresses, filledWith(unknown))
 		if i%int(step/time.Second) == 0 {
 			w.add(decision(now), step)
 		}
@@ -301,7 +301,7 @@ func TestTwoBytesKeepANumber(t *testing.T) {
 func TestHistoryForgetsAClusterAndIsEmptyForUnknownOnes(t *testing.T) {
 	h := NewHistory()
 	at(h, 0, []string{"a"}, 1)
-	h.keepOnly(map[string]bool{"other": true})
+	h.keepOnly(func(name string) bool { return name == "other" })
 	if h.fine != 0 || h.coarse != 0 {
 		t.Errorf("%d and %d bytes are left", h.fine, h.coarse)
 	}
@@ -319,7 +319,7 @@ func TestHistoryIsSafeForConcurrentUse(t *testing.T) {
 	for c := range 4 {
 		wg.Go(func() {
 			for i := range 200 {
-				h.Add(fmt.Sprint(c%2), noon.Add(time.Duration(i)*time.Second), sampleOf([]string{"a"}, []float64{1}))
+				h.Add(fmt.Sprint(c%2), noon.Add(time.Duration(i)*time.Second), []string{"a"}, filledWith([]float64{1}))
 				h.Window(fmt.Sprint(c%2), noon, all)
 			}
 		})
@@ -335,9 +335,8 @@ func BenchmarkHistoryWritesASecond(b *testing.B) {
 	for i := range addresses {
 		addresses[i], values[i] = fmt.Sprintf("10.0.%d.%d:8000", i/250, i%250), float64(i%7)/7
 	}
-	s := sampleOf(addresses, values)
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		h.Add("c", noon.Add(time.Duration(i)*time.Second), s)
+		h.Add("c", noon.Add(time.Duration(i)*time.Second), addresses, filledWith(values))
 	}
 }

@@ -14,25 +14,15 @@ import (
 	"steelyard/controlplane/view"
 )
 
-// A web page in a browser that can reach this listener cannot read it, because the page has
-// another origin; unless the name of that origin is made to resolve to this machine (DNS
-// rebinding). The browser then sends that name as Host, so a Host that anyone can register
-// is refused.
+// A web page in a browser that can reach this listener cannot read it, because the page has another origin; unless the
+// name of that origin is made to resolve to this machine (DNS rebinding). The browser then sends that name as Host, so
+// a Host that anyone can register is refused.
 
 // RefusedRequests are requests that were refused for their Host header.
 type RefusedRequests struct {
 	Count    uint64    `json:"count"`
 	LastAt   view.Time `json:"last_at"`
 	LastHost string    `json:"last_host"` // as the client wrote it, cut
-}
-
-// hostProblems returns the problem of requests that were refused a moment ago.
-func hostProblems(r RefusedRequests, now time.Time) []view.Problem {
-	if !within(r.LastAt, now, refusalMemory) {
-		return nil
-	}
-	return []view.Problem{problem(view.SeverityWarning, "admin requests for the host %q are refused: add it to "+
-		"admin.allowed_hosts if it is yours", r.LastHost)}
 }
 
 // A hostCheck has the Host names that the listener accepts.
@@ -67,8 +57,7 @@ func canonicalHost(host string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// private are domains that nobody can register: of this machine, of Kubernetes' services, and
-// for private use.
+// private are domains that nobody can register: of this machine, of Kubernetes' services, and for private use.
 var private = []string{"localhost", "svc", "cluster.local", "internal"}
 
 // allows reports whether nobody else can make the name resolve to this machine: an address is no

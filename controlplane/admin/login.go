@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"bytes"
 	"html/template"
 	"net/http"
 	"strings"
@@ -28,15 +27,7 @@ func (h *handler) getLogin(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (h *handler) loginPage(w http.ResponseWriter, code int, next, message string) {
-	var body bytes.Buffer
-	if err := loginForm.Execute(&body, loginData{next, message}); err != nil {
-		h.Log.Error("rendering the login failed", "error", err)
-		writeError(w, http.StatusInternalServerError, "the page could not be rendered; see the log")
-		return
-	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.WriteHeader(code)
-	_, _ = w.Write(body.Bytes()) // a client that has gone needs no response
+	h.render(w, code, loginForm, loginData{next, message})
 }
 
 // postLogin exchanges a token for a session of the browser.
@@ -50,10 +41,7 @@ func (h *handler) postLogin(w http.ResponseWriter, r *http.Request) {
 	if !strings.HasPrefix(next, "/") || strings.HasPrefix(next, "//") || strings.Contains(next, `\`) {
 		next = "/" // of this listener only
 	}
-	h.Access.mu.Lock()
-	tokens := h.Access.tokens
-	h.Access.mu.Unlock()
-	t := match(tokens, strings.TrimSpace(r.PostForm.Get("token")))
+	t := match(h.Access.current(), strings.TrimSpace(r.PostForm.Get("token")))
 	if t == nil {
 		h.Access.deny(deniedWrongToken, r, h.Log, h.Now())
 		h.loginPage(w, http.StatusUnauthorized, next, "This token is not in admin.tokens_file.")
@@ -89,9 +77,9 @@ type Session struct {
 	Role string `json:"role"` // view or operate
 }
 
-func (h *handler) getSession(w http.ResponseWriter, r *http.Request) {
+func (h *handler) getSession(r *http.Request) (Session, error) {
 	c := callerOf(r)
-	writeJSON(w, Session{c.name, c.role})
+	return Session{c.name, c.role}, nil
 }
 
 var loginForm = template.Must(template.ParseFS(assets, "assets/login.html"))

@@ -64,9 +64,7 @@ func (m *measured) observe(now time.Time, c *view.Cluster, d *decided) *measure 
 	m.ticks++
 	m.count(c.Endpoints, slot, elapsed)
 	var order []string
-	if d != nil {
-		order, m.decided = d.take(now, m.decided)
-	}
+	order, m.decided = d.take(now, m.decided)
 	m.expect(order, slot)
 	for i := range c.Endpoints {
 		m.meters[i].busy.learn(&c.Endpoints[i], elapsed)
@@ -411,24 +409,22 @@ func poolSums(endpoints []view.Endpoint) (fullest, flying view.Number) {
 	return fullest, flying
 }
 
-// sample is what the history keeps of a cluster.
-func sample(c *view.Cluster, m *measure) *Sample {
-	s, nan := newSample(m.addresses), math.NaN()
+// fill writes what the history keeps of a cluster.
+func (r *row) fill(c *view.Cluster, m *measure) {
+	nan, states := math.NaN(), r.states()
 	for i := range c.Endpoints {
 		e := &c.Endpoints[i]
-		for field, v := range [fineFields]float64{
-			fieldShare: e.Share.Or(nan), fieldServed: m.endpoints[i].served10s.Or(nan),
-			fieldLoad: loadPerSlot(e).Or(nan), fieldInFlight: inFlight(e),
-			fieldLatency: e.FirstTokenMean.Or(latency(e))} {
-			s.Fields[field][i] = v
-		}
-		s.States[i] = endpointState(e)
+		r.set(fieldShare, i, e.Share.Or(nan))
+		r.set(fieldServed, i, m.endpoints[i].served10s.Or(nan))
+		r.set(fieldLoad, i, loadPerSlot(e).Or(nan))
+		r.set(fieldInFlight, i, inFlight(e))
+		r.set(fieldLatency, i, e.FirstTokenMean.Or(latency(e)))
+		states[i] = stateCode(endpointState(e))
 	}
 	d := &c.Decision
 	fullest, flying := poolSums(c.Endpoints)
 	for k, n := range [poolFields]view.Number{d.ArrivalRate, d.MedianLoad, fullest, d.WaterLevel, flying,
 		c.FirstTokenMean, c.AnswerP99Seconds, m.use.CapacityUsed, d.DropFraction} {
-		s.Pool[k] = n.Or(nan)
+		r.pool[k] = float32(n.Or(nan))
 	}
-	return s
 }

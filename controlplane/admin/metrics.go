@@ -8,10 +8,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
 
-// Metrics are the process's own counters and histograms, on a registry of their
-// own. State (weights, flags, ages, readiness), as opposed to events, is not set
-// here: it is read from the Source when /metrics is scraped, so that the series of an
-// endpoint that has left disappear.
+// Metrics are the process's own counters and histograms, on a registry of their own. State (weights, flags, ages,
+// readiness), as opposed to events, is not set here: it is read from the Source when /metrics is scraped, so that the
+// series of an endpoint that has left disappear.
 //
 // Every method is safe for concurrent use. The cluster label of every series is
 // a configured name; call Forget when a cluster is removed.
@@ -21,32 +20,12 @@ type Metrics struct {
 		DeletePartialMatch(prometheus.Labels) int
 	}
 
-	scrapes        *prometheus.CounterVec
-	scrapeDuration *prometheus.HistogramVec
-	scrapeBody     *prometheus.HistogramVec
-
-	decisions *prometheus.CounterVec
-	step      *prometheus.HistogramVec
-	flags     *prometheus.CounterVec
-
-	pushes     *prometheus.CounterVec
-	suppressed *prometheus.CounterVec
-	ackDelay   *prometheus.HistogramVec
-	acks       *prometheus.CounterVec
-	nacks      *prometheus.CounterVec
-
-	polls        *prometheus.CounterVec
-	pollDuration prometheus.Observer
-	ignored      *prometheus.GaugeVec
-
-	kubernetes *prometheus.CounterVec
-
+	scrapes, polls, kubernetes, reloads                  *prometheus.CounterVec
+	decisions, flags, pushes, suppressed, acks, nacks    *prometheus.CounterVec
 	queueGranted, queueReleased, queueRefused, queueLeft *prometheus.CounterVec
-	queueWait                                            *prometheus.HistogramVec
-
-	reloads       *prometheus.CounterVec
-	reloadOK      prometheus.Gauge
-	reloadSuccess prometheus.Gauge
+	scrapeDuration, scrapeBody, step, ackDelay           *prometheus.HistogramVec
+	pollDuration, queueWait                              *prometheus.HistogramVec
+	ignored, reloadOK, reloadSuccess                     *prometheus.GaugeVec
 }
 
 // Labels and their values.
@@ -72,16 +51,21 @@ func NewMetrics(version string) *Metrics {
 	)
 	m.gauge("steelyard_build_info", "Always 1; the label is the version of Steelyard.", "version").
 		WithLabelValues(label(version)).Set(1)
-	m.registerCollection()
+	m.registerInputs()
 	m.registerDecisions()
-	m.registerStreams()
-	m.registerReloads()
 	m.registerQueues()
+	for _, result := range []string{resultOK, resultError} {
+		m.polls.WithLabelValues(result)
+		m.reloads.WithLabelValues(result)
+	}
+	m.pollDuration.WithLabelValues()
+	m.reloadOK.WithLabelValues()
+	m.reloadSuccess.WithLabelValues()
 	return m
 }
 
-// registerCollection makes the metrics of what is read: scrapes and Redis polls.
-func (m *Metrics) registerCollection() {
+// registerInputs makes the metrics of what is read: scrapes, Redis, Kubernetes and the config.
+func (m *Metrics) registerInputs() {
 	m.scrapes = m.counter("steelyard_scrapes_total", "Scrapes of model servers, by result.", labelCluster, labelResult)
 	m.scrapeDuration = m.histogram("steelyard_scrape_duration_seconds",
 		"Time from sending a scrape to having read its body.", scrapeBuckets(), labelCluster)
@@ -90,26 +74,26 @@ func (m *Metrics) registerCollection() {
 	m.polls = m.counter("steelyard_redis_polls_total", "Round trips to Redis for the in-flight counts, by result.",
 		labelResult)
 	m.pollDuration = m.histogram("steelyard_redis_poll_duration_seconds", "Time of a round trip to Redis.",
-		scrapeBuckets()).WithLabelValues()
+		scrapeBuckets())
 	m.ignored = m.gauge("steelyard_inflight_ignored_members", "Members of the latest in-flight set that are not "+
 		"endpoints of the cluster.", labelCluster)
 	m.kubernetes = m.counter("steelyard_kubernetes_requests_total", "Requests to the Kubernetes API, and watches that "+
 		"ended by an error, by result.", "resource", "verb", labelResult)
-	m.polls.WithLabelValues(resultOK)
-	m.polls.WithLabelValues(resultError)
+	m.reloads = m.counter("steelyard_config_reloads_total",
+		"Attempts to apply a config, the one at the start included.", labelResult)
+	m.reloadOK = m.gauge("steelyard_config_last_reload_successful", "1 when the latest config was applied, 0 when it "+
+		"was refused and the previous one still runs.")
+	m.reloadSuccess = m.gauge("steelyard_config_last_reload_success_timestamp_seconds",
+		"Unix time at which a config was last applied, 0 before the first.")
 }
 
-// registerDecisions makes the metrics of the loop.
+// registerDecisions makes the metrics of the loop, and of what is sent to the Envoys.
 func (m *Metrics) registerDecisions() {
 	m.decisions = m.counter("steelyard_decisions_total", "Steps of the weighting law.", labelCluster)
 	m.step = m.histogram("steelyard_step_duration_seconds", "Time of one step of the weighting law.",
 		prometheus.ExponentialBuckets(10e-6, 4, 9), labelCluster)
 	m.flags = m.counter("steelyard_overload_changes_total", "Endpoints that entered or left the overload flag.",
 		labelCluster, "change")
-}
-
-// registerStreams makes the metrics of what is sent to the Envoys.
-func (m *Metrics) registerStreams() {
 	m.pushes = m.counter("steelyard_pushes_total", "Assignments handed to the streams, by what caused them.",
 		labelCluster, labelReason)
 	m.suppressed = m.counter("steelyard_suppressed_pushes_total", "Decisions that were not pushed, by reason.",
@@ -118,18 +102,6 @@ func (m *Metrics) registerStreams() {
 		"Envoy.", prometheus.ExponentialBuckets(0.0005, 2, 14), labelCluster)
 	m.acks = m.counter("steelyard_acks_total", "Assignments that Envoys accepted.", labelCluster)
 	m.nacks = m.counter("steelyard_nacks_total", "Assignments that Envoys refused.", labelCluster)
-}
-
-// registerReloads makes the metrics of the config.
-func (m *Metrics) registerReloads() {
-	m.reloads = m.counter("steelyard_config_reloads_total",
-		"Attempts to apply a config, the one at the start included.", labelResult)
-	m.reloads.WithLabelValues(resultOK)
-	m.reloads.WithLabelValues(resultError)
-	m.reloadOK = m.gauge("steelyard_config_last_reload_successful", "1 when the latest config was applied, 0 when it "+
-		"was refused and the previous one still runs.").WithLabelValues()
-	m.reloadSuccess = m.gauge("steelyard_config_last_reload_success_timestamp_seconds",
-		"Unix time at which a config was last applied, 0 before the first.").WithLabelValues()
 }
 
 // registerQueues makes the metrics of the queues of requests.
@@ -170,13 +142,11 @@ func (m *Metrics) gauge(name, help string, labels ...string) *prometheus.GaugeVe
 	return g
 }
 
-// label makes any string fit for a label: client_golang panics on one that is
-// not UTF-8.
+// label makes any string fit for a label: client_golang panics on one that is not UTF-8.
 func label(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
-// ScrapeDone records one scrape. kind says how it ended: "ok" or one of a small
-// fixed set of failures ("timeout", "refused", "status", ...), never an error's
-// text. bytes below 0 means that no body was read.
+// ScrapeDone records one scrape. kind says how it ended: "ok" or one of a small fixed set of failures ("timeout",
+// "refused", "status", ...), never an error's text. bytes below 0 means that no body was read.
 func (m *Metrics) ScrapeDone(cluster, kind string, d time.Duration, bytes int64) {
 	cluster = label(cluster)
 	m.scrapes.WithLabelValues(cluster, label(kind)).Inc()
@@ -189,7 +159,7 @@ func (m *Metrics) ScrapeDone(cluster, kind string, d time.Duration, bytes int64)
 // Polled records one round trip to Redis.
 func (m *Metrics) Polled(ok bool, d time.Duration) {
 	m.polls.WithLabelValues(result(ok)).Inc()
-	m.pollDuration.Observe(d.Seconds())
+	m.pollDuration.WithLabelValues().Observe(d.Seconds())
 }
 
 // KubernetesRequested records one request to the Kubernetes API; the values are of small fixed sets.
@@ -197,8 +167,7 @@ func (m *Metrics) KubernetesRequested(resource, verb, result string) {
 	m.kubernetes.WithLabelValues(resource, verb, result).Inc()
 }
 
-// Ignored records how many members of a cluster's latest in-flight set are no
-// endpoints of it.
+// Ignored records how many members of a cluster's latest in-flight set are no endpoints of it.
 func (m *Metrics) Ignored(cluster string, n int) {
 	m.ignored.WithLabelValues(label(cluster)).Set(float64(n))
 }
@@ -219,14 +188,12 @@ func (m *Metrics) OverloadChanged(cluster string, entered bool) {
 	m.flags.WithLabelValues(label(cluster), change).Inc()
 }
 
-// Pushed records that an assignment was handed to the streams. reason is one of
-// a small fixed set.
+// Pushed records that an assignment was handed to the streams. reason is one of a small fixed set.
 func (m *Metrics) Pushed(cluster, reason string) {
 	m.pushes.WithLabelValues(label(cluster), label(reason)).Inc()
 }
 
-// Suppressed records that a decision was not pushed. reason is one of a small
-// fixed set.
+// Suppressed records that a decision was not pushed. reason is one of a small fixed set.
 func (m *Metrics) Suppressed(cluster, reason string) {
 	m.suppressed.WithLabelValues(label(cluster), label(reason)).Inc()
 }
@@ -270,12 +237,10 @@ func (m *Metrics) Left(cluster, class string) {
 // Reloaded records an attempt to apply a config.
 func (m *Metrics) Reloaded(ok bool) {
 	m.reloads.WithLabelValues(result(ok)).Inc()
-	if !ok {
-		m.reloadOK.Set(0)
-		return
+	m.reloadOK.WithLabelValues().Set(float64(boolToInt(ok)))
+	if ok {
+		m.reloadSuccess.WithLabelValues().SetToCurrentTime()
 	}
-	m.reloadOK.Set(1)
-	m.reloadSuccess.SetToCurrentTime()
 }
 
 // Forget drops all series of a cluster that is no longer configured.

@@ -180,13 +180,12 @@ func TestForgetDropsEverySeriesOfACluster(t *testing.T) {
 	}
 }
 
-func noRefusals() (RefusedRequests, AdminAccess) { return RefusedRequests{}, AdminAccess{} }
-
 // state collects the series about a source.
 func state(f fixed, maxSeries int) *prometheus.Registry {
 	r := prometheus.NewPedanticRegistry()
-	r.MustRegister(&collector{source: f, refused: noRefusals, latest: func() *moment { return nil },
-		maxSeries: maxSeries, now: func() time.Time { return noon }})
+	r.MustRegister(&collector{maxSeries: maxSeries, state: func() *snapshot {
+		return &snapshot{source: f, seen: observation{now: noon, clients: f.clients}}
+	}})
 	return r
 }
 

@@ -9,15 +9,14 @@ import (
 	"steelyard/controlplane/view"
 )
 
-// An apiRoute is a route of the JSON: what serves it, and what the OpenAPI document has of it. Answer and body are
-// values of the types that are written and read.
+// An apiRoute is a route of the JSON: what serves it, and what the OpenAPI document has of it.
 type apiRoute struct {
 	method, path, summary string // method is empty for GET
 	serve                 http.HandlerFunc
 	query                 []apiParameter
-	answer                any
-	events                bool // the answer is a stream of them
-	body                  any
+	answer                reflect.Type
+	events                bool         // the answer is a stream of them
+	body                  reflect.Type // nil: none
 	// text is the type of a body that is not JSON, with which a route answers a question and changes nothing.
 	text string
 }
@@ -28,40 +27,45 @@ type apiParameter struct {
 	repeated            bool
 }
 
+// reads is a route with the answer that f returns.
+func reads[T any](path, summary string, f func(*http.Request) (T, error), query ...apiParameter) apiRoute {
+	return apiRoute{path: path, summary: summary, serve: answering(f), answer: reflect.TypeFor[T](), query: query}
+}
+
+// changesBy is a route that changes something by a body.
+func changesBy[B, T any](method, path, summary string, f func(*http.Request, B) (T, error)) apiRoute {
+	return apiRoute{method: method, path: path, summary: summary, serve: answeringBody(f),
+		answer: reflect.TypeFor[T](), body: reflect.TypeFor[B]()}
+}
+
 // apiRoutes are the routes that read.
 func (h *handler) apiRoutes() []apiRoute {
 	sorting := []apiParameter{{name: "sort", kind: "string", meaning: "name or worst"},
 		{name: "limit", kind: "integer", meaning: "the first so many; 0 means all"}}
 	cluster := apiParameter{name: "cluster", kind: "string", meaning: "name of a cluster"}
 	return []apiRoute{
-		{path: "/api/v1/status", summary: "State of the process", serve: h.getStatus, answer: Status{}},
-		{path: "/api/v1/session", summary: "Whose token the request has", serve: h.getSession, answer: Session{}},
-		{path: "/api/v1/clusters", summary: "Every cluster, without its endpoints", serve: h.getClusters,
-			answer: ClusterList{}},
-		{path: "/api/v1/clusters/{name}", summary: "One cluster with its endpoints", serve: h.getCluster,
-			answer: view.Cluster{}, query: sorting},
-		{path: "/api/v1/clusters/{name}/history", summary: "The past of a cluster", serve: h.getHistory,
-			answer: Window{}, query: []apiParameter{
-				{name: "window", kind: "string", meaning: "how far back, such as 5m"},
-				{name: "points", kind: "integer", meaning: "at most so many moments; 0 means all"},
-				{name: "endpoint", kind: "string", meaning: "only these endpoints", repeated: true},
-				{name: "fields", kind: "string", meaning: "of endpoints: some of " +
-					strings.Join(historyFields(), ",") + ", or none"}}},
-		{path: "/api/v1/clusters/{name}/matrix", summary: "Requests in flight by Envoy and endpoint",
-			serve: h.getMatrix, answer: view.Matrix{}},
-		{path: "/api/v1/clusters/{name}/explain", summary: "Why an endpoint has its share", serve: h.getExplanation,
-			answer: Explanation{}, query: []apiParameter{{name: "endpoint", kind: "string", meaning: "its address"},
-				{name: "at", kind: "string", meaning: "a past time, or how long ago"}}},
-		{path: "/api/v1/clients", summary: "Connected Envoys, and those that left", serve: h.getClients,
-			answer: ClientList{}, query: sorting},
-		{path: "/api/v1/incidents", summary: "What is wrong", serve: h.getIncidents, answer: IncidentList{},
-			query: []apiParameter{cluster}},
-		{path: "/api/v1/events", summary: "What changed in the last hour", serve: h.getEvents, answer: EventList{},
-			query: []apiParameter{{name: "since", kind: "integer", meaning: "only those after this id"}, cluster,
-				{name: "kind", kind: "string", meaning: "only these kinds", repeated: true},
-				{name: "limit", kind: "integer", meaning: "the latest so many; 0 means all"}}},
+		reads("/api/v1/status", "State of the process", h.getStatus),
+		reads("/api/v1/session", "Whose token the request has", h.getSession),
+		reads("/api/v1/clusters", "Every cluster, without its endpoints", h.getClusters),
+		reads("/api/v1/clusters/{name}", "One cluster with its endpoints", h.getCluster, sorting...),
+		reads("/api/v1/clusters/{name}/history", "The past of a cluster", h.getHistory,
+			apiParameter{name: "window", kind: "string", meaning: "how far back, such as 5m"},
+			apiParameter{name: "points", kind: "integer", meaning: "at most so many moments; 0 means all"},
+			apiParameter{name: "endpoint", kind: "string", meaning: "only these endpoints", repeated: true},
+			apiParameter{name: "fields", kind: "string", meaning: "of endpoints: some of " +
+				strings.Join(historyFields(), ",") + ", or none"}),
+		reads("/api/v1/clusters/{name}/matrix", "Requests in flight by Envoy and endpoint", h.getMatrix),
+		reads("/api/v1/clusters/{name}/explain", "Why an endpoint has its share", h.getExplanation,
+			apiParameter{name: "endpoint", kind: "string", meaning: "its address"},
+			apiParameter{name: "at", kind: "string", meaning: "a past time, or how long ago"}),
+		reads("/api/v1/clients", "Connected Envoys, and those that left", h.getClients, sorting...),
+		reads("/api/v1/incidents", "What is wrong", h.getIncidents, cluster),
+		reads("/api/v1/events", "What changed in the last hour", h.getEvents,
+			apiParameter{name: "since", kind: "integer", meaning: "only those after this id"}, cluster,
+			apiParameter{name: "kind", kind: "string", meaning: "only these kinds", repeated: true},
+			apiParameter{name: "limit", kind: "integer", meaning: "the latest so many; 0 means all"}),
 		{path: "/api/v1/stream", summary: "A frame each second, as server-sent events", serve: h.getStream,
-			answer: frame{}, events: true,
+			answer: reflect.TypeFor[frame](), events: true,
 			query: []apiParameter{cluster, {name: "endpoint", kind: "string", meaning: "an endpoint of the cluster"},
 				{name: "matrix", kind: "string", meaning: "1: with the matrix"},
 				{name: "last_event_id", kind: "integer", meaning: "what was missed since this second comes first"}}},
@@ -71,25 +75,21 @@ func (h *handler) apiRoutes() []apiRoute {
 // operatorRoutes are those that need an Operator.
 func (h *handler) operatorRoutes() []apiRoute {
 	const override = "/api/v1/clusters/{name}/overrides/{address}"
+	undo := reads(override, "Ends that", h.deleteOverride)
+	undo.method = http.MethodDelete
+	diff := reads("/api/v1/diff", "What another configuration would change", h.postDiff,
+		apiParameter{name: "name", kind: "string", meaning: "of its file, in messages"})
+	diff.method, diff.text = http.MethodPost, "application/yaml"
 	return []apiRoute{
-		{path: "/api/v1/overrides", summary: "Endpoints that are drained or pinned", serve: h.getOverrides,
-			answer: OverrideList{}},
-		{method: http.MethodPut, path: override, summary: "Drains or pins an endpoint", serve: h.putOverride,
-			answer: view.Override{}, body: OverrideRequest{}},
-		{method: http.MethodDelete, path: override, summary: "Ends that", serve: h.deleteOverride,
-			answer: view.Override{}},
-		{path: "/api/v1/log-level", summary: "The least level that is logged", serve: h.getLogLevel,
-			answer: logLevel{}},
-		{method: http.MethodPost, path: "/api/v1/log-level", summary: "Sets it until the restart",
-			serve: h.postLogLevel, answer: logLevel{}, body: logLevel{}},
-		{method: http.MethodPost, path: "/api/v1/diff", summary: "What another configuration would change",
-			serve: h.postDiff, answer: view.Diff{}, text: "application/yaml",
-			query: []apiParameter{{name: "name", kind: "string", meaning: "of its file, in messages"}}},
+		reads("/api/v1/overrides", "Endpoints that are drained or pinned", h.getOverrides),
+		changesBy(http.MethodPut, override, "Drains or pins an endpoint", h.putOverride), undo,
+		reads("/api/v1/log-level", "The least level that is logged", h.getLogLevel),
+		changesBy(http.MethodPost, "/api/v1/log-level", "Sets it until the restart", h.postLogLevel), diff,
 	}
 }
 
 // getOpenAPI answers with the document, made of the routes and the types that are served.
-func (h *handler) getOpenAPI(w http.ResponseWriter, _ *http.Request) {
+func (h *handler) getOpenAPI(*http.Request) (map[string]any, error) {
 	components, paths := schemas{}, map[string]map[string]any{}
 	for _, r := range append(h.apiRoutes(), h.operatorRoutes()...) {
 		if paths[r.path] == nil {
@@ -97,13 +97,13 @@ func (h *handler) getOpenAPI(w http.ResponseWriter, _ *http.Request) {
 		}
 		paths[r.path][strings.ToLower(cmp.Or(r.method, http.MethodGet))] = r.operation(components)
 	}
-	writeJSON(w, map[string]any{
+	return map[string]any{
 		"openapi": "3.1.0",
 		"info": map[string]any{"title": "Steelyard admin API", "version": "v1",
 			"description": "What each key means is in docs/admin-api.md. Keys may be added; ignore those that " +
 				"you do not know."},
 		"paths": paths, "components": map[string]any{"schemas": components},
-	})
+	}, nil
 }
 
 func (r *apiRoute) operation(components schemas) map[string]any {
@@ -131,14 +131,14 @@ func (r *apiRoute) operation(components schemas) map[string]any {
 	}
 	out := map[string]any{"summary": r.summary, "parameters": parameters, "responses": map[string]any{
 		"200": map[string]any{"description": "success",
-			"content": content(kind, components.of(reflect.TypeOf(r.answer)))},
+			"content": content(kind, components.of(r.answer))},
 		"default": map[string]any{"description": "failure",
 			"content": content("application/json", components.of(reflect.TypeFor[Error]()))},
 	}}
 	switch {
 	case r.body != nil:
 		out["requestBody"] = map[string]any{"required": true,
-			"content": content("application/json", components.ofRequest(reflect.TypeOf(r.body)))}
+			"content": content("application/json", components.ofRequest(r.body))}
 	case r.text != "":
 		out["requestBody"] = map[string]any{"required": true,
 			"content": content(r.text, map[string]any{"type": "string"})}

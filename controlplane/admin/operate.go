@@ -1,8 +1,7 @@
 package admin
 
 import (
-	"encoding/json"
-	"errors"
+	"cmp"
 	"fmt"
 	"io"
 	"net/http"
@@ -25,26 +24,14 @@ type Operator interface {
 	SetLogLevel(level string) error
 }
 
-// missingError marks the error of an Operator about a cluster or an endpoint that does not exist.
-type missingError struct{ error }
-
 // Missing marks the error of an Operator about a cluster or an endpoint that does not exist: the answer is a 404.
-func Missing(err error) error { return missingError{err} }
+func Missing(err error) error { return codedError{err, http.StatusNotFound} }
 
 // An OverrideStatus is how many overrides there are, and whether they outlive a restart.
 type OverrideStatus struct {
 	Count  int    `json:"count"`
 	KeptIn string `json:"kept_in"` // "redis"; empty: they end with the process
 	Error  string `json:"error"`   // why they are not kept at present; empty when they are
-}
-
-// overrideProblems returns the problems of keeping the overrides.
-func overrideProblems(s OverrideStatus) []view.Problem {
-	if s.Count == 0 || s.Error == "" {
-		return nil
-	}
-	return []view.Problem{problem(view.SeverityWarning, "%d overrides may be lost with a restart, because Redis does "+
-		"not keep them: %s", s.Count, s.Error)}
 }
 
 // The bounds and the default of requests that change something.
@@ -72,55 +59,37 @@ type logLevel struct {
 	Level string `json:"level"` // debug, info, warn or error
 }
 
-func (h *handler) getOverrides(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, OverrideList{At: view.At(h.Now()), Overrides: orEmpty(h.Operator.Overrides())})
+func (h *handler) getOverrides(*http.Request) (OverrideList, error) {
+	return OverrideList{At: view.At(h.Now()), Overrides: orEmpty(h.Operator.Overrides())}, nil
 }
 
-func (h *handler) putOverride(w http.ResponseWriter, r *http.Request) {
-	var body OverrideRequest
-	if !readJSON(w, r, &body) {
-		return
-	}
+func (h *handler) putOverride(r *http.Request, body OverrideRequest) (view.Override, error) {
 	now := h.Now()
 	length := time.Duration(body.ForSeconds.Or(defaultOverride.Seconds()) * float64(time.Second))
-	o, err := h.Operator.Override(view.Override{
+	return h.Operator.Override(view.Override{
 		Cluster: r.PathValue("name"), Address: r.PathValue("address"), Kind: body.Kind, Share: body.Share,
 		Since: view.At(now), Until: view.At(now.Add(length)), By: callerOf(r).name, Reason: body.Reason,
 	})
-	if err != nil {
-		refuse(w, err)
-		return
-	}
-	writeJSON(w, o)
 }
 
-func (h *handler) deleteOverride(w http.ResponseWriter, r *http.Request) {
+func (h *handler) deleteOverride(r *http.Request) (view.Override, error) {
 	cluster, address := r.PathValue("name"), r.PathValue("address")
 	o, ok, err := h.Operator.Undo(cluster, address)
-	switch {
-	case err != nil:
-		refuse(w, err)
-	case !ok:
-		writeError(w, http.StatusNotFound, "endpoint %s of cluster %s is neither drained nor pinned", address, cluster)
-	default:
-		writeJSON(w, o)
+	if err == nil && !ok {
+		err = Missing(fmt.Errorf("endpoint %s of cluster %s is neither drained nor pinned", address, cluster))
 	}
+	return o, err
 }
 
-func (h *handler) postDiff(w http.ResponseWriter, r *http.Request) {
+func (h *handler) postDiff(r *http.Request) (view.Diff, error) {
 	text, err := io.ReadAll(r.Body)
 	if err != nil {
-		writeError(w, http.StatusRequestEntityTooLarge, "the configuration is larger than %d bytes", maxConfig)
-		return
+		err = fmt.Errorf("the configuration is larger than %d bytes", maxConfig)
+		return view.Diff{}, codedError{err, http.StatusRequestEntityTooLarge}
 	}
-	name := r.URL.Query().Get("name")
-	if name == "" {
-		name = "configuration"
-	}
-	d, err := h.Operator.Diff(name, text)
+	d, err := h.Operator.Diff(cmp.Or(r.URL.Query().Get("name"), "configuration"), text)
 	if err != nil {
-		refuse(w, err)
-		return
+		return d, err
 	}
 	s := h.snapshot()
 	for i := range d.Clusters {
@@ -128,7 +97,7 @@ func (h *handler) postDiff(w http.ResponseWriter, r *http.Request) {
 			addServed(&d.Clusters[i], &c)
 		}
 	}
-	writeJSON(w, d)
+	return d, nil
 }
 
 // addServed adds what the endpoints really got, and how much of the capacity is in use, to compare with.
@@ -147,49 +116,13 @@ func addServed(d *view.ClusterDiff, c *view.Cluster) {
 	}
 }
 
-func (h *handler) getLogLevel(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, logLevel{h.Operator.LogLevel()})
+func (h *handler) getLogLevel(*http.Request) (logLevel, error) {
+	return logLevel{h.Operator.LogLevel()}, nil
 }
 
-func (h *handler) postLogLevel(w http.ResponseWriter, r *http.Request) {
-	var body logLevel
-	if !readJSON(w, r, &body) {
-		return
-	}
-	if err := h.Operator.SetLogLevel(body.Level); err != nil {
-		refuse(w, err)
-		return
-	}
-	h.getLogLevel(w, r)
-}
-
-// refuse answers what an Operator refused.
-func refuse(w http.ResponseWriter, err error) {
-	code := http.StatusBadRequest
-	if errors.As(err, &missingError{}) {
-		code = http.StatusNotFound
-	}
-	writeError(w, code, "%v", err)
-}
-
-// readJSON reads the body of a request; false: it is none, and that is answered.
-func readJSON(w http.ResponseWriter, r *http.Request, into any) bool {
-	d := json.NewDecoder(r.Body)
-	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
-		writeError(w, http.StatusBadRequest, "the body is not the JSON that is needed here: %v", err)
-		return false
-	}
-	return true
-}
-
-// overrideProblem describes an override.
-func overrideProblem(o view.Override, inEffect bool) view.Problem {
-	what := overrideText(o)
-	if !inEffect {
-		what += ", which is not in effect: no other endpoint is left to serve, or it stalls or fails"
-	}
-	return problem(view.SeverityWarning, "%s", what)
+func (h *handler) postLogLevel(_ *http.Request, body logLevel) (logLevel, error) {
+	err := h.Operator.SetLogLevel(body.Level)
+	return logLevel{h.Operator.LogLevel()}, err
 }
 
 // overrideText is an override in words.

@@ -150,9 +150,8 @@ func TestAnOverrideIsAProblemThatExplainsAndAnEvent(t *testing.T) {
 	}
 	with := view.Cluster{Name: "llama", Endpoints: []view.Endpoint{e}}
 	without := view.Cluster{Name: "llama", Endpoints: []view.Endpoint{{Address: "a:1"}}}
-	pictures := []eventPicture{pictureOf([]view.Cluster{without}, nil, nil),
-		pictureOf([]view.Cluster{with}, nil, nil)}
-	began, ended := changes(pictures[0], pictures[1]), changes(pictures[1], pictures[0])
+	before, after := &observation{clusters: []view.Cluster{without}}, &observation{clusters: []view.Cluster{with}}
+	began, ended := changes(before, after), changes(after, before)
 	if len(began) != 1 || began[0].kind != view.EventOverride || began[0].detail != says {
 		t.Errorf("began: %+v", began)
 	}

@@ -26,16 +26,14 @@ const (
 	pageIncidents = 20
 )
 
-// A page renders what stands there before the script runs, and all there is without one: the incidents, the clusters,
+// newPage returns what stands there before the script runs, and all there is without one: the incidents, the clusters,
 // the endpoints that are worst off. The script replaces it by the view that the address asks for, from the JSON.
-type page struct{ tmpl *template.Template }
-
-func newPage() *page {
+func newPage() *template.Template {
 	funcs := template.FuncMap{
 		"fixed": formatFixed, "pct": formatPercent, "clock": formatClock, "secs": formatDuration,
 		"ago": formatAge, "problems": formatProblems, "worst": worst, "blame": formatBlame,
 	}
-	return &page{template.Must(template.New("page.html").Funcs(funcs).ParseFS(assets, "assets/page.html"))}
+	return template.Must(template.New("page.html").Funcs(funcs).ParseFS(assets, "assets/page.html"))
 }
 
 // pageData is what page.html is filled with.
@@ -59,13 +57,19 @@ type pageEndpoint struct {
 }
 
 func (h *handler) getPage(w http.ResponseWriter, _ *http.Request) {
+	h.render(w, http.StatusOK, h.page, h.pageData())
+}
+
+// render answers with a page. It is rendered before it is written, so that an answer is whole or a 500.
+func (h *handler) render(w http.ResponseWriter, code int, page *template.Template, data any) {
 	var body bytes.Buffer
-	if err := h.page.tmpl.Execute(&body, h.pageData()); err != nil {
-		h.Log.Error("rendering the page failed", "error", err)
+	if err := page.Execute(&body, data); err != nil {
+		h.Log.Error("rendering the page failed", "page", page.Name(), "error", err)
 		writeError(w, http.StatusInternalServerError, "the page could not be rendered; see the log")
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(code)
 	_, _ = w.Write(body.Bytes()) // a client that has gone needs no response
 }
 

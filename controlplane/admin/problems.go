@@ -11,11 +11,9 @@ import (
 )
 
 const (
-	// ackPatience is how long an Envoy may take to answer an assignment. On a
-	// healthy stream it takes milliseconds.
+	// ackPatience is how long an Envoy may take to answer an assignment. On a healthy stream it takes milliseconds.
 	ackPatience = 5 * time.Second
-	// decisionPatience is how old a decision may be before the loop counts as stuck.
-	// It steps many times a second.
+	// decisionPatience is how old a decision may be before the loop counts as stuck. It steps many times a second.
 	decisionPatience = 5 * time.Second
 	// logPatience is how long a write of the log may take before its reader counts as
 	// stalled, and logMemory how long dropped lines are a problem.
@@ -26,8 +24,7 @@ const (
 	implausiblePatience = time.Minute
 )
 
-// Reasons of an endpoint's share that matter here, as package weighting spells
-// them.
+// Reasons of an endpoint's share that matter here, as package weighting spells them.
 const (
 	reasonBlackout = "blackout"
 	reasonNeutral  = "neutral"
@@ -38,15 +35,11 @@ const (
 	reasonPinned   = "pinned"
 )
 
-func problem(s view.Severity, format string, args ...any) view.Problem {
-	return view.Problem{Severity: s, Message: fmt.Sprintf(format, args...)}
-}
-
 // A problemList collects problems.
 type problemList []view.Problem
 
 func (l *problemList) add(s view.Severity, format string, args ...any) {
-	*l = append(*l, problem(s, format, args...))
+	*l = append(*l, view.Problem{Severity: s, Message: fmt.Sprintf(format, args...)})
 }
 func (l *problemList) warn(format string, args ...any) { l.add(view.SeverityWarning, format, args...) }
 func (l *problemList) fail(format string, args ...any) { l.add(view.SeverityError, format, args...) }
@@ -75,9 +68,9 @@ func rank(s view.Severity) int {
 
 // problemsOf are conditions as problems of what they are about.
 func problemsOf(all []condition) []view.Problem {
-	out := make([]view.Problem, 0, len(all))
+	out := make(problemList, 0, len(all))
 	for _, f := range all {
-		out = append(out, problem(f.Severity, "%s: %s", f.Title, f.Why))
+		out.add(f.Severity, "%s: %s", f.Title, f.Why)
 	}
 	return out
 }
@@ -97,13 +90,19 @@ func statusProblems(p *observation) []view.Problem {
 	out = append(out, adminPortProblems(s.AdminPort, p.now)...)
 	out = append(out, certificateProblems(s.Certificates, p.now)...)
 	out = append(out, handshakeProblems(s.RefusedHandshakes, p.now)...)
-	out = append(out, hostProblems(s.RefusedRequests, p.now)...)
+	if r := s.RefusedRequests; within(r.LastAt, p.now, refusalMemory) {
+		out.warn("admin requests for the host %q are refused: add it to admin.allowed_hosts if it is yours", r.LastHost)
+	}
 	out = append(out, xdsAccessProblems(s.XDSAccess, p.now)...)
 	out = append(out, accessProblems(s.AdminAccess, p.now)...)
 	out = append(out, replicaProblems(s.Replicas, p.now)...)
-	out = append(out, tracingProblems(s.Tracing)...)
+	if s.Tracing.Error != "" {
+		out.warn("traces cannot be exported%s", because(s.Tracing.Error))
+	}
 	out = append(out, leftProblems(p)...)
-	out = append(out, overrideProblems(s.Overrides)...)
+	if o := s.Overrides; o.Count > 0 && o.Error != "" {
+		out.warn("%d overrides may be lost with a restart, because Redis does not keep them: %s", o.Count, o.Error)
+	}
 	return append(out, logProblems(s.Log, p.now)...)
 }
 
@@ -121,22 +120,18 @@ func leftProblems(p *observation) []view.Problem {
 	return out
 }
 
-func logProblems(l LogStatus, now time.Time) []view.Problem {
-	stalled, dropped := l.StalledSeconds.Or(0), l.LastDrop.Age(now)
-	switch {
+func logProblems(l LogStatus, now time.Time) (out problemList) {
+	switch stalled, dropped := l.StalledSeconds.Or(0), l.LastDrop.Age(now); {
 	case stalled > logPatience.Seconds():
-		return []view.Problem{problem(view.SeverityWarning, "the log has not been read for %s; %d lines were dropped "+
-			"since the start: check the reader of standard error",
-			formatSeconds(stalled), l.DroppedLines)}
+		out.warn("the log has not been read for %s; %d lines were dropped since the start: check the reader of "+
+			"standard error", formatSeconds(stalled), l.DroppedLines)
 	case l.Error != "":
-		return []view.Problem{problem(view.SeverityWarning, "the log cannot be written, %d lines were dropped since "+
-			"the start: %s", l.DroppedLines, l.Error)}
+		out.warn("the log cannot be written, %d lines were dropped since the start: %s", l.DroppedLines, l.Error)
 	case dropped.Or(logMemory.Seconds()) < logMemory.Seconds():
-		return []view.Problem{problem(view.SeverityWarning, "%d log lines were dropped since the start, the latest "+
-			"%s ago, because they could not be written in time",
-			l.DroppedLines, formatSeconds(dropped.Or(0)))}
+		out.warn("%d log lines were dropped since the start, the latest %s ago, because they could not be written in "+
+			"time", l.DroppedLines, formatSeconds(dropped.Or(0)))
 	}
-	return nil
+	return out
 }
 
 // clusterProblems returns the problems of a pool; single endpoints have their own.
@@ -170,7 +165,11 @@ func endpointProblems(p *observation, c *view.Cluster, e *view.Endpoint) []view.
 		out.warn("latest scrape failed%s", scrape)
 	}
 	if e.Override != nil {
-		out = append(out, overrideProblem(*e.Override, e.Reason == reasonDrained || e.Reason == reasonPinned))
+		what := overrideText(*e.Override)
+		if e.Reason != reasonDrained && e.Reason != reasonPinned {
+			what += ", which is not in effect: no other endpoint is left to serve, or it stalls or fails"
+		}
+		out.warn("%s", what)
 	}
 	if e.Overloaded && !e.Outlier {
 		out.warn("overloaded%s", because(e.OverloadReason))

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"steelyard/controlplane/view"
+	"steelyard/internal/loops"
 )
 
 // RecorderOptions are what a Recorder is made of.
@@ -30,28 +31,30 @@ type Recorder struct {
 	latest atomic.Pointer[moment]
 	hub    hub
 
-	mu      sync.Mutex // guards what loops and the configuration report
-	decided map[string]*decided
-	configs []Configured
+	mu       sync.Mutex // guards the following, which loops and the configuration use, too
+	clusters map[string]*recorded
+	configs  []Configured
 
-	ticking   sync.Mutex // one tick at a time; guards the following
-	measured  map[string]*measured
-	workings  map[string]*workings
-	before    *eventPicture
+	ticking   sync.Mutex            // one tick at a time; guards the following
 	envoys    map[envoyID]LeftEnvoy // connected, ready for when they leave
 	left      []LeftEnvoy           // the latest first
 	incidents []incidentState
 	pushes    pushCounts
-	refused   map[string]refusals
 }
 
-// A moment is what the Recorder last found. It does not change any more.
+// A recorded is what is kept of a cluster. Only decided may be used without the lock of a tick.
+type recorded struct {
+	decided
+	measured measured
+	workings workings
+	refused  refusals
+}
+
+// A moment is what the Recorder last saw, and found in it. It does not change any more.
 type moment struct {
-	at        time.Time
+	observation
 	measures  map[string]*measure
 	incidents []view.Incident
-	left      []LeftEnvoy
-	refusing  map[string]bool // as in observation
 	fleet     *fleet
 }
 
@@ -74,40 +77,34 @@ func NewRecorder(o RecorderOptions) *Recorder {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Recorder{o: o, decided: map[string]*decided{}, measured: map[string]*measured{},
-		workings: map[string]*workings{}, envoys: map[envoyID]LeftEnvoy{}}
+	return &Recorder{o: o, clusters: map[string]*recorded{}, envoys: map[envoyID]LeftEnvoy{},
+		hub: hub{next: make(chan struct{})}}
 }
 
 // Run looks once a second until ctx is done, and ends the streams then.
 func (r *Recorder) Run(ctx context.Context) error {
-	defer r.hub.close()
-	ticker := time.NewTicker(recordEvery)
-	defer ticker.Stop()
+	defer r.hub.publish(nil)
 	r.events.add(r.o.Now(), change{kind: view.EventStarted})
-	for {
-		r.Tick()
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-	}
+	r.Tick()
+	loops.Every(ctx, recordEvery, func(time.Time) { r.Tick() })
+	return nil
 }
 
 // Pushed records a decision that was sent to the Envoys. It does not block; the loop of the cluster calls it.
 func (r *Recorder) Pushed(cluster string, at time.Time, d Decided) {
-	r.decidedOf(cluster).pushed(at, d)
+	r.of(cluster).pushed(at, d)
 }
 
-func (r *Recorder) decidedOf(cluster string) *decided {
+// of is what is kept of a cluster.
+func (r *Recorder) of(cluster string) *recorded {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	d := r.decided[cluster]
-	if d == nil {
-		d = &decided{}
-		r.decided[cluster] = d
+	k := r.clusters[cluster]
+	if k == nil {
+		k = &recorded{}
+		r.clusters[cluster] = k
 	}
-	return d
+	return k
 }
 
 // Configured records that a configuration was applied.
@@ -138,99 +135,73 @@ func (r *Recorder) Tick() {
 	r.ticking.Lock()
 	defer r.ticking.Unlock()
 	now := r.o.Now()
-	clusters, clients, status := r.o.Source.Clusters(), r.o.Source.Clients(), r.o.Source.Status()
-	status.Now = view.At(now)
-	clusters = slices.Clone(clusters)
-	m := &moment{at: now, measures: make(map[string]*measure, len(clusters))}
-	for i := range clusters {
-		m.measures[clusters[i].Name] = r.record(now, &clusters[i])
+	m := &moment{measures: map[string]*measure{}, observation: observation{now: now, status: r.o.Source.Status(),
+		stuck: r.o.Stuck(), clusters: slices.Clone(r.o.Source.Clusters()), clients: r.o.Source.Clients(),
+		refusing: map[string]bool{}}}
+	p := &m.observation
+	p.status.Now = view.At(now)
+	step := stepOf(p.clusters)
+	for i := range p.clusters {
+		c := &p.clusters[i]
+		k := r.of(c.Name)
+		m.measures[c.Name] = r.record(now, c, k)
+		k.workings.add(c.Working, step)
+		p.refusing[c.Name] = k.refused.refusing(now, c.Queue)
 	}
-	r.keepWorkings(clusters)
-	r.forgetOthers(clusters)
-	r.follow(now, clients, status.GoneEnvoys)
-	refusing := r.refusing(now, clusters)
-	r.note(now, clusters, clients, refusing)
+	r.follow(now, p.clients, p.status.GoneEnvoys)
+	p.left = slices.Clone(r.left)
+	configured := func(name string) bool { return m.measures[name] != nil }
+	r.o.History.keepOnly(configured)
 	r.mu.Lock()
-	configs := r.configs
+	p.configs = r.configs
+	maps.DeleteFunc(r.clusters, func(name string, _ *recorded) bool { return !configured(name) })
 	r.mu.Unlock()
-	p := &observation{now: now, status: status, stuck: r.o.Stuck(), clusters: clusters, clients: clients, left: r.left,
-		configs: configs, refusing: refusing}
+	if before := r.latest.Load(); before != nil { // what is there at the first look did not just happen
+		for _, c := range changes(&before.observation, p) {
+			r.events.add(now, c)
+		}
+	}
 	r.incidents = evaluate(r.incidents, p)
-	m.incidents, m.left, m.refusing = shownOf(r.incidents, now), slices.Clone(r.left), refusing
-	m.fleet = fleetOf(p, m, r.events.last())
-	m.fleet.PushRate = r.pushes.rate(now, clusters)
+	m.incidents = shownOf(r.incidents, now)
+	m.fleet = fleetOf(m, r.events.last())
+	m.fleet.PushRate = r.pushes.rate(now, p.clusters)
 	r.latest.Store(m)
-	r.hub.publish(r, p, m)
+	r.hub.publish(&encoder{rec: r, moment: m, parts: map[partKey][]byte{}})
 }
 
 // record adds a second of a cluster, and completes it with what the handler knows.
-func (r *Recorder) record(now time.Time, c *view.Cluster) *measure {
-	before := r.measured[c.Name]
-	if before == nil {
-		before = &measured{}
-		r.measured[c.Name] = before
-	}
-	m := before.observe(now, c, r.decidedOf(c.Name))
+func (r *Recorder) record(now time.Time, c *view.Cluster, k *recorded) *measure {
+	m := k.measured.observe(now, c, &k.decided)
 	c.Served, c.Use, c.Counts = m.served, m.use, count(c.Endpoints)
-	if len(c.Endpoints) == 0 {
-		return m
+	if len(c.Endpoints) > 0 {
+		r.o.History.Add(c.Name, now, m.addresses, func(r *row) { r.fill(c, m) })
 	}
-	r.o.History.Add(c.Name, now, sample(c, m))
 	return m
-}
-
-// forgetOthers drops what is kept of clusters that are no longer configured.
-func (r *Recorder) forgetOthers(clusters []view.Cluster) {
-	there := make(map[string]bool, len(clusters))
-	for i := range clusters {
-		there[clusters[i].Name] = true
-	}
-	maps.DeleteFunc(r.measured, func(name string, _ *measured) bool { return !there[name] })
-	maps.DeleteFunc(r.workings, func(name string, _ *workings) bool { return !there[name] })
-	r.mu.Lock()
-	maps.DeleteFunc(r.decided, func(name string, _ *decided) bool { return !there[name] })
-	r.mu.Unlock()
-	r.o.History.keepOnly(there)
 }
 
 // A refusals is what the queue of a cluster refused since its start, and when that last grew.
 type refusals struct {
+	seen  bool
 	total uint64
 	grew  time.Time
 }
 
-// refusing are the clusters whose queue has refused requests in the last seconds.
-func (r *Recorder) refusing(now time.Time, clusters []view.Cluster) map[string]bool {
-	before, out := r.refused, map[string]bool{}
-	r.refused = map[string]refusals{}
-	for i := range clusters {
-		c := &clusters[i]
-		if c.Queue == nil {
-			continue
-		}
-		was, seen := before[c.Name]
-		is := refusals{grew: was.grew}
-		for _, class := range c.Queue.Classes {
-			is.total += class.RefusedFull + class.RefusedTimeout
-		}
-		if seen && is.total > was.total {
-			is.grew = now
-		}
-		r.refused[c.Name] = is
-		out[c.Name] = now.Sub(is.grew) < defaultKeepFor
+// refusing takes in a look, and reports whether the queue has refused requests in the last seconds.
+func (r *refusals) refusing(now time.Time, q *view.Queue) bool {
+	if q == nil {
+		*r = refusals{}
+		return false
 	}
-	return out
-}
-
-// note finds the events since the last look. What is there at the first look did not just happen.
-func (r *Recorder) note(now time.Time, clusters []view.Cluster, clients []Client, refusing map[string]bool) {
-	after := pictureOf(clusters, clients, refusing)
-	if r.before != nil {
-		for _, c := range changes(*r.before, after) {
-			r.events.add(now, c)
-		}
+	before := r.total
+	r.total = 0
+	for _, class := range q.Classes {
+		r.total += class.RefusedFull + class.RefusedTimeout
 	}
-	r.before = &after
+	if r.seen && r.total > before {
+		r.grew = now
+	}
+	r.seen = true
+	return now.Sub(r.grew) < defaultKeepFor
 }
 
 // idOf identifies an Envoy.
@@ -303,12 +274,12 @@ func (r *Recorder) unseen(gone []GoneEnvoy) (out []LeftEnvoy) {
 }
 
 // fleetOf sums a moment up.
-func fleetOf(p *observation, m *moment, lastEvent uint64) *fleet {
-	f := &fleet{StartedAt: p.status.StartedAt, ConfigGeneration: p.status.ConfigGeneration,
-		Ready: ready(p.status, p.clusters), State: worstState(m.incidents), Envoys: envoysOf(p),
-		Clusters: make([]fleetCluster, 0, len(p.clusters)), Incidents: limit(m.incidents, 50), LastEventID: lastEvent}
-	for i := range p.clusters {
-		c := &p.clusters[i]
+func fleetOf(m *moment, lastEvent uint64) *fleet {
+	f := &fleet{StartedAt: m.status.StartedAt, ConfigGeneration: m.status.ConfigGeneration,
+		Ready: ready(m.status, m.clusters), State: worstState(m.incidents), Envoys: envoysOf(&m.observation),
+		Clusters: make([]fleetCluster, 0, len(m.clusters)), Incidents: limit(m.incidents, 50), LastEventID: lastEvent}
+	for i := range m.clusters {
+		c := &m.clusters[i]
 		line := fleetCluster{Name: c.Name, State: worstState(clusterIncidents(m.incidents, c.Name)), Ready: c.Ready,
 			Counts: c.Counts, ArrivalRate: c.Decision.ArrivalRate, MedianLoad: c.Decision.MedianLoad,
 			WaterLevel: c.Decision.WaterLevel, Unit: c.Decision.Unit, FirstTokenMean: c.FirstTokenMean,

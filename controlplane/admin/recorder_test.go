@@ -526,7 +526,7 @@ func TestDecisionsThatAreKeptTakeABoundedRoom(t *testing.T) {
 		d.Endpoints = append(d.Endpoints, d.Endpoints...)
 	}
 	d.Endpoints = d.Endpoints[:5000]
-	step := stepOf(view.WorkingOf(d).Bytes())
+	step := stepOf([]view.Cluster{{Working: view.WorkingOf(d)}})
 	for i := range 3000 {
 		d.At = noon.Add(time.Duration(i) * time.Second)
 		w.add(view.WorkingOf(d), step)
@@ -542,8 +542,7 @@ func TestDecisionsThatAreKeptTakeABoundedRoom(t *testing.T) {
 
 func TestAMatrixIsSortedAddedUpAndCut(t *testing.T) {
 	m := completeMatrix(view.Matrix{Endpoints: []string{"b", "a"}, Envoys: []view.MatrixRow{
-		{NodeID: "idle", InFlight: []int{0, 0}}, {NodeID: "busy", InFlight: []int{5, 2}}}},
-		func() time.Time { return noon })
+		{NodeID: "idle", InFlight: []int{0, 0}}, {NodeID: "busy", InFlight: []int{5, 2}}}}, noon)
 	if !slices.Equal(m.Endpoints, []string{"a", "b"}) || !slices.Equal(m.EndpointTotals, []int{2, 5}) || m.Total != 7 ||
 		m.Envoys[0].NodeID != "busy" || !slices.Equal(m.Envoys[0].InFlight, []int{2, 5}) || m.EnvoysLeftOut != 0 {
 		t.Errorf("%+v", m)
@@ -554,7 +553,7 @@ func TestAMatrixIsSortedAddedUpAndCut(t *testing.T) {
 		row.InFlight[0] = 1
 		wide.Envoys = append(wide.Envoys, row)
 	}
-	if m := completeMatrix(wide, func() time.Time { return noon }); len(m.Envoys) != 2 || m.EnvoysLeftOut != 1 ||
+	if m := completeMatrix(wide, noon); len(m.Envoys) != 2 || m.EnvoysLeftOut != 1 ||
 		m.Total != 3 {
 		t.Errorf("%d rows, %d left out, total %d", len(m.Envoys), m.EnvoysLeftOut, m.Total)
 	}
@@ -772,12 +771,13 @@ func BenchmarkASecond(b *testing.B) {
 		b.Run(fmt.Sprint(readers, " readers"), func(b *testing.B) {
 			s := newStage(1000)
 			s.second(nil)
-			for i := range readers {
-				s.recorder.hub.join(topic{cluster: "llama", endpoint: fmt.Sprintf("10.1.0.%d:8000", i%2+1)})
-			}
 			b.ReportAllocs()
 			for b.Loop() {
 				s.second(nil)
+				for i := range readers {
+					latest, _ := s.recorder.hub.second()
+					latest.frame(topic{cluster: "llama", endpoint: fmt.Sprintf("10.1.0.%d:8000", i%2+1)}, 0)
+				}
 			}
 		})
 	}

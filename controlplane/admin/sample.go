@@ -10,22 +10,6 @@ import (
 	"steelyard/controlplane/view"
 )
 
-// A Sample is what is kept of a cluster at one moment. The lists go together by index; NaN is unknown.
-type Sample struct {
-	Addresses []string // sorted; not changed by the caller any more
-	Fields    [fineFields][]float64
-	States    []view.EndpointState
-	Pool      [poolFields]float64 // of the cluster as a whole, in the order of a PoolTrace
-}
-
-func newSample(addresses []string) *Sample {
-	s := &Sample{Addresses: addresses, States: make([]view.EndpointState, len(addresses))}
-	for field := range s.Fields {
-		s.Fields[field] = make([]float64, len(addresses))
-	}
-	return s
-}
-
 // The fields of an endpoint in a row: two bytes each, then one byte for the state.
 const (
 	fieldShare = iota
@@ -57,8 +41,8 @@ type row struct {
 	at     time.Time
 	order  *order
 	fields int
-	pool   [poolFields]float32
-	data   []byte // a column of two bytes an endpoint for each field, then one of a byte for the states
+	pool   [poolFields]float32 // of the cluster as a whole, in the order of a PoolTrace; NaN is unknown
+	data   []byte              // a column of two bytes an endpoint for each field, then one of a byte for the states
 }
 
 // poolFields is how many numbers a PoolTrace has.
@@ -75,7 +59,7 @@ func newRow(at time.Time, o *order, fields int) *row {
 	return &row{at: at, order: o, fields: fields, data: make([]byte, len(o.addresses)*(2*fields+1))}
 }
 
-// column is the numbers of a field.
+// column is the numbers of a field, by the index of the endpoint.
 func (r *row) column(field int) []byte {
 	n := 2 * len(r.order.addresses)
 	return r.data[field*n : (field+1)*n]
@@ -90,30 +74,6 @@ func (r *row) code(field, endpoint int) uint16 {
 
 func (r *row) set(field, endpoint int, v float64) {
 	binary.LittleEndian.PutUint16(r.column(field)[2*endpoint:], encode(v))
-}
-
-// fill writes a column.
-func (r *row) fill(field int, values []float64) {
-	to := r.column(field)
-	for i, v := range values {
-		binary.LittleEndian.PutUint16(to[2*i:], encode(v))
-	}
-}
-
-// fineRow makes the row of one second.
-func fineRow(at time.Time, o *order, s *Sample) *row {
-	r := newRow(at, o, fineFields)
-	for field, values := range s.Fields {
-		r.fill(field, values)
-	}
-	states := r.states()
-	for i, state := range s.States {
-		states[i] = stateCode(state)
-	}
-	for i, v := range s.Pool {
-		r.pool[i] = float32(v)
-	}
-	return r
 }
 
 // coarseRow sums fine rows up: means, the highest load and the worst state. Its endpoints are those of the last one.

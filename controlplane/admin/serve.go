@@ -21,9 +21,8 @@ const (
 	shutdownTimeout = 300 * time.Millisecond
 )
 
-// Serve answers on the listener until ctx is done, lets the requests that are
-// running finish for at most 0.3 s, and returns nil. It closes the
-// listener. It returns an error when the listener fails before that.
+// Serve answers on the listener until ctx is done, lets the requests that are running finish for at most 0.3 s, and
+// returns nil. It closes the listener. It returns an error when the listener fails before that.
 func Serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
 	server := &http.Server{
 		Handler:           handler,

@@ -29,9 +29,8 @@ const (
 	ModeReports SignalMode = "reports" // load reports only
 )
 
-// Signals are the reports of one Envoy, identified by node id and remote IP, about its own
-// requests. The zero value is that of an Envoy that reports nothing, or of a process that
-// takes no reports.
+// Signals are the reports of one Envoy, identified by node id and remote IP, about its own requests. The zero value is
+// that of an Envoy that reports nothing, or of a process that takes no reports.
 //
 // The implementation of Source fills it for each client from the ledger's status of the Envoy
 // (the same node id, the client's address without its port), and Runtime from the stream of
@@ -72,8 +71,7 @@ func (e Entries) counted() uint64 {
 	return e.Received - min(e.Received, e.Ignored+e.Unpaired)
 }
 
-// Runtime is whether an Envoy follows the mode that Steelyard sets over its stream of
-// runtime values.
+// Runtime is whether an Envoy follows the mode that Steelyard sets over its stream of runtime values.
 type Runtime struct {
 	Subscribed bool   `json:"subscribed"` // it asks for them; where it does not, its own configuration holds
 	InSync     bool   `json:"in_sync"`    // it accepted the latest
@@ -88,8 +86,7 @@ type SignalTotals struct {
 	Entries     Entries `json:"entries"`
 	Reports     uint64  `json:"reports"` // load reports received
 
-	// Envoys counts the Envoys that ever reported, by mode. A mode without Envoys may be
-	// left out.
+	// Envoys counts the Envoys that ever reported, by mode. A mode without Envoys may be left out.
 	Envoys map[SignalMode]int `json:"envoys"`
 	Silent int                `json:"silent"` // of them, those whose counts are not used
 

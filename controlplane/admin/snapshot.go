@@ -153,9 +153,8 @@ func (s *snapshot) status(clusters []view.Cluster) Status {
 	return status
 }
 
-// ready reports whether the process can serve new Envoys: it has a config, is not
-// about to stop, and every cluster has usable weights. A cluster that was
-// added after that, or whose discovery does not answer, is no reason to deny them
+// ready reports whether the process can serve new Envoys: it has a config, is not about to stop, and every cluster has
+// usable weights. A cluster that was added after that, or whose discovery does not answer, is no reason to deny them
 // the others.
 func ready(s Status, clusters []view.Cluster) bool {
 	if s.Draining || s.ConfigGeneration == 0 {

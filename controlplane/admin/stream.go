@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"steelyard/controlplane/view"
@@ -22,102 +21,62 @@ const (
 	missedEndpoints = 50
 )
 
-// A hub hands the frame of each second to all readers. What they have in common is encoded once.
+// A hub wakes all streams each second. It is made with the channel next.
 type hub struct {
 	mu      sync.Mutex
-	readers map[*reader]struct{}
-	closed  chan struct{} // when there will be no more frames; made with the first reader
-	ended   bool
+	streams int
+	latest  *encoder      // of the latest second
+	next    chan struct{} // closed when there is another
+	ended   bool          // there will be no more
 }
 
-// A topic is what a reader looks at.
+// join counts a stream in, and returns what is closed with the next second; ok is false when there are too many
+// streams, or when everything is about to end.
+func (h *hub) join() (next <-chan struct{}, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ended || h.streams >= maxStreams {
+		return nil, false
+	}
+	h.streams++
+	return h.next, true
+}
+
+func (h *hub) leave() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.streams--
+}
+
+// second returns the latest second, nil when there are no more, and what is closed with the next one.
+func (h *hub) second() (*encoder, <-chan struct{}) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.latest, h.next
+}
+
+// publish hands out a second; nil ends all streams.
+func (h *hub) publish(e *encoder) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.latest, h.ended = e, e == nil
+	close(h.next)
+	h.next = make(chan struct{})
+}
+
+// A topic is what a stream is about.
 type topic struct {
 	cluster, endpoint string // empty: none
 	matrix            bool
 }
 
-// A reader is one stream. It takes the latest frame when it is ready for one.
-type reader struct {
-	topic
-	frames chan encoded  // capacity one: the latest
-	order  atomic.Uint64 // of the addresses that it was sent last
-}
-
-// An encoded frame is what is written to a stream.
-type encoded struct {
-	body  []byte
-	order uint64 // of the addresses in it, or of those before
-}
-
-// join adds a reader; nil when there are too many, or when everything is about to end.
-func (h *hub) join(t topic) *reader {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.ended || len(h.readers) >= maxStreams {
-		return nil
-	}
-	if h.readers == nil {
-		h.readers, h.closed = map[*reader]struct{}{}, make(chan struct{})
-	}
-	r := &reader{topic: t, frames: make(chan encoded, 1)}
-	h.readers[r] = struct{}{}
-	return r
-}
-
-func (h *hub) leave(r *reader) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.readers, r)
-}
-
-// close ends all streams.
-func (h *hub) close() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.ended = true; h.closed != nil {
-		close(h.closed)
-	}
-}
-
-func (h *hub) all() []*reader {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	out := make([]*reader, 0, len(h.readers))
-	for r := range h.readers {
-		out = append(out, r)
-	}
-	return out
-}
-
-// publish encodes the frame of this second for those that read it, and for nobody otherwise.
-func (h *hub) publish(rec *Recorder, p *observation, m *moment) {
-	readers := h.all()
-	if len(readers) == 0 {
-		return
-	}
-	e := encoder{rec: rec, p: p, m: m, parts: map[partKey][]byte{}}
-	for _, r := range readers {
-		r.offer(e.frame(r.topic, r.order.Load()))
-	}
-}
-
-// offer replaces a frame that was not taken yet.
-func (r *reader) offer(f encoded) {
-	select {
-	case <-r.frames:
-	default:
-	}
-	select {
-	case r.frames <- f:
-	default: // cannot be: only publish sends
-	}
-}
-
-// An encoder makes the parts of the frames of one second, each once.
+// An encoder makes the frames of one second, when streams ask for them: what these have in common is encoded once. It
+// is safe for concurrent use.
 type encoder struct {
-	rec   *Recorder
-	p     *observation
-	m     *moment
+	*moment
+	rec *Recorder
+
+	mu    sync.Mutex
 	parts map[partKey][]byte
 }
 
@@ -136,17 +95,20 @@ func (e *encoder) part(k partKey, value func() any) []byte {
 	return body
 }
 
-// frame puts the parts together, in the form of type frame.
-func (e *encoder) frame(t topic, known uint64) encoded {
-	out := encoded{order: known}
+// frame puts the parts together, in the form of type frame. known is the order of the addresses that the stream has,
+// and order that of those in the frame, or of those before.
+func (e *encoder) frame(t topic, known uint64) (body []byte, order uint64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	order = known
 	none := []byte("null")
-	fleet := e.part(partKey{kind: "fleet"}, func() any { return e.m.fleet })
+	fleet := e.part(partKey{kind: "fleet"}, func() any { return e.fleet })
 	cluster, endpoint, matrix := none, none, none
 	if c := e.cluster(t.cluster); c != nil {
 		row := e.rec.o.History.latest(c.Name)
 		kind := "cluster"
 		if row != nil && row.order.id != known {
-			kind, out.order = "cluster with addresses", row.order.id
+			kind, order = "cluster with addresses", row.order.id
 		}
 		cluster = e.part(partKey{kind, c.Name, ""}, func() any { return e.clusterFrame(c, row, kind != "cluster") })
 		if i := indexOf(c.Endpoints, t.endpoint); i >= 0 {
@@ -156,16 +118,16 @@ func (e *encoder) frame(t topic, known uint64) encoded {
 			matrix = e.part(partKey{"matrix", c.Name, ""}, func() any { return e.matrix(c.Name) })
 		}
 	}
-	out.body = fmt.Appendf(nil, "id: %d\nevent: frame\ndata: {\"at\":%s,\"fleet\":%s,\"cluster\":%s,\"endpoint\":%s,"+
-		"\"matrix\":%s}\n\n", e.m.at.Unix(), e.part(partKey{kind: "at"}, func() any { return view.At(e.m.at) }), fleet,
+	body = fmt.Appendf(nil, "id: %d\nevent: frame\ndata: {\"at\":%s,\"fleet\":%s,\"cluster\":%s,\"endpoint\":%s,"+
+		"\"matrix\":%s}\n\n", e.now.Unix(), e.part(partKey{kind: "at"}, func() any { return view.At(e.now) }), fleet,
 		cluster, endpoint, matrix)
-	return out
+	return body, order
 }
 
 func (e *encoder) cluster(name string) *view.Cluster {
-	for i := range e.p.clusters {
-		if name != "" && e.p.clusters[i].Name == name {
-			return &e.p.clusters[i]
+	for i := range e.clusters {
+		if name != "" && e.clusters[i].Name == name {
+			return &e.clusters[i]
 		}
 	}
 	return nil
@@ -173,7 +135,7 @@ func (e *encoder) cluster(name string) *view.Cluster {
 
 // clusterFrame is a cluster in columns.
 func (e *encoder) clusterFrame(c *view.Cluster, r *row, withAddresses bool) clusterFrame {
-	whole := completeCluster(e.p, *c, e.m)
+	whole := completeCluster(&e.observation, *c, e.moment)
 	whole.Endpoints = nil
 	f := clusterFrame{Cluster: whole, Fields: []string{"share", "served", "load", "in_flight", "latency", "state"}}
 	if r != nil {
@@ -187,7 +149,7 @@ func (e *encoder) clusterFrame(c *view.Cluster, r *row, withAddresses bool) clus
 
 func (e *encoder) endpoint(c *view.Cluster, i int) view.Endpoint {
 	one := c.Endpoints[i]
-	completeEndpoint(e.p, c, &one, capacityOf(c.Endpoints), e.m.measures[c.Name])
+	completeEndpoint(&e.observation, c, &one, capacityOf(c.Endpoints), e.measures[c.Name])
 	one.Why = c.Working.Explain(one.Address)
 	return one
 }
@@ -197,7 +159,7 @@ func (e *encoder) matrix(cluster string) any {
 	if !ok {
 		return nil
 	}
-	return completeMatrix(m, func() time.Time { return e.p.now })
+	return completeMatrix(m, e.now)
 }
 
 // getStream answers with server-sent events until the client or Steelyard leaves. A cluster that is not configured is
@@ -209,14 +171,14 @@ func (h *handler) getStream(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		return
 	}
-	reader := h.Recorder.hub.join(t)
-	if reader == nil {
+	next, ok := h.Recorder.hub.join()
+	if !ok {
 		w.Header().Set("Retry-After", "5")
 		writeError(w, http.StatusServiceUnavailable, "there are %d streams already: close some pages, or try again",
 			maxStreams)
 		return
 	}
-	defer h.Recorder.hub.leave(reader)
+	defer h.Recorder.hub.leave()
 	s := stream{w: w, control: http.NewResponseController(w)}
 	if err := s.begin(); err != nil {
 		return
@@ -226,18 +188,20 @@ func (h *handler) getStream(w http.ResponseWriter, r *http.Request) {
 	}
 	heartbeat := time.NewTicker(time.Second)
 	defer heartbeat.Stop()
+	var order uint64
 	for {
 		var body []byte
 		select {
 		case <-r.Context().Done():
 			return
-		case <-h.Recorder.hub.closed:
-			return
 		case <-heartbeat.C:
 			body = []byte(": heartbeat\n\n")
-		case f := <-reader.frames:
-			reader.order.Store(f.order)
-			body = f.body
+		case <-next:
+			var latest *encoder
+			if latest, next = h.Recorder.hub.second(); latest == nil {
+				return
+			}
+			body, order = latest.frame(t, order)
 		}
 		if s.write(body) != nil {
 			return

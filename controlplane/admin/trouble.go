@@ -2,6 +2,7 @@ package admin
 
 import (
 	"cmp"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -11,44 +12,39 @@ import (
 	"steelyard/controlplane/view"
 )
 
-func (h *handler) getIncidents(w http.ResponseWriter, r *http.Request) {
+func (h *handler) getIncidents(r *http.Request) (IncidentList, error) {
 	out := IncidentList{At: view.At(h.Now()), State: view.StateOK, Clusters: []clusterState{},
 		Incidents: []view.Incident{}}
 	m := h.Recorder.latest.Load()
 	if m == nil {
-		writeJSON(w, out)
-		return
+		return out, nil
 	}
-	out.At, out.State = view.At(m.at), worstState(m.incidents)
+	out.At, out.State = view.At(m.now), worstState(m.incidents)
 	for _, c := range m.fleet.Clusters {
 		out.Clusters = append(out.Clusters, clusterState{c.Name, c.State})
 	}
 	out.Incidents = m.incidents
 	if name := r.URL.Query().Get("cluster"); name != "" {
 		if _, ok := h.Source.Cluster(name); !ok {
-			h.noClusterNamed(w, name)
-			return
+			return out, h.noCluster(name)
 		}
 		out.Incidents = clusterIncidents(m.incidents, name)
 	}
 	out.LeftOut = max(0, len(out.Incidents)-maxIncidents)
 	out.Incidents = limit(out.Incidents, maxIncidents)
-	writeJSON(w, out)
+	return out, nil
 }
 
-func (h *handler) getEvents(w http.ResponseWriter, r *http.Request) {
-	q := r.URL.Query()
+func (h *handler) getEvents(r *http.Request) (EventList, error) {
+	q, now := r.URL.Query(), h.Now()
 	most, err := parseCount(q, "limit")
 	if err != nil {
-		writeError(w, http.StatusBadRequest, "%v", err)
-		return
+		return EventList{}, err
 	}
-	since, wrong := parseID(q, "since")
-	if wrong != "" {
-		writeError(w, http.StatusBadRequest, "%s", wrong)
-		return
+	since, err := parseID(q, "since")
+	if err != nil {
+		return EventList{}, err
 	}
-	now := h.Now()
 	out := EventList{At: view.At(now), LatestID: h.Recorder.events.last()}
 	out.Events, out.OldestID = h.Recorder.events.since(now, since)
 	cluster, kinds := q.Get("cluster"), q["kind"]
@@ -59,36 +55,35 @@ func (h *handler) getEvents(w http.ResponseWriter, r *http.Request) {
 		out.Events = out.Events[len(out.Events)-most:]
 	}
 	out.Events = orEmpty(out.Events)
-	writeJSON(w, out)
+	return out, nil
 }
 
-func parseID(q url.Values, key string) (id uint64, wrong string) {
+func parseID(q url.Values, key string) (uint64, error) {
 	s := q.Get(key)
 	if s == "" {
-		return 0, ""
+		return 0, nil
 	}
 	id, err := strconv.ParseUint(s, 10, 63)
 	if err != nil {
-		return 0, sprint("%s=%q is not the id of an event", key, s)
+		return 0, fmt.Errorf("%s=%q is not the id of an event", key, s)
 	}
-	return id, ""
+	return id, nil
 }
 
-func (h *handler) getMatrix(w http.ResponseWriter, r *http.Request) {
+func (h *handler) getMatrix(r *http.Request) (view.Matrix, error) {
 	m, ok := h.Source.Matrix(r.PathValue("name"))
 	if !ok {
-		h.noCluster(w, r)
-		return
+		return m, h.noCluster(r.PathValue("name"))
 	}
-	writeJSON(w, completeMatrix(m, h.Now))
+	return completeMatrix(m, h.Now()), nil
 }
 
 // matrixNumbers bounds a matrix.
 const matrixNumbers = 250_000
 
 // completeMatrix sorts a matrix, adds it up, and cuts it to what an answer has room for.
-func completeMatrix(m view.Matrix, now func() time.Time) view.Matrix {
-	m.At, m.Envoys = view.At(now()), slices.Clone(orEmpty(m.Envoys))
+func completeMatrix(m view.Matrix, now time.Time) view.Matrix {
+	m.At, m.Envoys = view.At(now), slices.Clone(orEmpty(m.Envoys))
 	by := byAddress(m.Endpoints)
 	m.Endpoints = arranged(m.Endpoints, by)
 	m.EndpointTotals = make([]int, len(m.Endpoints))

@@ -5,10 +5,9 @@ import (
 	"steelyard/internal/stat"
 )
 
-// A Source is the current state of the process. Its methods are called
-// from many goroutines, on every request and every scrape of /metrics; they
-// must not block on the network. What they return may be shared: this package
-// never writes to it.
+// A Source is the current state of the process. Its methods are called from many goroutines, on every request and every
+// scrape of /metrics; they must not block on the network. What they return may be shared: this package never writes to
+// it.
 type Source interface {
 	// Clusters returns all configured clusters, sorted by name.
 	Clusters() []view.Cluster
@@ -84,6 +83,37 @@ type LogStatus struct {
 	// StalledSeconds is how long the current write has taken; unknown while nothing is written.
 	StalledSeconds view.Number `json:"stalled_seconds"`
 	Error          string      `json:"error"` // of the latest write; empty when it went well
+}
+
+// Tracing is what became of the traces of decisions, since tracing was configured. The zero value is that of a process
+// that makes none.
+type Tracing struct {
+	Enabled  bool      `json:"enabled"`
+	Skipped  uint64    `json:"skipped"`  // pushes that were drawn, and are beyond the bounds
+	Exported uint64    `json:"exported"` // spans
+	Failed   uint64    `json:"failed"`   // spans that are lost
+	Error    string    `json:"error"`    // of the latest export; empty when it succeeded
+	ErrorAt  view.Time `json:"error_at"`
+}
+
+// Pickers are the programs that follow the loads, each by a stream of its own.
+type Pickers struct {
+	Connected int           `json:"connected"`
+	List      []stat.Picker `json:"list"` // the oldest first; the handler shows at most maxPickers
+}
+
+// maxPickers bounds the list in an answer.
+const maxPickers = 100
+
+func (p Pickers) complete() Pickers {
+	p.Connected = len(p.List)
+	shown := make([]stat.Picker, 0, min(len(p.List), maxPickers))
+	for _, picker := range limit(p.List, maxPickers) {
+		picker.Clusters = orEmpty(picker.Clusters)
+		shown = append(shown, picker)
+	}
+	p.List = shown
+	return p
 }
 
 // A Client is one connected Envoy.

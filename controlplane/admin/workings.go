@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -23,8 +24,12 @@ type workings struct {
 	step time.Duration
 }
 
-// stepOf is the time between two decisions that are kept, where one takes that many bytes in all clusters together.
-func stepOf(bytes int) time.Duration {
+// stepOf is the time between two decisions that are kept of each cluster.
+func stepOf(clusters []view.Cluster) time.Duration {
+	bytes := 0
+	for i := range clusters {
+		bytes += clusters[i].Working.Bytes()
+	}
 	step := (workingsFor*time.Duration(bytes)/workingsBytes + time.Second - 1).Truncate(time.Second)
 	return max(step, time.Second)
 }
@@ -62,78 +67,55 @@ func (w *workings) at(t time.Time) (view.Working, bool) {
 	return view.Working{}, false
 }
 
-// keepWorkings keeps the decisions of all clusters.
-func (r *Recorder) keepWorkings(clusters []view.Cluster) {
-	bytes := 0
-	for i := range clusters {
-		bytes += clusters[i].Working.Bytes()
-	}
-	step := stepOf(bytes)
-	for i := range clusters {
-		w := r.workings[clusters[i].Name]
-		if w == nil {
-			w = &workings{}
-			r.workings[clusters[i].Name] = w
-		}
-		w.add(clusters[i].Working, step)
-	}
-}
-
 // working is the decision at a time, how far back they are kept, and the time between two.
 func (r *Recorder) working(cluster string, at, now time.Time) (w view.Working, kept, step time.Duration, ok bool) {
 	r.ticking.Lock()
 	defer r.ticking.Unlock()
-	past := r.workings[cluster]
-	if past == nil || len(past.kept) == 0 {
+	past := &r.of(cluster).workings
+	if len(past.kept) == 0 {
 		return view.Working{}, 0, 0, false
 	}
 	w, ok = past.at(at)
 	return w, now.Sub(past.kept[0].At()), past.step, ok
 }
 
-func (h *handler) getExplanation(w http.ResponseWriter, r *http.Request) {
+func (h *handler) getExplanation(r *http.Request) (Explanation, error) {
 	s := h.snapshot()
 	c, ok := s.cluster(r.PathValue("name"))
 	if !ok {
-		h.noCluster(w, r)
-		return
+		return Explanation{}, h.noCluster(r.PathValue("name"))
 	}
 	q := r.URL.Query()
 	address := q.Get("endpoint")
 	past, asked, err := parseAt(q, s.seen.now)
-	if err != "" {
-		writeError(w, http.StatusBadRequest, "%s", err)
-		return
+	if err != nil {
+		return Explanation{}, err
 	}
 	working, kept, step, found := h.Recorder.working(c.Name, asked, s.seen.now)
 	out := Explanation{Cluster: c.Name, KeptSeconds: view.Seconds(kept), StepSeconds: view.Seconds(step)}
 	if !past {
 		i := indexOf(c.Endpoints, address)
 		if i < 0 {
-			h.noEndpoint(w, address, c.Name)
-			return
+			return out, noEndpoint(address, c.Name)
 		}
 		out.At, out.Decision, out.Endpoint = c.Decision.At, c.Decision, c.Endpoints[i]
 		out.Endpoint.Why = c.Working.Explain(address)
-		writeJSON(w, out)
-		return
+		return out, nil
 	}
 	if !found {
-		writeError(w, http.StatusNotFound, "no decision of that time is kept: they go back %s, since the start",
-			formatSeconds(kept.Seconds()))
-		return
+		return out, Missing(fmt.Errorf("no decision of that time is kept: they go back %s, since the start",
+			formatSeconds(kept.Seconds())))
 	}
 	decision, endpoint, found := working.Endpoint(address)
 	if !found {
-		h.noEndpoint(w, address, c.Name+" at that time")
-		return
+		return out, noEndpoint(address, c.Name+" at that time")
 	}
-	out.At, out.Decision, out.Endpoint = view.At(working.At()), decision, h.completePast(&c, endpoint, working)
-	writeJSON(w, out)
+	out.At, out.Decision, out.Endpoint = view.At(working.At()), decision, completePast(&c, endpoint, working)
+	return out, nil
 }
 
 // completePast fills in what follows from a past decision.
-func (h *handler) completePast(c *view.Cluster, e view.Endpoint, w view.Working) view.Endpoint {
+func completePast(c *view.Cluster, e view.Endpoint, w view.Working) view.Endpoint {
 	e.Inputs, e.Problems = orEmpty(e.Inputs), []view.Problem{}
 	e.Engine = c.Engine
 	e.LoadPerSlot, e.State, e.HeardSeconds = loadPerSlot(&e), endpointState(&e), lastSeen(&e)
@@ -150,24 +132,23 @@ func indexOf(endpoints []view.Endpoint, address string) int {
 	return -1
 }
 
-func (h *handler) noEndpoint(w http.ResponseWriter, address, where string) {
-	writeError(w, http.StatusNotFound, "no endpoint %q is in %s: write endpoint=HOST:PORT as in its list",
-		address, where)
+func noEndpoint(address, where string) error {
+	return Missing(fmt.Errorf("no endpoint %q is in %s: write endpoint=HOST:PORT as in its list", address, where))
 }
 
 // parseAt reads the time that is asked about: a time, a duration that it is ago, or nothing for now.
-func parseAt(q url.Values, now time.Time) (past bool, at time.Time, wrong string) {
+func parseAt(q url.Values, now time.Time) (past bool, at time.Time, err error) {
 	s := q.Get("at")
 	if s == "" {
-		return false, now, ""
+		return false, now, nil
 	}
 	if ago, err := time.ParseDuration(s); err == nil && ago >= 0 {
-		return true, now.Add(-ago), ""
+		return true, now.Add(-ago), nil
 	}
-	at, err := time.Parse(time.RFC3339, s)
+	at, err = time.Parse(time.RFC3339, s)
 	if err != nil || at.After(now) {
-		return false, now, sprint("at=%q is not a past time: for example, 2026-03-14T12:00:00Z, or 5m for five "+
+		return false, now, fmt.Errorf("at=%q is not a past time: for example, 2026-03-14T12:00:00Z, or 5m for five "+
 			"minutes ago", s)
 	}
-	return true, at, ""
+	return true, at, nil
 }

@@ -1,8 +1,9 @@
 package config
 
 import (
-	"fmt"
+	"cmp"
 	"net/url"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -34,8 +35,7 @@ func (d *decoder) check(cfg *Config) {
 	for i := range cfg.Clusters {
 		c := &cfg.Clusters[i]
 		if first, twice := lines[c.Name]; twice {
-			d.fail(&c.Name, "%s is also the name of the cluster on line %d: give each cluster its own", shown(c.Name),
-				first)
+			d.refuse(&c.Name, "is also the name of the cluster on line %d: give each cluster its own", first)
 		} else if c.Name != "" {
 			lines[c.Name] = d.places[&c.Name].node.Line
 		}
@@ -50,6 +50,11 @@ func (d *decoder) fail(field any, format string, args ...any) {
 		at.broken = true
 		d.complain(at.node, at.path, format, args...)
 	}
+}
+
+// refuse is fail for a text, which the message begins with.
+func (d *decoder) refuse(field *string, format string, args ...any) {
+	d.fail(field, "%s "+format, append([]any{shown(*field)}, args...)...)
 }
 
 // conflict reports two fields that contradict each other, at the one that is written,
@@ -70,13 +75,9 @@ func (d *decoder) written(field any) bool {
 	return at != nil && at.written
 }
 
-// value is how a message quotes a field: a default is marked as one, because
-// the user never wrote it.
-func (d *decoder) value(field any, v any) string {
-	text := fmt.Sprint(v)
-	if dur, ok := v.(time.Duration); ok {
-		text = DurationText(dur)
-	}
+// value is how a message quotes a field: a default is marked as one, because the user never wrote it.
+func (d *decoder) value(field any) string {
+	text := shownValue(reflect.ValueOf(field).Elem())
 	if !d.written(field) {
 		text += " (the default)"
 	}
@@ -100,7 +101,7 @@ func (d *decoder) checkXDS(x *XDS) {
 	if a := &x.AccessLog; a.ReportsAbove <= a.BatchAbove {
 		d.conflict(&a.ReportsAbove, &a.BatchAbove, "reports_above, %s, is not above batch_above, %s: an Envoy first "+
 			"sends its entries in batches and then none, so write a larger reports_above or a smaller batch_above",
-			d.value(&a.ReportsAbove, plain(a.ReportsAbove)), d.value(&a.BatchAbove, plain(a.BatchAbove)))
+			d.value(&a.ReportsAbove), d.value(&a.BatchAbove))
 	}
 	d.checkLimits(&x.Limits)
 	d.checkExposure(x)
@@ -114,7 +115,7 @@ func (d *decoder) checkLimits(l *XDSLimits) {
 	if l.ConnectionsPerAddress > l.Connections {
 		d.conflict(&l.ConnectionsPerAddress, &l.Connections, "connections_per_address, %s, is more than connections, "+
 			"%s: write at most that, and less if others than one address are to get in",
-			d.value(&l.ConnectionsPerAddress, l.ConnectionsPerAddress), d.value(&l.Connections, l.Connections))
+			d.value(&l.ConnectionsPerAddress), d.value(&l.Connections))
 	}
 }
 
@@ -124,29 +125,29 @@ func (d *decoder) checkRedis(r *Redis) {
 		d.checkHostPort(&r.Addresses[i])
 		d.checkTwice(&r.Addresses[i], r.Addresses[i], lines, "address")
 	}
+	ofSentinels := func(field *string) {
+		d.conflict(field, &r.Mode, "%s is used by mode: sentinel only, and mode is %s: change the mode, or remove "+
+			"this line", shown(*field), d.value(&r.Mode))
+	}
 	switch {
 	case r.Mode == RedisSingle && len(r.Addresses) > 1:
 		d.conflict(&r.Mode, &r.Addresses, "mode %s takes one address and there are %d: write mode: cluster or mode: "+
-			"sentinel, or leave one address",
-			d.value(&r.Mode, r.Mode), len(r.Addresses))
+			"sentinel, or leave one address", d.value(&r.Mode), len(r.Addresses))
 	case r.Mode == RedisSentinel && r.MasterName == "":
 		d.conflict(&r.Mode, &r.MasterName, "mode sentinel needs the name of the primary: add master_name:")
 	case r.Mode != RedisSentinel && r.MasterName != "":
-		d.conflict(&r.MasterName, &r.Mode, "%s is used by mode: sentinel only, and mode is %s: change the mode, or "+
-			"remove this line",
-			shown(r.MasterName), d.value(&r.Mode, r.Mode))
+		ofSentinels(&r.MasterName)
 	}
 	if r.Mode != RedisSentinel && r.SentinelPasswordFile != "" {
-		d.conflict(&r.SentinelPasswordFile, &r.Mode, "%s is used by mode: sentinel only, and mode is %s: change the "+
-			"mode, or remove this line", shown(r.SentinelPasswordFile), d.value(&r.Mode, r.Mode))
+		ofSentinels(&r.SentinelPasswordFile)
 	}
-	if r.Username != "" && r.PasswordFile == "" {
-		d.conflict(&r.Username, &r.PasswordFile, "the user %s needs a password: add password_file:", shown(r.Username))
+	needsPassword := func(user, file *string, key string) {
+		if *user != "" && *file == "" {
+			d.conflict(user, file, "the user %s needs a password: add %s:", shown(*user), key)
+		}
 	}
-	if r.SentinelUsername != "" && r.SentinelPasswordFile == "" {
-		d.conflict(&r.SentinelUsername, &r.SentinelPasswordFile, "the user %s needs a password: add "+
-			"sentinel_password_file:", shown(r.SentinelUsername))
-	}
+	needsPassword(&r.Username, &r.PasswordFile, "password_file")
+	needsPassword(&r.SentinelUsername, &r.SentinelPasswordFile, "sentinel_password_file")
 	if r.Mode == RedisCluster && r.DB != 0 {
 		d.conflict(&r.DB, &r.Mode, "%d does not exist in a Redis Cluster, which has database 0 only: remove this line",
 			r.DB)
@@ -178,8 +179,7 @@ func (d *decoder) checkTracing(t *Tracing) {
 		d.fail(&t.Endpoint, "the URL has a user or password in it: write them into the environment "+
 			"(OTEL_EXPORTER_OTLP_HEADERS)")
 	case err != nil || u.Host == "" || !slices.Contains([]string{"http", "https"}, u.Scheme):
-		d.fail(&t.Endpoint, "%s is not a valid URL of a collector: for example, http://127.0.0.1:4318",
-			shown(t.Endpoint))
+		d.refuse(&t.Endpoint, "is not a valid URL of a collector: for example, http://127.0.0.1:4318")
 	}
 }
 
@@ -190,8 +190,7 @@ func (d *decoder) checkTimeout(timeout, interval *time.Duration) {
 	}
 	if *timeout > *interval {
 		d.conflict(timeout, interval, "%s is above the interval of %s: write a timeout of at most %s, or a longer "+
-			"interval",
-			DurationText(*timeout), d.value(interval, *interval), DurationText(*interval))
+			"interval", DurationText(*timeout), d.value(interval), DurationText(*interval))
 	}
 }
 
@@ -252,8 +251,7 @@ func (d *decoder) checkQueue(c *Cluster) {
 	d.checkPlaces(c)
 	for _, name := range []*string{&q.ClassHeader, &q.TenantHeader} {
 		if !headerName.MatchString(*name) {
-			d.fail(name, "%s is not the name of a header: write it in lower case, such as x-steelyard-class",
-				shown(*name))
+			d.refuse(name, "is not the name of a header: write it in lower case, such as x-steelyard-class")
 		}
 	}
 	if q.ClassHeader == q.TenantHeader {
@@ -307,8 +305,8 @@ const longestName = 256 // bytes
 func (d *decoder) checkName(name *string) {
 	d.checkWord(name, longestName, "the EDS service name of Envoy's cluster, such as llama-70b")
 	if strings.Contains(*name, "/") {
-		d.fail(name, "%s has a slash in it, which sets the variants of a cluster apart (llama/failsafe, "+
-			"llama/fallback): write a name without", shown(*name))
+		d.refuse(name, "has a slash in it, which sets the variants of a cluster apart (llama/failsafe, "+
+			"llama/fallback): write a name without")
 	}
 }
 
@@ -317,9 +315,9 @@ func (d *decoder) checkWord(word *string, longest int, write string) {
 	unfit := func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }
 	switch {
 	case strings.ContainsFunc(*word, unfit):
-		d.fail(word, "%s has white space in it: write %s", shown(*word), write)
+		d.refuse(word, "has white space in it: write %s", write)
 	case len(*word) > longest:
-		d.fail(word, "%s has %d bytes: write at most %d", shown(*word), len(*word), longest)
+		d.refuse(word, "has %d bytes: write at most %d", len(*word), longest)
 	}
 }
 
@@ -358,9 +356,9 @@ func (d *decoder) checkCustom(c *Cluster) {
 		switch {
 		case *name == "" || seriesName.MatchString(*name):
 		case labels && seriesName.MatchString(bare):
-			d.fail(name, "%s has labels: write %s; all its series are taken together", shown(*name), bare)
+			d.refuse(name, "has labels: write %s; all its series are taken together", bare)
 		default:
-			d.fail(name, "%s is not the name of a series: write letters, digits, _ and : only", shown(*name))
+			d.refuse(name, "is not the name of a series: write letters, digits, _ and : only")
 		}
 	}
 	if !some {
@@ -386,9 +384,8 @@ func (d *decoder) checkInflight(c *Cluster, cfg *Config) {
 	} else if cfg.Redis.Interval > c.Weighting.Hold {
 		d.conflict(&c.Weighting.Hold, &cfg.Redis.Interval, "weighting.hold of cluster %s, %s, is less than "+
 			"redis.interval, %s, so counts would be stale between two reads: write a hold of at least %s, or a "+
-			"shorter redis.interval",
-			shown(c.Name), d.value(&c.Weighting.Hold, c.Weighting.Hold),
-			d.value(&cfg.Redis.Interval, cfg.Redis.Interval), DurationText(cfg.Redis.Interval))
+			"shorter redis.interval", shown(c.Name), d.value(&c.Weighting.Hold), d.value(&cfg.Redis.Interval),
+			DurationText(cfg.Redis.Interval))
 	}
 	for _, word := range placeholder.FindAllStringSubmatch(*key, -1) {
 		if meant := spelling.Nearest(word[1], []string{"cluster"}); meant != "" && word[0] != clusterPlaceholder {
@@ -433,8 +430,8 @@ func (d *decoder) checkSets(clusters []Cluster) {
 
 func (d *decoder) checkPolicy(c *Cluster, cfg *Config) {
 	if c.Policy == PolicyLeastLatency && cfg.XDS.AccessLog.Disabled {
-		d.conflict(&c.Policy, &cfg.XDS.AccessLog.Disabled, "policy least-latency of cluster %s needs Envoys' "+
-			"access logs, and xds.access_log is disabled: enable it, or write policy: load", shown(c.Name))
+		d.conflict(&c.Policy, &cfg.XDS.AccessLog.Disabled, "policy least-latency of cluster %s needs Envoys' access "+
+			"logs, and xds.access_log is disabled: enable it, or write policy: load", shown(c.Name))
 	}
 }
 
@@ -445,7 +442,7 @@ func (d *decoder) checkWeighting(w *Weighting) {
 	rising := func(low, high *time.Duration, lowName, highName string) {
 		if *low > *high {
 			d.conflict(high, low, "%s is %s and %s is %s: write %s ≤ %s; readings are fresh, then held, then fade",
-				lowName, d.value(low, *low), highName, d.value(high, *high), lowName, highName)
+				lowName, d.value(low), highName, d.value(high), lowName, highName)
 		}
 	}
 	rising(&w.Fresh, &w.Hold, "fresh", "hold")
@@ -453,32 +450,28 @@ func (d *decoder) checkWeighting(w *Weighting) {
 }
 
 func (d *decoder) checkOverload(o *Overload) {
-	d.checkThresholds(&o.QueueEnter, &o.QueueLeave, "queue_enter")
-	d.checkThresholds(&o.UtilizationEnter, &o.UtilizationLeave, "utilization_enter")
+	checkThresholds(d, &o.QueueEnter, &o.QueueLeave, "queue_enter")
+	checkThresholds(d, &o.UtilizationEnter, &o.UtilizationLeave, "utilization_enter")
 	d.checkQueueTime(&o.QueueTimeEnter, &o.QueueTimeLeave)
 }
 
-// checkQueueTime also makes half of the enter threshold a leave threshold that is
-// not written.
+// checkQueueTime also makes half of the enter threshold a leave threshold that is not written.
 func (d *decoder) checkQueueTime(enter, leave *time.Duration) {
 	if !d.written(leave) {
 		*leave = *enter / 2
 	}
-	switch {
-	case *enter == 0 && *leave > 0:
+	if *enter == 0 && *leave > 0 {
 		d.conflict(leave, enter, "the leave threshold, %s, is without queue_time_enter, which is off: write "+
-			"queue_time_enter too, or remove this line", d.value(leave, *leave))
-	case *leave > *enter:
-		d.conflict(leave, enter, "the leave threshold, %s, is above queue_time_enter, %s, so the flag would flap: "+
-			"write at most %s",
-			d.value(leave, *leave), d.value(enter, *enter), DurationText(*enter))
+			"queue_time_enter too, or remove this line", d.value(leave))
+		return
 	}
+	checkThresholds(d, enter, leave, "queue_time_enter")
 }
 
-func (d *decoder) checkThresholds(enter, leave *float64, enterName string) {
+func checkThresholds[T cmp.Ordered](d *decoder, enter, leave *T, enterName string) {
 	if *leave > *enter {
 		d.conflict(leave, enter, "the leave threshold, %s, is above %s, %s, so the flag would flap: write at most %s",
-			d.value(leave, plain(*leave)), enterName, d.value(enter, plain(*enter)), plain(*enter))
+			d.value(leave), enterName, d.value(enter), shownValue(reflect.ValueOf(*enter)))
 	}
 }
 
@@ -489,19 +482,18 @@ const beatsPerStale = 3
 func (d *decoder) checkPush(p *Push) {
 	if p.Heartbeat > 0 && p.Heartbeat < p.MinInterval {
 		d.conflict(&p.Heartbeat, &p.MinInterval, "heartbeat, %s, is less than min_interval, %s: write a longer "+
-			"heartbeat, or 0s for none",
-			d.value(&p.Heartbeat, p.Heartbeat), d.value(&p.MinInterval, p.MinInterval))
+			"heartbeat, or 0s for none", d.value(&p.Heartbeat), d.value(&p.MinInterval))
 	}
-	stale := d.value(&p.EndpointStaleAfter, p.EndpointStaleAfter)
+	stale := d.value(&p.EndpointStaleAfter)
 	switch {
 	case p.EndpointStaleAfter == 0:
 	case p.Heartbeat == 0:
 		d.conflict(&p.EndpointStaleAfter, &p.Heartbeat, "endpoint_stale_after, %s, needs a heartbeat, or Envoy drops "+
-			"the endpoints whenever the load does not change: write heartbeat: %s",
-			stale, DurationText((p.EndpointStaleAfter / (2 * beatsPerStale)).Round(time.Millisecond)))
+			"the endpoints whenever the load does not change: write heartbeat: %s", stale,
+			DurationText((p.EndpointStaleAfter / (2 * beatsPerStale)).Round(time.Millisecond)))
 	case p.Heartbeat*beatsPerStale >= p.EndpointStaleAfter:
 		d.conflict(&p.EndpointStaleAfter, &p.Heartbeat, "endpoint_stale_after, %s, is not more than three heartbeats "+
-			"of %s, so one late heartbeat could empty the cluster: write more than %s, or a shorter heartbeat",
-			stale, d.value(&p.Heartbeat, p.Heartbeat), DurationText(p.Heartbeat*beatsPerStale))
+			"of %s, so one late heartbeat could empty the cluster: write more than %s, or a shorter heartbeat", stale,
+			d.value(&p.Heartbeat), DurationText(p.Heartbeat*beatsPerStale))
 	}
 }

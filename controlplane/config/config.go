@@ -78,14 +78,12 @@ type XDSLimits struct {
 	// Connections is how many there are at most, 16 to 1000000; fewer where the limit of open files has no room for
 	// them. Default 32768.
 	Connections int `yaml:"connections" default:"32768" range:"16..1000000"`
-	// ConnectionsPerAddress is how many of them may come from one IPv4 address or one IPv6 /64, 1 to 1000000 and
-	// at most Connections: behind a NAT that is the whole fleet. Default 24576, or 3/4 of Connections where that is
-	// less.
+	// ConnectionsPerAddress is how many of them may come from one IPv4 address or one IPv6 /64, 1 to 1000000 and at
+	// most Connections: behind a NAT that is the whole fleet. Default 24576, or 3/4 of Connections where that is less.
 	ConnectionsPerAddress int `yaml:"connections_per_address" default:"24576" range:"1..1000000"`
 	// Streams is how many are open at most, of all services, 1000 to 10000000. Default 131072.
 	Streams int `yaml:"streams" default:"131072" range:"1000..10000000"`
-	// Subscriptions is how many cluster names all streams together may subscribe to, 1000 to 10000000. Default
-	// 262144.
+	// Subscriptions is how many cluster names all streams together may subscribe to, 1000 to 10000000. Default 262144.
 	Subscriptions int `yaml:"subscriptions" default:"262144" range:"1000..10000000"`
 }
 
@@ -97,9 +95,8 @@ type AccessLog struct {
 	// BatchAbove is the rate of one Envoy above which it has to send its
 	// entries in batches, in requests per second, 1 to 1000000. Default 200.
 	BatchAbove float64 `yaml:"batch_above" default:"200" range:"1..1000000"`
-	// ReportsAbove is the rate of one Envoy above which it has to send none,
-	// so that only its load reports count, in requests per second, 1 to 1000000
-	// and above BatchAbove. Default 500.
+	// ReportsAbove is the rate of one Envoy above which it has to send none, so that only its load reports count, in
+	// requests per second, 1 to 1000000 and above BatchAbove. Default 500.
 	ReportsAbove float64 `yaml:"reports_above" default:"500" range:"1..1000000"`
 }
 
@@ -108,9 +105,8 @@ type AccessLog struct {
 type LoadReports struct {
 	// Disabled leaves the service out. Default false.
 	Disabled bool `yaml:"disabled" default:"false"`
-	// Interval is the time between two reports of an Envoy, 0s to 1m; 0s follows
-	// from the number of Envoys and Budget: at least 1s for an Envoy with an access
-	// log, 100ms for one without. Default 0s.
+	// Interval is the time between two reports of an Envoy, 0s to 1m; 0s follows from the number of Envoys and Budget:
+	// at least 1s for an Envoy with an access log, 100ms for one without. Default 0s.
 	Interval time.Duration `yaml:"interval" default:"0s" range:"0s..1m"`
 	// Budget bounds what all reports together may take, in bytes a second, 64KiB
 	// to 1GiB; an Envoy repeats its 61 KB description in each. Default 10MiB.
@@ -136,8 +132,7 @@ type ClientTLS struct {
 	CertFile string `yaml:"cert_file" kind:"path"`
 	// KeyFile holds the key of that certificate, PEM. Needs CertFile. Default none.
 	KeyFile string `yaml:"key_file" kind:"path"`
-	// ServerName is the name that the server's certificate must carry.
-	// Default none: the host that is connected to.
+	// ServerName is the name that the server's certificate must carry. Default none: the host that is connected to.
 	ServerName string `yaml:"server_name"`
 }
 
@@ -170,8 +165,7 @@ const (
 
 // Redis says where in-flight counts are read.
 type Redis struct {
-	// Addresses are host:port: the server, the Sentinels, or some nodes of the
-	// Cluster; 1 to 100. Required.
+	// Addresses are host:port: the server, the Sentinels, or some nodes of the Cluster; 1 to 100. Required.
 	Addresses []string `yaml:"addresses" max:"100" required:"write the server's host:port, e.g. addresses: [127.0.0.1:6379]"`
 	// Mode is single, sentinel or cluster. Default single.
 	Mode string `yaml:"mode" default:"single" oneof:"single sentinel cluster"`
@@ -188,8 +182,7 @@ type Redis struct {
 	// SentinelPasswordFile holds the password of the Sentinels, which is read when this section comes into force.
 	// With mode sentinel only. Default none: no AUTH.
 	SentinelPasswordFile string `yaml:"sentinel_password_file" kind:"path"`
-	// DB is the number of the database, 0 to 65535; only 0 with mode cluster.
-	// Default 0.
+	// DB is the number of the database, 0 to 65535; only 0 with mode cluster. Default 0.
 	DB int `yaml:"db" default:"0" range:"0..65535"`
 	// TLS makes the connections speak TLS. Default none: plain text.
 	TLS *ClientTLS `yaml:"tls"`
@@ -202,8 +195,7 @@ type Redis struct {
 
 // Kubernetes says how the Kubernetes API is reached.
 type Kubernetes struct {
-	// Kubeconfig is a kubeconfig whose current context is used. Default none: the
-	// service account of the Pod.
+	// Kubeconfig is a kubeconfig whose current context is used. Default none: the service account of the Pod.
 	Kubeconfig string `yaml:"kubeconfig" kind:"path"`
 }
 
@@ -228,11 +220,9 @@ type Tracing struct {
 	SampleRatio float64 `yaml:"sample_ratio" default:"0.01" range:"0..1"`
 }
 
-// Cluster is one pool of endpoints, weighed together and served as one
-// assignment.
+// Cluster is one pool of endpoints, weighed together and served as one assignment.
 type Cluster struct {
-	// Name is the EDS service name that Envoys ask for: no white space, at most
-	// 256 bytes, unique. Required.
+	// Name is the EDS service name that Envoys ask for: no white space, at most 256 bytes, unique. Required.
 	Name string `yaml:"name" required:"write the EDS service name that Envoys ask for, e.g. name: llama"`
 	// Engine names the model server, which determines the series to read. Needed unless scraping is disabled. Default
 	// none.
@@ -242,13 +232,11 @@ type Cluster struct {
 	Custom *Custom `yaml:"custom"`
 	// Endpoints says where the addresses come from. Required.
 	Endpoints Endpoints `yaml:"endpoints" required:"write one of static, file, dns, kubernetes or inferencePool below endpoints:"`
-	// Capacity is the number of requests an endpoint runs at once, in slots; of
-	// engines that count tokens, their relative speed, 0 to 1000000; 0 means it
-	// is learned. Default 0.
+	// Capacity is the number of requests an endpoint runs at once, in slots; of engines that count tokens, their
+	// relative speed, 0 to 1000000; 0 means it is learned. Default 0.
 	Capacity float64 `yaml:"capacity" default:"0" range:"0..1000000"`
-	// Policy is the weighting law: load fills the least loaded endpoints first,
-	// least-latency prefers those with the least time to the last byte, by Envoys'
-	// access logs. Default load.
+	// Policy is the weighting law: load fills the least loaded endpoints first, least-latency prefers those with the
+	// least time to the last byte, by Envoys' access logs. Default load.
 	Policy string `yaml:"policy" default:"load" oneof:"load least-latency"`
 	// Latency holds the knobs of the policy least-latency.
 	Latency Latency `yaml:"latency"`
@@ -269,22 +257,19 @@ type Cluster struct {
 	Prefix Prefix `yaml:"prefix"`
 	// Push says when Envoys get a new assignment.
 	Push Push `yaml:"push"`
-	// WarmUp is how long after its start the control plane waits for a first
-	// report of every endpoint before it pushes what it has, 0s to 10m.
-	// Default 5s.
+	// WarmUp is how long after its start the control plane waits for a first report of every endpoint before it pushes
+	// what it has, 0s to 10m. Default 5s.
 	WarmUp time.Duration `yaml:"warm_up" default:"5s" range:"0s..10m"`
 }
 
-// Custom names series of a metrics page: names alone, without labels. Samples
-// that differ in labels are added up, except that of Utilization the largest
-// counts. At least one name must be written.
+// Custom names series of a metrics page: names alone, without labels. Samples that differ in labels are added up,
+// except that of Utilization the largest counts. At least one name must be written.
 type Custom struct {
 	// Queue is a gauge of requests that wait. Default none: unknown.
 	Queue string `yaml:"queue"`
 	// Running is a gauge of requests that run. Default none: unknown.
 	Running string `yaml:"running"`
-	// Utilization is a gauge of the memory in use for requests, as a share 0..1.
-	// Default none: unknown.
+	// Utilization is a gauge of the memory in use for requests, as a share 0..1. Default none: unknown.
 	Utilization string `yaml:"utilization"`
 	// Completions is a counter of requests that ended. Default none: unknown.
 	Completions string `yaml:"completions"`
@@ -294,15 +279,13 @@ type Custom struct {
 type Endpoints struct {
 	// Static lists the endpoints here, 1 to 10000. Default none.
 	Static []StaticEndpoint `yaml:"static" max:"10000"`
-	// File is a file in Prometheus' file_sd form, JSON or YAML, that is watched.
-	// Default none.
+	// File is a file in Prometheus' file_sd form, JSON or YAML, that is watched. Default none.
 	File string `yaml:"file" kind:"path"`
 	// DNS is a name that is resolved at each interval. Default none.
 	DNS *DNS `yaml:"dns"`
 	// Kubernetes finds the EndpointSlices of a Service. Default none.
 	Kubernetes *KubernetesService `yaml:"kubernetes"`
-	// InferencePool finds the Pods of a pool of the Gateway API Inference
-	// Extension. Default none.
+	// InferencePool finds the Pods of a pool of the Gateway API Inference Extension. Default none.
 	InferencePool *InferencePool `yaml:"inferencePool"`
 }
 
@@ -315,11 +298,9 @@ func (e *Endpoints) InKubernetes() bool { return e.Kubernetes != nil || e.Infere
 
 // KubernetesService says which EndpointSlices hold the endpoints.
 type KubernetesService struct {
-	// Service is the name of the Service. Either it or Selector is needed. Default
-	// none.
+	// Service is the name of the Service. Either it or Selector is needed. Default none.
 	Service string `yaml:"service"`
-	// Selector is a label selector, of EndpointSlices: they have the labels of
-	// their Services. Default none.
+	// Selector is a label selector, of EndpointSlices: they have the labels of their Services. Default none.
 	Selector string `yaml:"selector"`
 	// Namespace is the Service's. Default none: Steelyard's own.
 	Namespace string `yaml:"namespace"`
@@ -329,23 +310,19 @@ type KubernetesService struct {
 	// MetricsPort is the port of the metrics page, by name or number; a number
 	// need not be in the Service. Default none: as the cluster says.
 	MetricsPort Port `yaml:"metrics_port"`
-	// IPFamily is IPv4 or IPv6. Default none: IPv4, and IPv6 for a Pod that has
-	// nothing else.
+	// IPFamily is IPv4 or IPv6. Default none: IPv4, and IPv6 for a Pod that has nothing else.
 	IPFamily string `yaml:"ip_family" oneof:"IPv4 IPv6"`
 }
 
-// InferencePool says which InferencePool selects the endpoints: each of its
-// target ports on each of its Pods.
+// InferencePool says which InferencePool selects the endpoints: each of its target ports on each of its Pods.
 type InferencePool struct {
 	// Name is the name of the InferencePool. Required.
 	Name string `yaml:"name" required:"write the name of the InferencePool, e.g. name: llama"`
 	// Namespace is where the pool and its Pods are. Default none: Steelyard's own.
 	Namespace string `yaml:"namespace"`
-	// MetricsPort is the port of the metrics page, 0 to 65535; 0 means as the
-	// cluster says. Default 0.
+	// MetricsPort is the port of the metrics page, 0 to 65535; 0 means as the cluster says. Default 0.
 	MetricsPort int `yaml:"metrics_port" default:"0" range:"0..65535"`
-	// IPFamily is IPv4 or IPv6. Default none: IPv4, and IPv6 for a Pod that has
-	// nothing else.
+	// IPFamily is IPv4 or IPv6. Default none: IPv4, and IPv6 for a Pod that has nothing else.
 	IPFamily string `yaml:"ip_family" oneof:"IPv4 IPv6"`
 }
 
@@ -354,8 +331,7 @@ type Port string
 
 // StaticEndpoint is one model server.
 type StaticEndpoint struct {
-	// Address is IP:port of the serving port; an IPv6 address in brackets.
-	// Required.
+	// Address is IP:port of the serving port; an IPv6 address in brackets. Required.
 	Address string `yaml:"address" required:"write the IP and the serving port, e.g. address: 10.0.0.1:8000"`
 	// Zone is the locality of the endpoint. Default none.
 	Zone string `yaml:"zone"`
@@ -364,11 +340,9 @@ type StaticEndpoint struct {
 	Capacity float64 `yaml:"capacity" default:"0" range:"0..1000000"`
 	// Engine names its model server. Default none: as the cluster says.
 	Engine string `yaml:"engine" oneof:"@engines"`
-	// MetricsPort is the port of its metrics page, 0 to 65535; 0 means as the
-	// cluster says. Default 0.
+	// MetricsPort is the port of its metrics page, 0 to 65535; 0 means as the cluster says. Default 0.
 	MetricsPort int `yaml:"metrics_port" default:"0" range:"0..65535"`
-	// MetricsPath is the path of its metrics page. Default none: as the cluster
-	// says.
+	// MetricsPath is the path of its metrics page. Default none: as the cluster says.
 	MetricsPath string `yaml:"metrics_path"`
 }
 
@@ -390,31 +364,25 @@ type DNS struct {
 
 // Scrape says how the metrics page of each endpoint is read.
 type Scrape struct {
-	// Disabled turns scraping off; the cluster then has only in-flight counts.
-	// Default false.
+	// Disabled turns scraping off; the cluster then has only in-flight counts. Default false.
 	Disabled bool `yaml:"disabled" default:"false"`
-	// Interval is the time between two scrapes of an endpoint, 10ms to 1h and at
-	// most weighting's hold. Default 250ms.
+	// Interval is the time between two scrapes of an endpoint, 10ms to 1h and at most weighting's hold. Default 250ms.
 	Interval time.Duration `yaml:"interval" default:"250ms" range:"10ms..1h"`
 	// Timeout is how long one scrape may take, 1ms to 1h and at most Interval.
 	// Default 200ms, or 4/5 of Interval where that is less.
 	Timeout time.Duration `yaml:"timeout" default:"200ms" range:"1ms..1h"`
 	// Scheme is http or https. Default http.
 	Scheme string `yaml:"scheme" default:"http" oneof:"http https"`
-	// Port is the port of the metrics page, 0 to 65535; 0 means the serving port.
-	// Default 0.
+	// Port is the port of the metrics page, 0 to 65535; 0 means the serving port. Default 0.
 	Port int `yaml:"port" default:"0" range:"0..65535"`
-	// Path is the path of the metrics page, with or without a query. Default
-	// /metrics.
+	// Path is the path of the metrics page, with or without a query. Default /metrics.
 	Path string `yaml:"path" default:"/metrics"`
 	// BodyLimit is the largest page that is read, in bytes, 1KiB to 256MiB; a
 	// larger one is a failed scrape. Default 4MiB.
 	BodyLimit Size `yaml:"body_limit" default:"4MiB" range:"1KiB..256MiB"`
-	// TLS is used with https. Default none: the system's authorities, no client
-	// certificate.
+	// TLS is used with https. Default none: the system's authorities, no client certificate.
 	TLS *ScrapeTLS `yaml:"tls"`
-	// BearerTokenFile holds a token that is sent in the Authorization header.
-	// Default none.
+	// BearerTokenFile holds a token that is sent in the Authorization header. Default none.
 	BearerTokenFile string `yaml:"bearer_token_file" kind:"path"`
 }
 
@@ -427,9 +395,8 @@ type ScrapeTLS struct {
 
 // Inflight says which Redis key counts the cluster's requests in flight.
 type Inflight struct {
-	// RedisKey is the key of a sorted set: member IP:port, score the number in
-	// flight. "{cluster}" in it stands for the cluster's name. Default none: not
-	// used.
+	// RedisKey is the key of a sorted set: member IP:port, score the number in flight. "{cluster}" in it stands for the
+	// cluster's name. Default none: not used.
 	RedisKey string `yaml:"redis_key"`
 	// SyncMembers keeps the members of that set equal to the endpoints: new ones with 0, removed ones deleted, all
 	// other scores as they are. Default false: nothing is written.
@@ -444,12 +411,10 @@ const (
 
 // Latency holds the knobs of the policy least-latency.
 type Latency struct {
-	// Alpha is the weight of a new answer in the moving average of the time to
-	// the last byte, 0.01 to 1. Default 0.3.
+	// Alpha is the weight of a new answer in the moving average of the time to the last byte, 0.01 to 1. Default 0.3.
 	Alpha float64 `yaml:"alpha" default:"0.3" range:"0.01..1"`
-	// Threshold is the average above which an endpoint is taken to be loaded, and
-	// is given no more than its floor while others are below it, 1ms to 1h.
-	// Default 3s.
+	// Threshold is the average above which an endpoint is taken to be loaded, and is given no more than its floor while
+	// others are below it, 1ms to 1h. Default 3s.
 	Threshold time.Duration `yaml:"threshold" default:"3s" range:"1ms..1h"`
 }
 
@@ -457,61 +422,48 @@ type Latency struct {
 type Weighting struct {
 	// Fresh is the age up to which a reading is fresh, 10ms to 1h. Default 1s.
 	Fresh time.Duration `yaml:"fresh" default:"1s" range:"10ms..1h"`
-	// Hold is the age up to which a reading is used as it is, 10ms to 1h.
-	// Default 3s.
+	// Hold is the age up to which a reading is used as it is, 10ms to 1h. Default 3s.
 	Hold time.Duration `yaml:"hold" default:"3s" range:"10ms..1h"`
-	// Decay is the age at which a reading has faded into the pool's median, 10ms
-	// to 1h. Default 10s.
+	// Decay is the age at which a reading has faded into the pool's median, 10ms to 1h. Default 10s.
 	Decay time.Duration `yaml:"decay" default:"10s" range:"10ms..1h"`
-	// Blackout is how long the reports of a new endpoint are not used, 0s to
-	// 1h. Default 1s.
+	// Blackout is how long the reports of a new endpoint are not used, 0s to 1h. Default 1s.
 	Blackout time.Duration `yaml:"blackout" default:"1s" range:"0s..1h"`
-	// Ramp is how long, after the blackout, the capacity of a new endpoint grows
-	// to the whole, 0s to 1h. Default 10s.
+	// Ramp is how long, after the blackout, the capacity of a new endpoint grows to the whole, 0s to 1h. Default 10s.
 	Ramp time.Duration `yaml:"ramp" default:"10s" range:"0s..1h"`
-	// Floor is the least share of an endpoint, as a part of its share of the
-	// pool's capacity, 0 to 1. Default 0.001.
+	// Floor is the least share of an endpoint, as a part of its share of the pool's capacity, 0 to 1. Default 0.001.
 	Floor float64 `yaml:"floor" default:"0.001" range:"0..1"`
 }
 
 // Overload holds the thresholds of the overload flag.
 type Overload struct {
-	// QueueEnter flags an endpoint, in requests waiting per slot, 0.01 to 1000000.
-	// Default 4.
+	// QueueEnter flags an endpoint, in requests waiting per slot, 0.01 to 1000000. Default 4.
 	QueueEnter float64 `yaml:"queue_enter" default:"4" range:"0.01..1000000"`
-	// QueueLeave releases it, in requests waiting per slot, 0.01 to 1000000 and at
-	// most QueueEnter. Default 2.
+	// QueueLeave releases it, in requests waiting per slot, 0.01 to 1000000 and at most QueueEnter. Default 2.
 	QueueLeave float64 `yaml:"queue_leave" default:"2" range:"0.01..1000000"`
 	// UtilizationEnter flags an endpoint, as a share 0.01 to 1. Default 0.98.
 	UtilizationEnter float64 `yaml:"utilization_enter" default:"0.98" range:"0.01..1"`
-	// UtilizationLeave releases it, as a share 0.01 to 1, at most
-	// UtilizationEnter. Default 0.9.
+	// UtilizationLeave releases it, as a share 0.01 to 1, at most UtilizationEnter. Default 0.9.
 	UtilizationLeave float64 `yaml:"utilization_leave" default:"0.9" range:"0.01..1"`
 	// QueueTimeEnter flags an endpoint, as the mean time that its requests waited
 	// in the last seconds, 0s to 1h; 0s turns this off. Default 0s.
 	QueueTimeEnter time.Duration `yaml:"queue_time_enter" default:"0s" range:"0s..1h"`
-	// QueueTimeLeave releases it, 0s to 1h, at most QueueTimeEnter. Default 0s, or
-	// half of QueueTimeEnter.
+	// QueueTimeLeave releases it, 0s to 1h, at most QueueTimeEnter. Default 0s, or half of QueueTimeEnter.
 	QueueTimeLeave time.Duration `yaml:"queue_time_leave" default:"0s" range:"0s..1h"`
 	// StalledAfter is how long requests may be in flight at an endpoint that reports
 	// none before it is flagged as stalled, 0s to 1h; 0s means never. Default 2s.
 	StalledAfter time.Duration `yaml:"stalled_after" default:"2s" range:"0s..1h"`
-	// MinDwell is how long a flag stands at least, and stays away at least, 0s
-	// to 1h. Default 2s.
+	// MinDwell is how long a flag stands at least, and stays away at least, 0s to 1h. Default 2s.
 	MinDwell time.Duration `yaml:"min_dwell" default:"2s" range:"0s..1h"`
-	// MaxShare is the largest part of the pool that is flagged, 0 to 1, unless
-	// all of it is overloaded. Default 0.5.
+	// MaxShare is the largest part of the pool that is flagged, 0 to 1, unless all of it is overloaded. Default 0.5.
 	MaxShare float64 `yaml:"max_share" default:"0.5" range:"0..1"`
 }
 
-// Shedding lets Envoys refuse a share of the requests (503) while every
-// endpoint of the pool has a queue.
+// Shedding lets Envoys refuse a share of the requests (503) while every endpoint of the pool has a queue.
 type Shedding struct {
 	// Enabled turns it on. Default false.
 	Enabled bool `yaml:"enabled" default:"false"`
-	// TargetWait is the time that a request is to wait at most for its turn, in the
-	// mean over the pool, 10ms to 1h: what is refused keeps the wait near it.
-	// Default 2s.
+	// TargetWait is the time that a request is to wait at most for its turn, in the mean over the pool, 10ms to 1h:
+	// what is refused keeps the wait near it. Default 2s.
 	TargetWait time.Duration `yaml:"target_wait" default:"2s" range:"10ms..1h"`
 	// MaxDrop is the largest share of requests refused, 0.01 to 1. Default 0.95.
 	MaxDrop float64 `yaml:"max_drop" default:"0.95" range:"0.01..1"`
@@ -581,22 +533,19 @@ type Push struct {
 	// MinInterval is the least time between two pushes, 1ms to 1m. The budgets
 	// (xds.push_budget, EnvoyCPU) may make it longer. Default 5ms.
 	MinInterval time.Duration `yaml:"min_interval" default:"5ms" range:"1ms..1m"`
-	// EnvoyCPU bounds what pushes cost each Envoy, as a share of a core, 0 to 1; 0
-	// means no bound. One that subscribes to several clusters has it once: half in equal
-	// parts, half for those with traffic. A push is taken to cost 0.5 ms and 3 µs an
-	// endpoint. Default 0.02.
+	// EnvoyCPU bounds what pushes cost each Envoy, as a share of a core, 0 to 1; 0 means no bound. One that subscribes
+	// to several clusters has it once: half in equal parts, half for those with traffic. A push is taken to cost 0.5 ms
+	// and 3 µs an endpoint. Default 0.02.
 	EnvoyCPU float64 `yaml:"envoy_cpu" default:"0.02" range:"0..1"`
-	// Deadband is the change of shares (total variation, 0 to 1) under which
-	// nothing is pushed. Default 0.01.
+	// Deadband is the change of shares (total variation, 0 to 1) under which nothing is pushed. Default 0.01.
 	Deadband float64 `yaml:"deadband" default:"0.01" range:"0..1"`
 	// Heartbeat is the longest time without a push, 0s to 1h, at least
 	// MinInterval; 0s means no heartbeat. Default 500ms.
 	Heartbeat time.Duration `yaml:"heartbeat" default:"500ms" range:"0s..1h"`
-	// EndpointStaleAfter makes an Envoy that can fall back (it asks for
-	// NAME/failsafe) drop the assignment when nothing was pushed for this long, 0s
-	// to 24h; 0s means never. Other Envoys keep the last one. Heartbeat must be
-	// under a third of it. Weights that are not renewed keep sending requests to the
-	// endpoints that were idle when they were made, so shorter is better. Default 3s.
+	// EndpointStaleAfter makes an Envoy that can fall back (it asks for NAME/failsafe) drop the assignment when nothing
+	// was pushed for this long, 0s to 24h; 0s means never. Other Envoys keep the last one. Heartbeat must be under a
+	// third of it. Weights that are not renewed keep sending requests to the endpoints that were idle when they were
+	// made, so shorter is better. Default 3s.
 	EndpointStaleAfter time.Duration `yaml:"endpoint_stale_after" default:"3s" range:"0s..24h"`
 }
 

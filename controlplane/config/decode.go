@@ -18,9 +18,8 @@ import (
 // out: a file of a kilobyte can otherwise stand for billions.
 const aliasedValues = 10_000
 
-// A decoder fills a Config, or another struct with its tags, from a YAML tree, and
-// remembers where each field stands, so that checks of one field against another
-// can point at it.
+// A decoder fills a Config, or another struct with its tags, from a YAML tree, and remembers where each field stands,
+// so that checks of one field against another can point at it.
 type decoder struct {
 	problems
 	warnings problems            // what is allowed and probably a mistake
@@ -73,8 +72,7 @@ func (f field) words() []string {
 
 func (f field) isSection() bool { return f.value.Kind() == reflect.Struct }
 
-// section reads a mapping into a struct; owner is the node that messages about
-// the whole section point at.
+// section reads a mapping into a struct; owner is the node that messages about the whole section point at.
 func (d *decoder) section(owner, n *yaml.Node, into reflect.Value, path string) {
 	if n.Kind != yaml.MappingNode {
 		d.complain(n, path, "%s where keys are needed: %s", describe(n), exampleKeys(n, fieldsOf(into)[0]))
@@ -134,8 +132,7 @@ func (d *decoder) read(owner, n *yaml.Node, f field, path string) {
 	}
 }
 
-// items reads a list. Its fields keep their addresses, because the whole slice
-// is made first.
+// items reads a list. Its fields keep their addresses, because the whole slice is made first.
 func (d *decoder) items(n *yaml.Node, f field, path string) {
 	most := int(parseTag(f.tag.Get("max"), reflect.TypeFor[int]()).Int())
 	switch count := len(n.Content); {

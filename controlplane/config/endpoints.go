@@ -23,7 +23,7 @@ func parsePort(text string) (int, bool) {
 func (d *decoder) checkListen(listen *string) {
 	host, text, err := net.SplitHostPort(*listen)
 	if err != nil {
-		d.fail(listen, "%s is not host:port: for example, 127.0.0.1:18000", shown(*listen))
+		d.refuse(listen, "is not host:port: for example, 127.0.0.1:18000")
 		return
 	}
 	if _, ok := parsePort(text); !ok {
@@ -44,8 +44,7 @@ func (d *decoder) checkSameListen(cfg *Config) {
 	}
 	if host1 == host2 || everyInterface(host1) || everyInterface(host2) {
 		d.conflict(&cfg.Admin.Listen, &cfg.XDS.Listen, "admin, %s, takes the port that xds listens on, %s: give each "+
-			"its own",
-			d.value(&cfg.Admin.Listen, cfg.Admin.Listen), d.value(&cfg.XDS.Listen, cfg.XDS.Listen))
+			"its own", d.value(&cfg.Admin.Listen), d.value(&cfg.XDS.Listen))
 	}
 }
 
@@ -84,15 +83,15 @@ func (d *decoder) checkAllowedHosts(a *Admin) {
 		_, err := netip.ParseAddr(name)
 		switch _, rest, url := strings.Cut(*host, "://"); {
 		case url:
-			d.fail(host, "%s is a URL: write the host name in it, such as %s", shown(*host), shown(hostOf(rest)))
+			d.refuse(host, "is a URL: write the host name in it, such as %s", shown(hostOf(rest)))
 		case strings.Contains(name, "*"):
 			d.fail(host, "%s: a * stands for all names below one: for example, *.example.com", shown(*host))
 		case err == nil:
-			d.fail(host, "%s is an IP address, under which it is always asked: remove it", shown(*host))
+			d.refuse(host, "is an IP address, under which it is always asked: remove it")
 		case hostOf(name) != name:
-			d.fail(host, "%s has a port or a path: write only the host name, %s", shown(*host), shown(hostOf(name)))
+			d.refuse(host, "has a port or a path: write only the host name, %s", shown(hostOf(name)))
 		case !hostname.MatchString(name) || len(name) > longestHostname:
-			d.fail(host, "%s is not a valid host name: for example, steelyard.example.com", shown(*host))
+			d.refuse(host, "is not a valid host name: for example, steelyard.example.com")
 		}
 		d.checkTwice(host, *host, lines, "name")
 	}
@@ -175,8 +174,7 @@ var (
 
 func (d *decoder) checkNamespace(namespace *string) {
 	if *namespace != "" && !namespaceName.MatchString(*namespace) {
-		d.fail(namespace, "%s is not a valid namespace: write its name, in lower-case letters, digits and -",
-			shown(*namespace))
+		d.refuse(namespace, "is not a valid namespace: write its name, in lower-case letters, digits and -")
 	}
 }
 
@@ -184,10 +182,9 @@ func (d *decoder) checkObjectName(name *string) {
 	switch {
 	case *name == "" || objectName.MatchString(*name):
 	case strings.Contains(*name, "/"):
-		d.fail(name, "%s has a / in it: write the name only, and the namespace as namespace:", shown(*name))
+		d.refuse(name, "has a / in it: write the name only, and the namespace as namespace:")
 	default:
-		d.fail(name, "%s is not a valid name of a Kubernetes object: write it in lower-case letters, digits, - and .",
-			shown(*name))
+		d.refuse(name, "is not a valid name of a Kubernetes object: write it in lower-case letters, digits, - and .")
 	}
 }
 
@@ -219,12 +216,11 @@ func (d *decoder) checkAddress(address *string) {
 	ip := ap.Addr().Unmap()
 	switch {
 	case ap.Port() == 0:
-		d.fail(address, "%s has port 0: write the serving port, 1 to 65535", shown(*address))
+		d.refuse(address, "has port 0: write the serving port, 1 to 65535")
 	case ip.IsUnspecified() || ip.IsMulticast():
-		d.fail(address, "%s is not the address of one server: write its IP", shown(*address))
+		d.refuse(address, "is not the address of one server: write its IP")
 	case ip.Zone() != "":
-		d.fail(address, "%s has an IPv6 zone, which Envoy does not take: write an address without %%%s",
-			shown(*address), ip.Zone())
+		d.refuse(address, "has an IPv6 zone, which Envoy does not take: write an address without %%%s", ip.Zone())
 	}
 	*address = netip.AddrPortFrom(ip, ap.Port()).String()
 }
@@ -302,14 +298,13 @@ func (d *decoder) checkScrape(c *Cluster) {
 		d.checkPair(&s.TLS.CertFile, &s.TLS.KeyFile)
 		if s.Scheme != "https" {
 			d.conflict(&s.TLS, &s.Scheme, "the scheme is %s: write scheme: https, or remove this section",
-				d.value(&s.Scheme, s.Scheme))
+				d.value(&s.Scheme))
 		}
 	}
 	if !s.Disabled && s.Interval > c.Weighting.Hold {
 		d.conflict(&s.Interval, &c.Weighting.Hold, "scrape.interval, %s, is above weighting.hold, %s, so reports "+
 			"would be stale between two scrapes: write an interval of at most %s, or a longer hold",
-			d.value(&s.Interval, s.Interval), d.value(&c.Weighting.Hold, c.Weighting.Hold),
-			DurationText(c.Weighting.Hold))
+			d.value(&s.Interval), d.value(&c.Weighting.Hold), DurationText(c.Weighting.Hold))
 	}
 }
 
@@ -318,11 +313,10 @@ func (d *decoder) checkMetricsPath(path *string) {
 	switch u, err := url.ParseRequestURI(*path); {
 	case *path == "":
 	case strings.Contains(*path, "://"):
-		d.fail(path, "%s is a URL: write only the path, such as /metrics; the port is port:", shown(*path))
+		d.refuse(path, "is a URL: write only the path, such as /metrics; the port is port:")
 	case !strings.HasPrefix(*path, "/"):
-		d.fail(path, "%s does not start with /: write /%s", shown(*path), shown(*path))
+		d.refuse(path, "does not start with /: write /%s", shown(*path))
 	case err != nil || strings.ContainsAny(*path, " #") || u.Host != "":
-		d.fail(path, "%s is not a valid path of a URL: for example, /metrics, with special characters escaped",
-			shown(*path))
+		d.refuse(path, "is not a valid path of a URL: for example, /metrics, with special characters escaped")
 	}
 }

@@ -14,12 +14,10 @@ import (
 	"steelyard/internal/files"
 )
 
-// largestFile is the most bytes that are read of a configuration: some forty
-// thousand static endpoints.
+// largestFile is the most bytes that are read of a configuration: some forty thousand static endpoints.
 const largestFile = 1 << 20
 
-// A Check tests what the text of a configuration does not show, such as the files
-// that it names.
+// A Check tests what the text of a configuration does not show, such as the files that it names.
 type Check func(*Config, *Checker)
 
 // Load reads and checks the file at path. What is wrong in the file comes as an
@@ -68,22 +66,19 @@ func Examine(name string, data []byte, further ...Check) (*Config, []*Problem, e
 	return cfg, d.warnings.list, nil
 }
 
-// Decode reads a YAML file that is no configuration as strictly as one, and with
-// the same messages. The name stands for the file in them; into points to a struct
-// with the tags of this package's schema; check compares values with one another.
-// The error is an *Error.
+// Decode reads a YAML file that is no configuration as strictly as one, and with the same messages. The name stands for
+// the file in them; into points to a struct with the tags of this package's schema; check compares values with one
+// another. The error is an *Error.
 func Decode(name string, data []byte, into any, check func(*Checker)) error {
 	d := newDecoder(name, into)
 	return d.decode(data, into, func() { check((*Checker)(d)) })
 }
 
-// A Checker takes complaints about fields of the struct that is being decoded. A
-// field is named by its address; what is wrong by itself is complained of already,
-// and not again.
+// A Checker takes complaints about fields of the struct that is being decoded. A field is named by its address; what is
+// wrong by itself is complained of already, and not again.
 type Checker decoder
 
-// Fail complains of a field: the text is for the user, what is wrong and what to
-// write instead.
+// Fail complains of a field: the text is for the user, what is wrong and what to write instead.
 func (c *Checker) Fail(field any, format string, args ...any) {
 	(*decoder)(c).fail(field, format, args...)
 }
@@ -110,8 +105,7 @@ func newDecoder(name string, into any) *decoder {
 	}
 }
 
-// decode fills a struct from a file; check is called where that can be made sense
-// of.
+// decode fills a struct from a file; check is called where that can be made sense of.
 func (d *decoder) decode(data []byte, into any, check func()) error {
 	if root := d.document(data); root != nil {
 		d.budget = countNodes(root) + aliasedValues

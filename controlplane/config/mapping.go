@@ -14,8 +14,7 @@ import (
 // entry is a key of a mapping with its value.
 type entry struct{ key, value *yaml.Node }
 
-// entries lists a mapping, with what "<<" merges into it: keys that are written
-// in the mapping itself win.
+// entries lists a mapping, with what "<<" merges into it: keys that are written in the mapping itself win.
 func (d *decoder) entries(n *yaml.Node, path string) []entry {
 	var own []entry
 	var merged []*yaml.Node
@@ -41,8 +40,7 @@ func (d *decoder) entries(n *yaml.Node, path string) []entry {
 	return own
 }
 
-// merge adds the entries of a merged mapping, or of a list of them, whose keys
-// are not there yet.
+// merge adds the entries of a merged mapping, or of a list of them, whose keys are not there yet.
 func (d *decoder) merge(own []entry, from *yaml.Node, path string) []entry {
 	n, ok := d.follow(from)
 	switch {
@@ -124,8 +122,7 @@ func (d *decoder) unknown(key *yaml.Node, section reflect.Type, path string) {
 		strings.Join(known, ", "))
 }
 
-// sectionsWith lists the sections below a type that have the key, as paths from
-// that type, in the order of the schema.
+// sectionsWith lists the sections below a type that have the key, as paths from that type, in the order of the schema.
 func sectionsWith(key string, t reflect.Type) []string {
 	var found []string
 	for _, f := range fieldsOf(reflect.New(t).Elem()) {

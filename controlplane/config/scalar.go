@@ -54,8 +54,7 @@ func parseScalar(n *yaml.Node, t reflect.Type) (reflect.Value, error) {
 	panic("config: no scalar of type " + t.String())
 }
 
-// parseTag is parseScalar for what stands in a tag of the schema, which the
-// tests prove to be right.
+// parseTag is parseScalar for what stands in a tag of the schema, which the tests prove to be right.
 func parseTag(text string, t reflect.Type) reflect.Value {
 	tags := map[reflect.Kind]string{reflect.Bool: "!!bool", reflect.Int: "!!int", reflect.Float64: "!!float",
 		reflect.String: "!!str"}
@@ -71,8 +70,7 @@ var textKinds = map[string]string{
 	"!!int": "a number", "!!float": "a number", "!!bool": "a truth value", "!!timestamp": "a date",
 }
 
-// notText is where a value is no text; quotes make it one, which helps where any
-// text will do.
+// notText is where a value is no text; quotes make it one, which helps where any text will do.
 type notText struct{ error }
 
 func parseText(n *yaml.Node) (string, error) {

@@ -38,9 +38,8 @@ type Status struct {
 	WatchError string    `json:"watch_error"` // why changes are found by polling only; empty where events work
 }
 
-// A Watcher keeps a running configuration in step with its file: a good file is
-// applied, a bad one is reported and the running one stays. It sees writes,
-// replacements by rename, and the swapped links of a Kubernetes ConfigMap.
+// A Watcher keeps a running configuration in step with its file: a good file is applied, a bad one is reported and the
+// running one stays. It sees writes, replacements by rename, and the swapped links of a Kubernetes ConfigMap.
 type Watcher struct {
 	path    string
 	options WatchOptions

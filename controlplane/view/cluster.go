@@ -27,9 +27,8 @@ type Cluster struct {
 	LastPush         Push   `json:"last_push"`
 	Pushes           uint64 `json:"pushes"`
 	SuppressedPushes uint64 `json:"suppressed_pushes"`
-	// MinIntervalSeconds is the current time to the next push, and MinIntervalReason
-	// what sets it: "floor" (the configured one), "bytes" or "cpu" (pushes that gain
-	// much come sooner).
+	// MinIntervalSeconds is the current time to the next push, and MinIntervalReason what sets it: "floor" (the
+	// configured one), "bytes" or "cpu" (pushes that gain much come sooner).
 	MinIntervalSeconds Number `json:"min_interval_seconds"`
 	MinIntervalReason  string `json:"min_interval_reason"`
 	// DroppedRequests counts the requests that Envoys refused because of the drop fraction,
@@ -179,9 +178,8 @@ type Endpoint struct {
 	LatencySeconds Number `json:"latency_seconds"`  // time to the last byte, smoothed
 	// LatencyAgeSeconds is the time since the newest answer in it.
 	LatencyAgeSeconds Number `json:"latency_age_seconds"`
-	// ResponseBytes is the size of a response and FailedShare the part, 0 to 1, that the
-	// endpoint failed of the requests that it answered or failed: moving averages, each with
-	// the time since the newest request in it.
+	// ResponseBytes is the size of a response and FailedShare the part, 0 to 1, that the endpoint failed of the
+	// requests that it answered or failed: moving averages, each with the time since the newest request in it.
 	ResponseBytes           Number `json:"response_bytes"`
 	ResponseBytesAgeSeconds Number `json:"response_bytes_age_seconds"`
 	FailedShare             Number `json:"failed_share"`

@@ -7,10 +7,9 @@ import (
 	"steelyard/weighting"
 )
 
-// FromDecision turns a decision into its view. Ages are at the time now, not at the
-// time of the decision: if the loop has stopped, they grow. The caller adds what a
-// decision does not have: engine, weight and last scrape. The zero decision, before
-// the first step, gives unknown values only.
+// FromDecision turns a decision into its view. Ages are at the time now, not at the time of the decision: if the loop
+// has stopped, they grow. The caller adds what a decision does not have: engine, weight and last scrape. The zero
+// decision, before the first step, gives unknown values only.
 func FromDecision(d weighting.Decision, now time.Time) (Decision, []Endpoint) {
 	if d.At.IsZero() {
 		return Decision{}, []Endpoint{}

@@ -24,10 +24,9 @@ type SourceStatus struct {
 	Envoys         Reporting   `json:"envoys"` // of the sources that are Envoys
 }
 
-// Reporting is which of the Envoys that watch a cluster report over a source. It is filled for
-// the sources SourceAccessLog and SourceLoadReports. A source with a Missing Envoy is
-// SourcePartial; one without any that report is SourceDown, SourceOff if none ever did, and
-// SourceIdle if there is nothing to report.
+// Reporting is which of the Envoys that watch a cluster report over a source. It is filled for the sources
+// SourceAccessLog and SourceLoadReports. A source with a Missing Envoy is SourcePartial; one without any that report is
+// SourceDown, SourceOff if none ever did, and SourceIdle if there is nothing to report.
 type Reporting struct {
 	Expected  Number   `json:"expected"`  // Envoys that watch the cluster; null for a source that is not an Envoy
 	Reporting Number   `json:"reporting"` // of them, those whose counts are used

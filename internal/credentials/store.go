@@ -138,31 +138,23 @@ func (s *Store) refresh(ctx context.Context, f File) {
 	if ctx.Err() != nil {
 		return
 	}
-	if c, ok := s.take(f, found, err); ok {
-		s.report(f, c)
+	if before, after, ok := s.take(f, found, err); ok {
+		s.report(f, before, after)
 	}
 }
 
-// A change is what a reading did to an entry.
-type change struct {
-	before, after error     // why the file itself cannot be used
-	renewed       *Material // nil unless the content is new
-	replaced      bool      // there was a usable content before
-}
-
-// take takes in what was read of a file; false for one that was forgotten meanwhile.
-func (s *Store) take(f File, found *Material, err error) (c change, ok bool) {
+// take takes in what was read of a file, and returns its entry before and after; false for one that was forgotten
+// meanwhile.
+func (s *Store) take(f File, found *Material, err error) (before, after entry, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock() // after a panic, too
 	e := s.known[f]
 	if e == nil {
-		return change{}, false
+		return entry{}, entry{}, false
 	}
-	c.before, c.replaced = e.err, e.material != nil
-	latest := outcome(found, err)
-	twice := latest == e.latest
-	e.latest = latest
-	switch {
+	before = *e
+	e.latest = outcome(found, err)
+	switch twice := e.latest == before.latest; {
 	case !twice && e.material != nil: // the next reading decides
 	case err != nil:
 		e.err = err
@@ -170,11 +162,10 @@ func (s *Store) take(f File, found *Material, err error) (c change, ok bool) {
 		e.err = nil
 	default:
 		if e.err = s.outdated(f, e.material, found); e.err == nil {
-			e.material, c.renewed = found, found
+			e.material = found
 		}
 	}
-	c.after = e.err
-	return c, true
+	return before, *e, true
 }
 
 func outcome(found *Material, err error) string {
@@ -205,15 +196,15 @@ func (m *Material) end() time.Time {
 }
 
 // report logs a change of state.
-func (s *Store) report(f File, c change) {
+func (s *Store) report(f File, before, after entry) {
 	switch {
-	case c.renewed != nil && c.replaced:
+	case before.material != nil && after.material != before.material:
 		s.log.Info("certificate file renewed", "file", f.Cert, "subject",
-			c.renewed.Certificates[0].Subject.String(), "until", c.renewed.end().UTC())
-	case c.after != nil && (c.before == nil || c.before.Error() != c.after.Error()):
+			after.material.Certificates[0].Subject.String(), "until", after.material.end().UTC())
+	case after.err != nil && (before.err == nil || before.err.Error() != after.err.Error()):
 		s.log.Warn("certificate file cannot be used, its previous content stays in use", "file", f.Cert, "error",
-			c.after)
-	case c.after == nil && c.before != nil:
+			after.err)
+	case after.err == nil && before.err != nil:
 		s.log.Info("certificate file can be used again", "file", f.Cert)
 	}
 }
