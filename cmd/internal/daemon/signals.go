@@ -58,8 +58,8 @@ func newSignals(
 		s.accessLogs.Reporter = reporter
 	}
 	if !cfg.LoadReports.Disabled {
-		s.loadReports = loadstats.New(s.ledger, loadstats.Options{Interval: s.reportInterval, Reporter: reporter},
-			o.Log)
+		s.loadReports = loadstats.New(s.ledger, loadstats.Options{Interval: s.reportInterval}, o.Log)
+		s.loadReports.Reporter = reporter
 	}
 	return s
 }
