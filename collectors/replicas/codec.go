@@ -62,17 +62,12 @@ func appendCluster(b []byte, c *merge.Cluster) []byte {
 		p := &c.Parts[i]
 		b = appendText(b, p.Address)
 		b = binary.AppendUvarint(b, uint64(max(0, p.InFlight)))
-		for _, n := range counts(&p.Sums) {
+		for _, n := range merge.Counts(&p.Sums) {
 			b = binary.AppendUvarint(b, *n)
 		}
 		b = appendFloat(appendFloat(b, p.Sums.Latency), p.Sums.Bytes)
 	}
 	return b
-}
-
-// counts returns the sums that are whole numbers.
-func counts(s *flight.Sums) [7]*uint64 {
-	return [...]*uint64{&s.Issued, &s.Ended, &s.Failed, &s.Errors, &s.Succeeded, &s.Answered, &s.Sized}
 }
 
 func appendScrape(b []byte, s *merge.Scrape, now time.Time) []byte {
@@ -268,7 +263,7 @@ func (d *decoder) cluster(c *merge.Cluster) {
 	for i := range c.Parts {
 		p := &c.Parts[i]
 		p.Address, p.InFlight = d.text(), int64(d.bounded(maxCount))
-		for _, n := range counts(&p.Sums) {
+		for _, n := range merge.Counts(&p.Sums) {
 			*n = d.bounded(math.MaxInt64)
 		}
 		p.Sums.Latency, p.Sums.Bytes = d.float(), d.float()
