@@ -41,7 +41,7 @@ func (l *Ledger) apply(a *account, change *flight.Change) {
 	for range change.Close {
 		l.close(a.open.head)
 	}
-	a.envoy.reconciled += uint64(change.Corrected)
+	a.envoy.totals.Reconciled += uint64(change.Corrected)
 	a.ended += uint32(change.Sums.Ended)
 	l.shift(a, change.InFlight)
 	if a.watched && change.Sums != (flight.Sums{}) {

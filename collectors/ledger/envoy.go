@@ -36,8 +36,8 @@ type envoy struct {
 	rate  rate
 	asked time.Duration // interval of reports
 
-	lastEvent, lastReport, lastMessage    time.Time
-	events, ignored, unpaired, reconciled uint64
+	lastEvent, lastReport, lastMessage time.Time
+	totals                             Totals
 }
 
 // A service is what an Envoy's own name for a cluster stands for.
@@ -125,7 +125,7 @@ func (l *Ledger) leaveIfGone(e *envoy) {
 	}
 	delete(l.envoys, e.node)
 	l.services -= len(e.services)
-	l.left.add(e)
+	l.left.add(&e.totals)
 	l.epoch++
 }
 
