@@ -219,7 +219,8 @@ func (l *Ledger) leave(s *slot) {
 		}
 	}
 	a := l.addresses[canonical(s.address)]
-	if a.slots = without(a.slots, s); len(a.slots) == 0 {
+	a.slots = slices.DeleteFunc(a.slots, func(other *slot) bool { return other == s })
+	if len(a.slots) == 0 {
 		delete(l.addresses, a.key)
 		delete(l.mismatches, a)
 	}
@@ -338,16 +339,4 @@ func canonical(given string) string {
 		return a.String()
 	}
 	return given
-}
-
-// without removes s from slots. It does not keep the order.
-func without(slots []*slot, s *slot) []*slot {
-	for i, other := range slots {
-		if other == s {
-			last := len(slots) - 1
-			slots[i], slots[last] = slots[last], nil
-			return slots[:last]
-		}
-	}
-	return slots
 }

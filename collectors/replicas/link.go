@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -103,11 +104,7 @@ func (l *Link) SetMembers(members map[string][]string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.peers.SetMembers(members)
-	l.clusters = l.clusters[:0:0]
-	for name := range members {
-		l.clusters = append(l.clusters, name)
-	}
-	slices.Sort(l.clusters)
+	l.clusters = slices.Sorted(maps.Keys(members))
 }
 
 // Note announces that a count of this replica's Envoys changed.

@@ -2,6 +2,7 @@ package merge
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -348,12 +349,7 @@ func (p *Peers) relist() {
 }
 
 // names returns the clusters that are configured here.
-func (p *Peers) names() (all []string) {
-	for name := range p.clusters {
-		all = append(all, name)
-	}
-	return all
-}
+func (p *Peers) names() []string { return slices.Collect(maps.Keys(p.clusters)) }
 
 // Cut reports whether there is no connectivity through Redis, and since when.
 func (p *Peers) Cut() (cut bool, since time.Time) { return p.cut, p.since }
