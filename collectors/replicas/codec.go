@@ -118,8 +118,8 @@ func (c *coder) scrape(s *merge.Scrape) {
 	}
 }
 
-// report has a bit for each reading that is known, and one for the tokens. All that a scrape reports is from one moment,
-// at.
+// report codes a byte with a bit for each reading that is known and one for the tokens, and then those. All that a
+// scrape reports is from one moment, at.
 func (c *coder) report(r *weighting.ServerReport, at time.Time) {
 	known := byte(0)
 	for i, f := range readings(r) {
