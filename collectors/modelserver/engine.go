@@ -104,7 +104,8 @@ const (
 	backendBlocks   = "nv_trt_llm_kv_cache_block_metrics"
 )
 
-// exported is the table of doc.go: which series of an engine give which field. A field that is left out is not exported.
+// exported is the table of doc.go: which series of an engine give which field. A field that is left out is not
+// exported.
 var exported = map[Engine]map[Field][]source{
 	EngineVLLM: {
 		FieldQueue:   {total(named("vllm:num_requests_waiting"))},
@@ -192,7 +193,8 @@ func sourcesOf(e Engine, c Custom) (all []fieldSources) {
 
 func customSources(c Custom) map[Field][]source {
 	of := make(map[Field][]source)
-	for f, name := range map[Field]string{FieldQueue: c.Queue, FieldRunning: c.Running, FieldCompletions: c.Completions} {
+	names := map[Field]string{FieldQueue: c.Queue, FieldRunning: c.Running, FieldCompletions: c.Completions}
+	for f, name := range names {
 		if name != "" {
 			of[f] = []source{total(named(name))}
 		}
