@@ -98,10 +98,7 @@ func refuseUnknownShell(c *cobra.Command) {
 	if c.Name() != "completion" || !c.HasSubCommands() {
 		return
 	}
-	var shells []string
-	for _, sub := range c.Commands() {
-		shells = append(shells, sub.Name())
-	}
+	shells := subcommands(c)
 	c.Args = cobra.ArbitraryArgs
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -128,12 +125,15 @@ func (o *once) Set(text string) error {
 }
 
 func unknownCommand(c *cobra.Command, name string) error {
-	var names []string
+	return fmt.Errorf("unknown command %q%s (steelyard --help lists them)", name,
+		spelling.DidYouMean(name, append(subcommands(c), "help", "completion")))
+}
+
+func subcommands(c *cobra.Command) (names []string) {
 	for _, sub := range c.Commands() {
 		names = append(names, sub.Name())
 	}
-	return fmt.Errorf("unknown command %q%s (steelyard --help lists them)", name,
-		spelling.DidYouMean(name, append(names, "help", "completion")))
+	return names
 }
 
 var flagName = regexp.MustCompile(`^unknown flag: --(.*)$`)

@@ -21,6 +21,7 @@ import (
 	"steelyard/controlplane/config"
 	"steelyard/controlplane/discovery"
 	"steelyard/internal/credentials"
+	"steelyard/internal/engines"
 	"steelyard/internal/files"
 	"steelyard/internal/spelling"
 )
@@ -69,7 +70,7 @@ its source and age. They are unknown, and no failure, where none answers.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.engine != "" { // before anything is fetched
-				if err := oneOf("engine", o.engine, engineNames()...); err != nil {
+				if err := oneOf("engine", o.engine, engines.Names()...); err != nil {
 					return err
 				}
 			}
@@ -97,9 +98,9 @@ its source and age. They are unknown, and no failure, where none answers.`,
 
 func (o *inspection) flags(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVar(&o.engine, "engine", "", "the model server: "+strings.Join(engineNames(), ", ")+
+	f.StringVar(&o.engine, "engine", "", "the model server: "+strings.Join(engines.Names(), ", ")+
 		" (default: the one whose series are exported)")
-	completes(c, "engine", engineNames()...)
+	completes(c, "engine", engines.Names()...)
 	f.StringVar(&o.custom.Queue, "queue", "", "with --engine custom: the gauge of requests waiting")
 	f.StringVar(&o.custom.Running, "running", "", "with --engine custom: the gauge of requests executing")
 	f.StringVar(&o.custom.Utilization, "utilization", "", "with --engine custom: the gauge of memory in use, 0..1")
@@ -139,21 +140,13 @@ func clusterNames(cfg *config.Config) []string {
 	return names
 }
 
-func engineNames() []string {
-	var names []string
-	for _, e := range modelserver.Engines() {
-		names = append(names, string(e))
-	}
-	return names
-}
-
 // reader returns the reader of the engine, which it finds if none is given.
 func (o *inspection) reader(body []byte) (*modelserver.Reader, error) {
 	if o.engine == "" && o.custom == (modelserver.Custom{}) {
 		o.engine = string(modelserver.Detect(body))
 		if o.engine == "" {
 			return nil, fmt.Errorf("the metrics have no series of an engine that Steelyard knows (%s): name the "+
-				"series with --engine custom, --queue and --running", strings.Join(engineNames(), ", "))
+				"series with --engine custom, --queue and --running", strings.Join(engines.Names(), ", "))
 		}
 	}
 	if o.engine == "" {

@@ -2,6 +2,7 @@ package accesslog
 
 import (
 	"encoding/binary"
+	"strconv"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -242,33 +243,23 @@ func readHeader(message []byte) (key, value []byte, err error) {
 
 // asSize reads a content-length. The size is unknown if it is not a plain number within bounds.
 func asSize(text []byte) ledger.Size {
-	const digits = 16 // of maxContentLength
-	if len(text) == 0 || len(text) > digits {
-		return ledger.Size{}
-	}
-	size := uint64(0)
-	for _, c := range text {
-		if c < '0' || c > '9' {
-			return ledger.Size{}
-		}
-		size = 10*size + uint64(c-'0')
-	}
-	if size > maxContentLength {
+	size, err := strconv.ParseUint(string(text), 10, 64)
+	if err != nil || size > maxContentLength {
 		return ledger.Size{}
 	}
 	return ledger.Size{Bytes: size, Known: true}
 }
 
-// asGRPCStatus reads a grpc-status, which has one or two digits. Anything else counts as an error.
+// asGRPCStatus reads a grpc-status, which has one or two digits; none is OK. Anything else counts as an error.
 func asGRPCStatus(text []byte) int {
-	status := 0
-	for _, c := range text {
-		if c < '0' || c > '9' || len(text) > 2 {
-			return unknownGRPCStatus
-		}
-		status = 10*status + int(c-'0')
+	if len(text) == 0 {
+		return 0
 	}
-	return status
+	status, err := strconv.ParseUint(string(text), 10, 64)
+	if err != nil || len(text) > 2 {
+		return unknownGRPCStatus
+	}
+	return int(status)
 }
 
 // read reads the two numbers, which a google.protobuf.Duration has, too.

@@ -1,7 +1,6 @@
 package accesslog
 
 import (
-	"errors"
 	"fmt"
 
 	"steelyard/collectors/ledger"
@@ -52,11 +51,6 @@ func (m *message) UnmarshalWire(data []byte) error {
 		return fmt.Errorf("reading an access log message: %w", err)
 	}
 	return nil
-}
-
-// AppendWire returns an error: this message is only received.
-func (m *message) AppendWire([]byte) ([]byte, error) {
-	return nil, errors.New("access logs are only received")
 }
 
 func (m *message) read(data []byte) error {

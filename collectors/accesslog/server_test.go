@@ -207,7 +207,7 @@ func TestStreamsThatEndWithAReason(t *testing.T) {
 
 func TestAnEnvoyHasSoManyStreams(t *testing.T) {
 	s := serve(t, withCodec())
-	s.gate = streams.New(streams.Limits{Each: 1})
+	s.Gate = streams.New(streams.Limits{Each: 1})
 	first := s.open(t)
 	send(t, first, logs(t, "02-500-begin", "a"))
 	s.eventually(t, "the first open", func() bool { return s.Stats().Entries == 1 })

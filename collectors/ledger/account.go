@@ -19,7 +19,6 @@ type account struct {
 
 	next    tally // of the report that is being read
 	watched bool  // the Envoy watches the slot's cluster: the slot counts it
-	removed bool  // from its Envoy's accounts
 	recent  outcomes
 }
 
@@ -42,7 +41,7 @@ func (l *Ledger) apply(a *account, change *flight.Change) {
 	for range change.Close {
 		l.close(a.open.head)
 	}
-	a.envoy.reconciled += uint64(change.Corrected)
+	a.envoy.totals.Reconciled += uint64(change.Corrected)
 	a.ended += uint32(change.Sums.Ended)
 	l.shift(a, change.InFlight)
 	if a.watched && change.Sums != (flight.Sums{}) {
@@ -98,7 +97,7 @@ func (e *envoy) account(s *slot) *account {
 	if e == nil {
 		return nil
 	}
-	return e.accounts.of(s)
+	return e.accounts[s]
 }
 
 // accountWith returns the account with an endpoint, which it adds if it is new; nil if there are too many.
@@ -113,14 +112,14 @@ func (l *Ledger) accountWith(e *envoy, s *slot) *account {
 	a := &account{envoy: e, slot: s, open: list{which: inAccount}}
 	a.count.Switch(e.basis())
 	_, a.watched = s.cluster.watchers[e.node]
-	e.accounts.add(a)
+	e.accounts[s] = a
 	return a
 }
 
 // forget drops an account and all that it counts.
 func (l *Ledger) forget(a *account) {
 	l.clear(a)
-	a.envoy.accounts.remove(a)
+	delete(a.envoy.accounts, a.slot)
 }
 
 // clear takes back all that an account counts, before it is dropped.

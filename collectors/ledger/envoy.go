@@ -9,7 +9,7 @@ import (
 // An envoy is an Envoy that has a stream.
 type envoy struct {
 	node     Envoy
-	accounts accounts
+	accounts map[*slot]*account
 	requests map[key]*request
 	open     int  // requests, with the closed ones
 	closed   list // requests whose ends seem lost, and may come after all
@@ -36,8 +36,8 @@ type envoy struct {
 	rate  rate
 	asked time.Duration // interval of reports
 
-	lastEvent, lastReport, lastMessage    time.Time
-	events, ignored, unpaired, reconciled uint64
+	lastEvent, lastReport, lastMessage time.Time
+	totals                             Totals
 }
 
 // A service is what an Envoy's own name for a cluster stands for.
@@ -74,7 +74,8 @@ func (l *Ledger) envoyFor(node Envoy, now time.Time) *envoy {
 		if len(l.envoys) >= l.room(node, maxEnvoys) {
 			return nil
 		}
-		e = &envoy{node: node, requests: make(map[key]*request), closed: list{which: inAccount}, lastMessage: now}
+		e = &envoy{node: node, accounts: make(map[*slot]*account), requests: make(map[key]*request),
+			closed: list{which: inAccount}, lastMessage: now}
 		l.envoys[node] = e
 		l.epoch++
 	}
@@ -93,13 +94,13 @@ func (l *Ledger) restate(e *envoy, change func()) {
 	for _, r := range e.reports {
 		r.logged = r.logged || before == flight.ByLog
 	}
-	e.accounts.each(func(a *account) {
+	for _, a := range e.accounts {
 		if before == flight.ByLog && after == flight.ByReports {
 			l.dropAll(a)
 		}
 		change := a.count.Switch(after)
 		l.apply(a, &change)
-	})
+	}
 }
 
 // noteMessage notes that an Envoy sent something.
@@ -115,14 +116,16 @@ func (l *Ledger) leaveIfGone(e *envoy) {
 	if e.streams > 0 || len(e.reports) > 0 {
 		return
 	}
-	e.accounts.each(l.clear)
-	e.accounts = accounts{}
+	for _, a := range e.accounts {
+		l.clear(a)
+	}
+	clear(e.accounts)
 	if e.mode != ModeEvents {
 		l.generation.Add(1)
 	}
 	delete(l.envoys, e.node)
 	l.services -= len(e.services)
-	l.left.add(e)
+	l.left.add(&e.totals)
 	l.epoch++
 }
 

@@ -17,7 +17,7 @@ const (
 	maxEnvoys        = 16_384
 	maxOpen          = 65_536    // requests of one Envoy
 	maxOpenTotal     = 1_048_576 // requests of all, about 150 MB
-	maxAccounts      = 2_097_152 // of all Envoys with all endpoints, about 290 MB
+	maxAccounts      = 2_097_152 // of all Envoys with all endpoints, about 350 MB
 	strangers        = 4         // Envoys that watch no cluster get one part in this many
 	maxInProgress    = 1_000_000 // requests in progress at one endpoint, by one report
 	maxIssued        = 100_000_000
@@ -39,7 +39,6 @@ type Ledger struct {
 	mu           sync.RWMutex // reads share it, and change nothing
 	clusters     map[string]*cluster
 	addresses    map[string]*address
-	numbers      numbers
 	envoys       map[Envoy]*envoy
 	left         Totals // of Envoys that have left
 	open         int    // requests of all Envoys
@@ -90,12 +89,10 @@ type cluster struct {
 // watching counts the clusters that an Envoy is subscribed to.
 type watching struct{ clusters, busy int }
 
-// A slot is one endpoint of one cluster, with the sums and averages over all Envoys that count. Each Envoy's account
-// with it is found by its number.
+// A slot is one endpoint of one cluster, with the sums and averages over all Envoys that count.
 type slot struct {
 	cluster    *cluster
 	address    string // as the caller wrote it
-	number     int
 	inFlight   int64
 	discounted []*account // their part of inFlight does not count
 	sums       flight.Sums
@@ -125,25 +122,6 @@ func (a *address) servedBy(service string) *cluster {
 	}
 	return nil
 }
-
-// numbers hands out numbers, returned ones before new ones, so that the numbers of a cluster's endpoints are mostly
-// consecutive.
-type numbers struct {
-	next int
-	free []int
-}
-
-func (n *numbers) take() int {
-	if last := len(n.free) - 1; last >= 0 {
-		number := n.free[last]
-		n.free = n.free[:last]
-		return number
-	}
-	n.next++
-	return n.next - 1
-}
-
-func (n *numbers) put(number int) { n.free = append(n.free, number) }
 
 // release unlocks, and then wakes the clusters that changed.
 func (l *Ledger) release() {
@@ -228,7 +206,7 @@ func (l *Ledger) join(c *cluster, given string) *slot {
 		a = &address{key: key}
 		l.addresses[key] = a
 	}
-	s := &slot{cluster: c, address: given, number: l.numbers.take()}
+	s := &slot{cluster: c, address: given}
 	a.slots = append(a.slots, s)
 	return s
 }
@@ -240,9 +218,9 @@ func (l *Ledger) leave(s *slot) {
 			l.forget(acc)
 		}
 	}
-	l.numbers.put(s.number)
 	a := l.addresses[canonical(s.address)]
-	if a.slots = without(a.slots, s); len(a.slots) == 0 {
+	a.slots = slices.DeleteFunc(a.slots, func(other *slot) bool { return other == s })
+	if len(a.slots) == 0 {
 		delete(l.addresses, a.key)
 		delete(l.mismatches, a)
 	}
@@ -361,16 +339,4 @@ func canonical(given string) string {
 		return a.String()
 	}
 	return given
-}
-
-// without removes s from slots. It does not keep the order.
-func without(slots []*slot, s *slot) []*slot {
-	for i, other := range slots {
-		if other == s {
-			last := len(slots) - 1
-			slots[i], slots[last] = slots[last], nil
-			return slots[:last]
-		}
-	}
-	return slots
 }

@@ -197,7 +197,7 @@ func (l *Ledger) collect(at *address, m, before *mismatch, now time.Time) {
 	m.counts = []*reportedCount{}
 	for _, s := range at.slots {
 		for _, e := range l.countedBy(s.cluster).envoys {
-			a := e.accounts.of(s)
+			a := e.accounts[s]
 			if a == nil || !a.watched || a.count.InFlight() <= more || len(m.counts) == maxCounts {
 				continue
 			}

@@ -475,3 +475,21 @@ func TestAFewRequestsDoNotOverruleAnEndpointForLong(t *testing.T) {
 		})
 	}
 }
+
+// TestAnEnvoyWithLongRequestsIsNotContradictedForOthers: its requests are in the endpoint's report, and what is missing
+// there is less than they are.
+func TestAnEnvoyWithLongRequestsIsNotContradictedForOthers(t *testing.T) {
+	for name, invented := range map[string]uint64{"a thousand requests of a liar": 1000, "six of a liar": 6} {
+		t.Run(name, func(t *testing.T) {
+			w := newScrapedEndpoint()
+			w.slots = 16
+			w.fleet()
+			w.sender("long", true, 20, 600) // 30 requests of half a minute, against 12 of 200 ms
+			w.run(40 * time.Second)
+			w.sender("liar", false, 0, 0).alsoInFlight = constantly(invented)
+			if _, _, named := w.run(40 * time.Second); !slices.Equal(named, []string{"liar"}) {
+				t.Errorf("named %v, want the liar", named)
+			}
+		})
+	}
+}

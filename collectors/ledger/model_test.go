@@ -187,10 +187,7 @@ func (w *world) mustBeSound(t fataler) {
 		default:
 			reporters.WithAccessLog += len(e.reports)
 		}
-		for _, a := range e.accounts.all {
-			if a.removed {
-				continue
-			}
+		for _, a := range e.accounts {
 			accounts++
 			if a.watched {
 				slots[a.slot] += int64(a.count.InFlight())
@@ -252,10 +249,7 @@ func mustKnowRequests(t fataler, e *envoy) {
 			}
 		}
 	}
-	for _, a := range e.accounts.all {
-		if a.removed {
-			continue
-		}
+	for _, a := range e.accounts {
 		inAccounts += mustAddUp(t, e, a)
 		if a.closed != closed[a] {
 			t.Fatalf("%d closed requests of an account, counted %d", closed[a], a.closed)

@@ -183,10 +183,10 @@ func (l *Ledger) stop(r *Reports) {
 	l.restate(e, func() {
 		e.counting--
 		logged := e.streams > 0 && e.mode != ModeReports
-		e.accounts.each(func(a *account) {
+		for _, a := range e.accounts {
 			change := a.count.Leave(r.process, e.counting, logged)
 			l.apply(a, &change)
-		})
+		}
 		r.counts = false
 		if e.counting == 0 && e.mode == ModeReports {
 			l.setMode(e, ModeBatched) // there is nothing else to count by
@@ -312,7 +312,7 @@ func (l *Ledger) count(r *Reports, now time.Time) {
 		e.share()
 	}
 	e.progress = 0
-	e.accounts.each(func(a *account) {
+	for _, a := range e.accounts {
 		t := a.next
 		a.next = tally{}
 		report.InProgress, report.Issued, report.Succeeded, report.Errors = t.inProgress, t.issued, t.succeeded,
@@ -323,7 +323,7 @@ func (l *Ledger) count(r *Reports, now time.Time) {
 			a.filterFailures(now, &flight.Sums{Answered: 1}) // no log shows the answer
 		}
 		e.progress += int(a.count.InProgress())
-	})
+	}
 }
 
 // processes returns how many streams report, with the one that reports now and those that were opened recently: the
@@ -341,7 +341,9 @@ func (e *envoy) processes(reporting *Reports, now time.Time) (n int) {
 func (e *envoy) share() {
 	for _, r := range e.reports {
 		if r.counts {
-			e.accounts.each(func(a *account) { a.count.Share(r.process) })
+			for _, a := range e.accounts {
+				a.count.Share(r.process)
+			}
 		}
 	}
 }

@@ -15,17 +15,14 @@ const batchedAge = time.Second
 
 // countedWatchers has the watchers of a cluster that are counted. They change far less often than the counts.
 type countedWatchers struct {
-	epoch, trafficEpoch     uint64 // of the ledger, when this was computed
-	envoys                  []*envoy
-	events, reports, silent int
-	clusters, busy          int  // the clusters that the median watcher watches, and of them those with traffic
-	widest, widestBusy      int  // the most of any watcher
-	late                    bool // some Envoy's counts are older than the events of this moment
-	reconciled              int  // of those counted, the ones that have load reports, too
+	ClusterStatus              // what follows from the Envoys, and not from the time
+	epoch, trafficEpoch uint64 // of the ledger, when this was computed
+	envoys              []*envoy
+	late                bool // some Envoy's counts are older than the events of this moment
 }
 
 // exact reports whether no count can drift for long: all have load reports.
-func (w *countedWatchers) exact() bool { return len(w.envoys) > 0 && w.reconciled == len(w.envoys) }
+func (w *countedWatchers) exact() bool { return len(w.envoys) > 0 && w.Reconciled == len(w.envoys) }
 
 // countedBy returns the cluster's watchers that are counted. They are a function of the ledger's state: those of the
 // last Tick, and after a change since then those that a read finds by itself, because a read writes nothing.
@@ -59,12 +56,13 @@ func (l *Ledger) measure(c *cluster, w *countedWatchers) {
 	slices.Sort(clusters)
 	slices.Sort(busy)
 	last := len(clusters) - 1
-	w.clusters, w.busy = clusters[last/2], busy[last/2]
-	w.widest, w.widestBusy = clusters[last], busy[last]
+	w.Clusters, w.Busy = clusters[last/2], busy[last/2]
+	w.Widest, w.WidestBusy = clusters[last], busy[last]
 }
 
 // countWatchers finds what each watcher is counted by.
 func (l *Ledger) countWatchers(c *cluster, w *countedWatchers) {
+	w.Watchers = len(c.watchers)
 	for node := range c.watchers {
 		e := l.envoys[node]
 		if e == nil {
@@ -72,18 +70,18 @@ func (l *Ledger) countWatchers(c *cluster, w *countedWatchers) {
 		}
 		switch e.basis() {
 		case flight.ByLog:
-			w.events++
+			w.Events++
 			w.late = w.late || e.mode == ModeBatched
 			if e.reported() {
-				w.reconciled++
+				w.Reconciled++
 			}
 		case flight.ByReports:
-			w.reports++
-			w.reconciled++
+			w.Reports++
+			w.Reconciled++
 			w.late = true
 		default:
 			if e.silent {
-				w.silent++
+				w.Silent++
 			}
 			continue
 		}
@@ -115,7 +113,7 @@ func (w *countedWatchers) slowest() (longest time.Duration) {
 
 // interval returns the mean time between two readings of an Envoy.
 func (w *countedWatchers) interval(now time.Time) time.Duration {
-	if w.reports == 0 {
+	if w.Reports == 0 {
 		return 0
 	}
 	return w.mean(now, func(e *envoy) time.Duration {
@@ -187,7 +185,7 @@ func (l *Ledger) Read(name string, now time.Time, previous []flight.Counts) []fl
 		at = next
 	}
 	var logged time.Time
-	if w.events > 0 {
+	if w.Events > 0 {
 		logged = at
 	}
 	for _, s := range c.members {
@@ -199,7 +197,7 @@ func (l *Ledger) Read(name string, now time.Time, previous []flight.Counts) []fl
 			FailedShare:   weighting.Reading{Value: s.failed.value, At: s.failed.at},
 			Proxies:       s.sums.Report(at, logged),
 		}
-		counts.Proxies.Partial = w.events > 0 && w.reports > 0
+		counts.Proxies.Partial = w.Events > 0 && w.Reports > 0
 		into = append(into, counts)
 	}
 	return into
@@ -243,13 +241,10 @@ func (l *Ledger) Cluster(name string, now time.Time) ClusterStatus {
 		return ClusterStatus{}
 	}
 	w := l.countedBy(c)
-	return ClusterStatus{
-		Watchers: len(c.watchers), Events: w.events, Reports: w.reports, Silent: w.silent,
-		Clusters: w.clusters, Busy: w.busy, Widest: w.widest, WidestBusy: w.widestBusy, Idle: c.idle,
-		Reconciled: w.reconciled, Rate: w.rate(now), Age: w.ageAt(now),
-		Interval: w.interval(now),
-		Dropped:  c.dropped,
-	}
+	s := w.ClusterStatus
+	s.Rate, s.Age, s.Interval = w.rate(now), w.ageAt(now), w.interval(now)
+	s.Idle, s.Dropped = c.idle, c.dropped
+	return s
 }
 
 // Envoys returns the status of all Envoys that have a stream, sorted.
@@ -259,8 +254,7 @@ func (l *Ledger) Envoys(now time.Time) []EnvoyStatus {
 	return all
 }
 
-// Totals are sums over all Envoys since the start, also over those that have left.
-// None of them decreases.
+// Totals count what one Envoy sent, or all did. None of them decreases.
 type Totals struct {
 	Events     uint64 // access log entries
 	Ignored    uint64 // of them, about addresses that are none of the Envoy's endpoints
@@ -268,20 +262,20 @@ type Totals struct {
 	Reconciled uint64 // requests that load reports added to or took from the counts by access logs
 }
 
-func (t *Totals) add(e *envoy) {
-	t.Events += e.events
-	t.Ignored += e.ignored
-	t.Unpaired += e.unpaired
-	t.Reconciled += e.reconciled
+func (t *Totals) add(of *Totals) {
+	t.Events += of.Events
+	t.Ignored += of.Ignored
+	t.Unpaired += of.Unpaired
+	t.Reconciled += of.Reconciled
 }
 
-// Totals returns the sums over all Envoys.
+// Totals returns the sums over all Envoys since the start, also over those that have left.
 func (l *Ledger) Totals() Totals {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	t := l.left
 	for _, e := range l.envoys {
-		t.add(e)
+		t.add(&e.totals)
 	}
 	return t
 }
@@ -293,10 +287,8 @@ func (l *Ledger) statuses(now time.Time) []EnvoyStatus {
 	for _, e := range l.envoys {
 		all = append(all, EnvoyStatus{
 			Envoy: e.node, Mode: e.mode, Silent: e.silent,
-			RequestRate: e.rate.now(now), OpenRequests: e.open - e.closings,
-			Events: e.events, Ignored: e.ignored, Unpaired: e.unpaired,
-			Reconciled: e.reconciled,
-			LastEvent:  e.lastEvent, LastReport: e.lastReport,
+			RequestRate: e.rate.now(now), OpenRequests: e.open - e.closings, Totals: e.totals,
+			LastEvent: e.lastEvent, LastReport: e.lastReport,
 			ReportInterval: e.asked, Streams: e.streams, ReportStreams: e.counting,
 		})
 	}

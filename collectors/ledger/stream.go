@@ -62,10 +62,10 @@ func (l *Ledger) noteEvents(e *envoy, now time.Time, began int) {
 // request went through, it counts in each.
 func (l *Ledger) event(s *Stream, now time.Time, ev *Event) {
 	e := s.envoy
-	e.events++
+	e.totals.Events++
 	at := l.addresses[string(ev.Address)]
 	if at == nil {
-		e.ignored++
+		e.totals.Ignored++
 		e.wide = e.wide || e.mode != ModeReports
 		return
 	}
@@ -81,7 +81,7 @@ func (l *Ledger) event(s *Stream, now time.Time, ev *Event) {
 		}
 	}
 	if !watched {
-		e.ignored++
+		e.totals.Ignored++
 	}
 }
 
@@ -124,7 +124,7 @@ func (l *Ledger) end(a *account, now time.Time, id uint64, o *Outcome) {
 		pairing := flight.Unpaired
 		switch r := a.envoy.requests[key{id, a}]; {
 		case r == nil:
-			a.envoy.unpaired++
+			a.envoy.totals.Unpaired++
 			l.endedEarly(a.envoy, now, key{id, a})
 		default:
 			pairing, received = flight.Open, r.received

@@ -107,10 +107,7 @@ type EnvoyStatus struct {
 	RequestRate  float64 // requests per second
 	OpenRequests int     // begun and not ended, by its access log
 
-	Events     uint64 // access log entries
-	Ignored    uint64 // of them, about addresses that are none of its endpoints
-	Unpaired   uint64 // ends without a beginning
-	Reconciled uint64 // requests that load reports added to or took from the count by the access log
+	Totals
 
 	LastEvent, LastReport time.Time
 	ReportInterval        time.Duration // as asked for; 0 without load reports

@@ -1,7 +1,6 @@
 package loadstats
 
 import (
-	"errors"
 	"fmt"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -66,11 +65,6 @@ func (m *report) UnmarshalWire(data []byte) error {
 		return fmt.Errorf("reading a load report: %w", err)
 	}
 	return nil
-}
-
-// AppendWire returns an error: this message is only received.
-func (m *report) AppendWire([]byte) ([]byte, error) {
-	return nil, errors.New("load reports are only received")
 }
 
 func (m *report) read(data []byte) error {

@@ -13,16 +13,24 @@ func Detect(body []byte) Engine {
 		if err != nil {
 			continue
 		}
-		known := 0
-		fields, _ := reader.Explain(body) // a body that cannot be read has no known field
-		for _, f := range fields {
-			if f.Value.Known {
-				known++
-			}
-		}
-		if known > most {
+		if known := reader.known(body); known > most {
 			found, most = e, known
 		}
 	}
 	return found
+}
+
+// known returns how many fields of a body are known: none of one that cannot be read.
+func (r *Reader) known(body []byte) (n int) {
+	s := r.scratch.Get().(*scratch)
+	defer r.scratch.Put(s)
+	if r.parse(s, body) != nil {
+		return 0
+	}
+	for i := range r.fields {
+		if evaluateField(&r.fields[i], &s.samples).value.Known {
+			n++
+		}
+	}
+	return n
 }

@@ -89,162 +89,120 @@ type fieldSources struct {
 	sources []source
 }
 
-// from, largest and summed are helpers for the tables below.
-func from(f Field, s ...source) fieldSources { return fieldSources{field: f, sources: s} }
-func largest(s series) source                { return source{series: []series{s}, combine: maximum, per: 1} }
-func summed(per float64, s ...series) source {
-	return source{series: s, combine: sum, per: per}
-}
-func named(name string) series { return series{name: name} }
+// Helpers for the table below: the sum or the largest of a series, and a sum of times in microseconds.
+func total(s ...series) source        { return source{series: s, combine: sum, per: 1} }
+func largest(s series) source         { return source{series: []series{s}, combine: maximum, per: 1} }
+func microseconds(s ...series) source { return source{series: s, combine: sum, per: 1e6} }
+func named(name string) series        { return series{name: name} }
 func labelled(name, label, value string) series {
 	return series{name: name, label: label, value: value}
 }
 
-// microseconds is how many of Triton's units of time make a second.
-const microseconds = 1e6
+// Series of Triton's TensorRT-LLM backend.
+const (
+	backendRequests = "nv_trt_llm_request_metrics"
+	backendBlocks   = "nv_trt_llm_kv_cache_block_metrics"
+)
 
-// sourcesOf is the table of doc.go: which series of an engine give which field.
-func sourcesOf(e Engine, c Custom) []fieldSources {
-	switch e {
-	case EngineVLLM:
-		return vllmSources()
-	case EngineTriton:
-		return tritonSources()
-	case EngineTensorRTLLM:
-		return tensorRTLLMSources()
-	case EngineSGLang:
-		return sglangSources()
-	case EngineTGI:
-		return tgiSources()
-	case EngineCustom:
-		return customSources(c)
-	}
-	return nil
+// exported is the table of doc.go: which series of an engine give which field. A field that is left out is not
+// exported.
+var exported = map[Engine]map[Field][]source{
+	EngineVLLM: {
+		FieldQueue:   {total(named("vllm:num_requests_waiting"))},
+		FieldRunning: {total(named("vllm:num_requests_running"))},
+		FieldUtilization: {largest(named("vllm:kv_cache_usage_perc")),
+			largest(named("vllm:gpu_cache_usage_perc"))}, // its older name
+		FieldBlockTokens: {largest(series{name: "vllm:cache_config_info", number: "block_size"})},
+		FieldCompletions: {total(named("vllm:request_success_total")),
+			total(named("vllm:request_success"))}, // exporters that drop the suffix
+		FieldQueueSeconds: {total(named("vllm:request_queue_time_seconds_sum"))},
+		FieldBusySeconds:  {total(named("vllm:request_inference_time_seconds_sum"))},
+		FieldPromptTokens: {total(named("vllm:prompt_tokens_total")), total(named("vllm:prompt_tokens"))},
+		FieldCachedTokens: {total(named("vllm:prompt_tokens_cached_total")),
+			total(named("vllm:prefix_cache_hits_total")), // older, with the prompts of preempted requests
+			total(named("vllm:gpu_prefix_cache_hits_total"))},
+		FieldGeneratedTokens: {total(named("vllm:generation_tokens_total")), total(named("vllm:generation_tokens"))},
+		FieldFirstTokens:     {total(named("vllm:time_to_first_token_seconds_count"))},
+		FieldIterations:      {total(named("vllm:iteration_tokens_total_count"))},
+	},
+	EngineTriton: {
+		FieldQueue: {total(named("nv_inference_pending_request_count"))},
+		FieldCompletions: {
+			total(named("nv_inference_request_success"), named("nv_inference_request_failure")),
+			total(named("nv_inference_request_success"))},
+		FieldQueueSeconds: {microseconds(named("nv_inference_queue_duration_us"))},
+		FieldBusySeconds: {microseconds(named("nv_inference_compute_input_duration_us"),
+			named("nv_inference_compute_infer_duration_us"), named("nv_inference_compute_output_duration_us"))},
+	},
+	EngineTensorRTLLM: {
+		FieldQueue: {total(labelled(backendRequests, "request_type", "waiting")),
+			total(named("trtllm_num_requests_waiting"))},
+		FieldRunning: {total(labelled(backendRequests, "request_type", "scheduled")),
+			total(named("trtllm_num_requests_running"))},
+		FieldUtilization: {largest(labelled(backendBlocks, "kv_cache_block_type", "fraction")),
+			largest(named("trtllm_kv_cache_utilization"))},
+		FieldBlockTokens: {largest(labelled(backendBlocks, "kv_cache_block_type", "tokens_per")),
+			largest(named("trtllm_kv_cache_tokens_per_block"))},
+		FieldCompletions: {total(series{name: "nv_inference_request_success", sameModelAs: backendRequests}),
+			total(named("trtllm_request_success_total")), total(named("trtllm_num_requests_completed_total"))},
+		FieldQueueSeconds: {total(named("trtllm_request_queue_time_seconds_sum"))},
+		FieldBusySeconds:  {total(named("trtllm_request_inference_time_seconds_sum"))},
+		FieldFirstTokens:  {total(named("trtllm_time_to_first_token_seconds_count"))},
+	},
+	EngineSGLang: {
+		FieldQueue:        {total(labelled("sglang:num_queue_reqs", "priority", ""))},
+		FieldRunning:      {total(labelled("sglang:num_running_reqs", "priority", ""))},
+		FieldUtilization:  {largest(named("sglang:token_usage"))},
+		FieldBlockTokens:  {largest(series{name: "sglang:cache_config_info", number: "page_size"})},
+		FieldCompletions:  {total(named("sglang:num_requests_total"))},
+		FieldQueueSeconds: {total(named("sglang:queue_time_seconds_sum"))},
+		// All of its latencies contain the queue: none is of execution.
+		FieldPromptTokens:    {total(named("sglang:prompt_tokens_total"))},
+		FieldCachedTokens:    {total(named("sglang:cached_tokens_total"))},
+		FieldGeneratedTokens: {total(named("sglang:generation_tokens_total"))},
+		FieldFirstTokens:     {total(named("sglang:time_to_first_token_seconds_count"))},
+	},
+	EngineTGI: {
+		FieldQueue:           {total(named("tgi_queue_size"))},
+		FieldRunning:         {total(named("tgi_batch_current_size"))},
+		FieldCompletions:     {total(named("tgi_request_success"))},
+		FieldQueueSeconds:    {total(named("tgi_request_queue_duration_sum"))},
+		FieldBusySeconds:     {total(named("tgi_request_inference_duration_sum"))},
+		FieldPromptTokens:    {total(named("tgi_request_input_length_sum"))},
+		FieldGeneratedTokens: {total(named("tgi_request_generated_tokens_sum"))},
+		FieldFirstTokens:     {total(named("tgi_request_queue_duration_count"))},
+		FieldIterations:      {total(named("tgi_batch_inference_count"))},
+	},
 }
 
-func vllmSources() []fieldSources {
-	return []fieldSources{
-		from(FieldQueue, summed(1, named("vllm:num_requests_waiting"))),
-		from(FieldRunning, summed(1, named("vllm:num_requests_running"))),
-		from(FieldUtilization,
-			largest(named("vllm:kv_cache_usage_perc")),
-			largest(named("vllm:gpu_cache_usage_perc"))), // its older name
-		from(FieldBlockTokens, largest(series{name: "vllm:cache_config_info", number: "block_size"})),
-		from(FieldCompletions,
-			summed(1, named("vllm:request_success_total")),
-			summed(1, named("vllm:request_success"))), // exporters that drop the suffix
-		from(FieldQueueSeconds, summed(1, named("vllm:request_queue_time_seconds_sum"))),
-		from(FieldBusySeconds, summed(1, named("vllm:request_inference_time_seconds_sum"))),
-		from(FieldPromptTokens, summed(1, named("vllm:prompt_tokens_total")), summed(1, named("vllm:prompt_tokens"))),
-		from(FieldCachedTokens,
-			summed(1, named("vllm:prompt_tokens_cached_total")),
-			summed(1, named("vllm:prefix_cache_hits_total")), // older, with the prompts of preempted requests
-			summed(1, named("vllm:gpu_prefix_cache_hits_total"))),
-		from(FieldGeneratedTokens,
-			summed(1, named("vllm:generation_tokens_total")), summed(1, named("vllm:generation_tokens"))),
-		from(FieldFirstTokens, summed(1, named("vllm:time_to_first_token_seconds_count"))),
-		from(FieldIterations, summed(1, named("vllm:iteration_tokens_total_count"))),
+// sourcesOf returns the ways to measure each field of an engine's pages, in the order of the fields; nil for an engine
+// that is not known.
+func sourcesOf(e Engine, c Custom) (all []fieldSources) {
+	of := exported[e]
+	if e == EngineCustom {
+		of = customSources(c)
 	}
+	if of == nil {
+		return nil
+	}
+	for _, f := range fields {
+		all = append(all, fieldSources{f, of[f]})
+	}
+	return all
 }
 
-func tritonSources() []fieldSources {
-	success, failure := named("nv_inference_request_success"), named("nv_inference_request_failure")
-	return []fieldSources{
-		from(FieldQueue, summed(1, named("nv_inference_pending_request_count"))),
-		from(FieldRunning),     // not exported
-		from(FieldUtilization), // not exported
-		from(FieldBlockTokens),
-		from(FieldCompletions, summed(1, success, failure), summed(1, success)),
-		from(FieldQueueSeconds, summed(microseconds, named("nv_inference_queue_duration_us"))),
-		from(FieldBusySeconds, summed(microseconds,
-			named("nv_inference_compute_input_duration_us"),
-			named("nv_inference_compute_infer_duration_us"),
-			named("nv_inference_compute_output_duration_us"))),
-		from(FieldPromptTokens), from(FieldCachedTokens), from(FieldGeneratedTokens), from(FieldFirstTokens),
-		from(FieldIterations),
-	}
-}
-
-func tensorRTLLMSources() []fieldSources {
-	const requests, blocks = "nv_trt_llm_request_metrics", "nv_trt_llm_kv_cache_block_metrics"
-	return []fieldSources{
-		from(FieldQueue,
-			summed(1, labelled(requests, "request_type", "waiting")),
-			summed(1, named("trtllm_num_requests_waiting"))),
-		from(FieldRunning,
-			summed(1, labelled(requests, "request_type", "scheduled")),
-			summed(1, named("trtllm_num_requests_running"))),
-		from(FieldUtilization,
-			largest(labelled(blocks, "kv_cache_block_type", "fraction")),
-			largest(named("trtllm_kv_cache_utilization"))),
-		from(FieldBlockTokens,
-			largest(labelled(blocks, "kv_cache_block_type", "tokens_per")),
-			largest(named("trtllm_kv_cache_tokens_per_block"))),
-		from(FieldCompletions,
-			summed(1, series{name: "nv_inference_request_success", sameModelAs: requests}),
-			summed(1, named("trtllm_request_success_total")),
-			summed(1, named("trtllm_num_requests_completed_total"))),
-		from(FieldQueueSeconds, summed(1, named("trtllm_request_queue_time_seconds_sum"))),
-		from(FieldBusySeconds, summed(1, named("trtllm_request_inference_time_seconds_sum"))),
-		from(FieldPromptTokens), from(FieldCachedTokens), from(FieldGeneratedTokens), // not exported
-		from(FieldFirstTokens, summed(1, named("trtllm_time_to_first_token_seconds_count"))),
-		from(FieldIterations),
-	}
-}
-
-func sglangSources() []fieldSources {
-	return []fieldSources{
-		from(FieldQueue, summed(1, labelled("sglang:num_queue_reqs", "priority", ""))),
-		from(FieldRunning, summed(1, labelled("sglang:num_running_reqs", "priority", ""))),
-		from(FieldUtilization, largest(named("sglang:token_usage"))),
-		from(FieldBlockTokens, largest(series{name: "sglang:cache_config_info", number: "page_size"})),
-		from(FieldCompletions, summed(1, named("sglang:num_requests_total"))),
-		from(FieldQueueSeconds, summed(1, named("sglang:queue_time_seconds_sum"))),
-		from(FieldBusySeconds), // only latencies that contain the queue
-		from(FieldPromptTokens, summed(1, named("sglang:prompt_tokens_total"))),
-		from(FieldCachedTokens, summed(1, named("sglang:cached_tokens_total"))),
-		from(FieldGeneratedTokens, summed(1, named("sglang:generation_tokens_total"))),
-		from(FieldFirstTokens, summed(1, named("sglang:time_to_first_token_seconds_count"))),
-		from(FieldIterations),
-	}
-}
-
-func tgiSources() []fieldSources {
-	return []fieldSources{
-		from(FieldQueue, summed(1, named("tgi_queue_size"))),
-		from(FieldRunning, summed(1, named("tgi_batch_current_size"))),
-		from(FieldUtilization), // not exported
-		from(FieldBlockTokens),
-		from(FieldCompletions, summed(1, named("tgi_request_success"))),
-		from(FieldQueueSeconds, summed(1, named("tgi_request_queue_duration_sum"))),
-		from(FieldBusySeconds, summed(1, named("tgi_request_inference_duration_sum"))),
-		from(FieldPromptTokens, summed(1, named("tgi_request_input_length_sum"))),
-		from(FieldCachedTokens),
-		from(FieldGeneratedTokens, summed(1, named("tgi_request_generated_tokens_sum"))),
-		from(FieldFirstTokens, summed(1, named("tgi_request_queue_duration_count"))),
-		from(FieldIterations, summed(1, named("tgi_batch_inference_count"))),
-	}
-}
-
-func customSources(c Custom) []fieldSources {
-	optional := func(f Field, name string, combined func(series) source) fieldSources {
-		if name == "" {
-			return from(f)
+func customSources(c Custom) map[Field][]source {
+	of := make(map[Field][]source)
+	names := map[Field]string{FieldQueue: c.Queue, FieldRunning: c.Running, FieldCompletions: c.Completions}
+	for f, name := range names {
+		if name != "" {
+			of[f] = []source{total(named(name))}
 		}
-		return from(f, combined(named(name)))
 	}
-	total := func(s series) source { return summed(1, s) }
-	return []fieldSources{
-		optional(FieldQueue, c.Queue, total),
-		optional(FieldRunning, c.Running, total),
-		optional(FieldUtilization, c.Utilization, largest),
-		from(FieldBlockTokens),
-		optional(FieldCompletions, c.Completions, total),
-		from(FieldQueueSeconds),
-		from(FieldBusySeconds),
-		from(FieldPromptTokens), from(FieldCachedTokens), from(FieldGeneratedTokens), from(FieldFirstTokens),
-		from(FieldIterations),
+	if c.Utilization != "" {
+		of[FieldUtilization] = []source{largest(named(c.Utilization))}
 	}
+	return of
 }
 
 // validate checks the engine and the names that go with it.

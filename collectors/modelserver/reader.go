@@ -164,7 +164,7 @@ func inLine(picked []byte, err error) error {
 // missing returns what was expected and what the body has instead.
 func (r *Reader) missing(body []byte) string {
 	instead := "it begins with " + excerpt(bytes.TrimLeft(body, " \t\n"))
-	if other := engineOf(body); other != "" && other != r.engine {
+	if other := Detect(body); other != "" && other != r.engine {
 		instead = fmt.Sprintf("its series are those of engine %q", other)
 	}
 	return fmt.Sprintf("none of the series is in the body (expected %s); %s",
@@ -181,25 +181,6 @@ func (r *Reader) loadSeries() []string {
 		}
 	}
 	return names
-}
-
-// engineOf guesses the engine of a body: the first one whose queue gauge is in it.
-func engineOf(body []byte) Engine {
-	for _, e := range Engines() {
-		if e == EngineCustom {
-			continue
-		}
-		for _, f := range sourcesOf(e, Custom{}) {
-			if f.field != FieldQueue {
-				continue
-			}
-			picked, err := newPicker(seriesNames([]fieldSources{f})).pick(nil, body)
-			if err == nil && len(picked) > 0 {
-				return e
-			}
-		}
-	}
-	return ""
 }
 
 // seriesNames lists the distinct names that the fields are made of.

@@ -114,6 +114,10 @@ const (
 	FieldIterations      Field = "iterations"
 )
 
+// fields lists them, in the order in which they are explained.
+var fields = []Field{FieldQueue, FieldRunning, FieldUtilization, FieldBlockTokens, FieldCompletions, FieldQueueSeconds,
+	FieldBusySeconds, FieldPromptTokens, FieldCachedTokens, FieldGeneratedTokens, FieldFirstTokens, FieldIterations}
+
 // counter reports whether the field is cumulative.
 func (f Field) counter() bool {
 	return f != FieldQueue && f != FieldRunning && f != FieldUtilization && f != FieldBlockTokens

@@ -33,59 +33,96 @@ var errVersion = errors.New("a message of another version")
 
 // encode returns the bytes of a message. Ages are relative to now.
 func encode(m *merge.Message, now time.Time) []byte {
-	b := append([]byte(magic), version)
-	b = appendText(b, string(m.From))
-	b = appendText(b, m.Name)
-	b = binary.AppendUvarint(b, m.Seq)
-	b = appendBool(b, m.Leaving)
-	b = binary.AppendUvarint(b, uint64(len(m.Clusters)))
-	for i := range m.Clusters {
-		b = appendCluster(b, &m.Clusters[i])
-	}
-	b = binary.AppendUvarint(b, uint64(len(m.Scrapes)))
-	for i := range m.Scrapes {
-		b = appendScrape(b, &m.Scrapes[i], now)
-	}
-	return b
+	c := &coder{b: append([]byte(magic), version), now: now}
+	c.message(m)
+	return c.b
 }
 
-func appendCluster(b []byte, c *merge.Cluster) []byte {
-	h := &c.Head
-	b = appendText(b, c.Name)
-	for _, n := range []int{h.Watching, h.Events, h.Reports, h.Reconciled} {
-		b = binary.AppendUvarint(b, uint64(max(0, n)))
+// decode reads a message of at most `most` bytes that arrived at now.
+func decode(b []byte, now time.Time, most int) (*merge.Message, error) {
+	if len(b) > most || len(b) < len(magic)+1 || string(b[:len(magic)]) != magic {
+		return nil, fmt.Errorf("%d bytes are not a replica's message", len(b))
 	}
-	b = appendFloat(b, h.Rate)
-	b = appendDuration(appendDuration(b, h.Age), h.Interval)
-	b = binary.AppendUvarint(b, uint64(len(c.Parts)))
-	for i := range c.Parts {
-		p := &c.Parts[i]
-		b = appendText(b, p.Address)
-		b = binary.AppendUvarint(b, uint64(max(0, p.InFlight)))
-		for _, n := range counts(&p.Sums) {
-			b = binary.AppendUvarint(b, *n)
-		}
-		b = appendFloat(appendFloat(b, p.Sums.Latency), p.Sums.Bytes)
+	if b[len(magic)] != version {
+		return nil, fmt.Errorf("%w: %d", errVersion, b[len(magic)])
 	}
-	return b
+	c, m := &coder{b: b[len(magic)+1:], reads: true, now: now}, &merge.Message{}
+	c.message(m)
+	if c.failed || len(c.b) > 0 || m.From == "" || m.Seq == 0 {
+		return nil, errors.New("a replica's message is incomplete or malformed")
+	}
+	return m, nil
 }
 
-// counts returns the sums that are whole numbers.
-func counts(s *flight.Sums) [7]*uint64 {
-	return [...]*uint64{&s.Issued, &s.Ended, &s.Failed, &s.Errors, &s.Succeeded, &s.Answered, &s.Sized}
+// A coder writes or reads values in order, so that both directions have the same fields. After the first value that is
+// missing it reads zeros.
+type coder struct {
+	b      []byte // what is written, or what is left to read
+	reads  bool
+	failed bool
+	now    time.Time
 }
 
-func appendScrape(b []byte, s *merge.Scrape, now time.Time) []byte {
-	b = appendText(appendText(b, s.Cluster), s.Address)
-	b = appendDuration(appendDuration(b, now.Sub(s.At)), s.Took)
-	b = appendBool(b, s.Refused)
-	b = appendText(b, s.Error[:min(len(s.Error), maxError)])
-	if s.Error != "" {
-		return b
+// The least encoded size of an item, in bytes: a list allocates no more items than the message can hold.
+const (
+	leastCluster = 16
+	leastPart    = 25
+	leastScrape  = 8
+)
+
+func (c *coder) message(m *merge.Message) {
+	c.text((*string)(&m.From), maxText)
+	c.text(&m.Name, maxText)
+	whole(c, &m.Seq, math.MaxUint64)
+	c.bool(&m.Leaving)
+	list(c, &m.Clusters, leastCluster, c.cluster)
+	if c.reads && len(c.b) > maxMessage { // scrapes are published only
+		c.fail()
 	}
-	r := s.Report
+	list(c, &m.Scrapes, leastScrape, c.scrape)
+}
+
+func (c *coder) cluster(m *merge.Cluster) {
+	h := &m.Head
+	c.text(&m.Name, maxText)
+	for _, n := range []*int{&h.Watching, &h.Events, &h.Reports, &h.Reconciled} {
+		whole(c, n, maxCount)
+	}
+	c.float(&h.Rate)
+	c.duration(&h.Age)
+	c.duration(&h.Interval)
+	list(c, &m.Parts, leastPart, c.part)
+}
+
+func (c *coder) part(p *flight.Part) {
+	c.text(&p.Address, maxText)
+	whole(c, &p.InFlight, maxCount)
+	for _, n := range merge.Counts(&p.Sums) {
+		whole(c, n, math.MaxInt64)
+	}
+	c.float(&p.Sums.Latency)
+	c.float(&p.Sums.Bytes)
+}
+
+func (c *coder) scrape(s *merge.Scrape) {
+	c.text(&s.Cluster, maxText)
+	c.text(&s.Address, maxText)
+	age := c.now.Sub(s.At)
+	c.duration(&age)
+	c.date(&s.At, c.now.Add(-age))
+	c.duration(&s.Took)
+	c.bool(&s.Refused)
+	c.text(&s.Error, maxError)
+	if s.Error == "" {
+		c.report(&s.Report, s.At)
+	}
+}
+
+// report codes a byte with a bit for each reading that is known and one for the tokens, and then those. All that a
+// scrape reports is from one moment, at.
+func (c *coder) report(r *weighting.ServerReport, at time.Time) {
 	known := byte(0)
-	for i, f := range readings(&r) {
+	for i, f := range readings(r) {
 		if f.Known() {
 			known |= 1 << i
 		}
@@ -93,21 +130,24 @@ func appendScrape(b []byte, s *merge.Scrape, now time.Time) []byte {
 	if !r.Tokens.At.IsZero() {
 		known |= withTokens
 	}
-	b = append(b, known)
-	for _, f := range readings(&r) {
-		if f.Known() {
-			b = appendFloat(b, f.Value)
+	c.byte(&known)
+	for i, f := range readings(r) {
+		if known&(1<<i) != 0 {
+			c.float(&f.Value)
+			c.date(&f.At, at)
 		}
 	}
 	if known&withTokens != 0 {
+		c.date(&r.Tokens.At, at)
 		for _, n := range tokens(&r.Tokens) {
-			b = appendFloat(b, *n)
+			c.float(n)
 		}
 	}
-	return binary.AppendUvarint(binary.AppendUvarint(b, uint64(max(0, r.Restarts))), uint64(max(0, r.Implausible)))
+	whole(c, &r.Restarts, maxCount)
+	whole(c, &r.Implausible, maxCount)
 }
 
-// readings returns the fields that can be unknown independently. All that a scrape reports is from one moment.
+// readings returns the fields that can be unknown independently.
 func readings(r *weighting.ServerReport) [7]*weighting.Reading {
 	return [...]*weighting.Reading{&r.Queue, &r.Running, &r.Utilization, &r.BlockTokens, &r.Completions,
 		&r.QueueSeconds, &r.BusySeconds}
@@ -121,178 +161,107 @@ func tokens(t *weighting.TokenCounts) [5]*float64 {
 	return [...]*float64{&t.Prompt, &t.Cached, &t.Generated, &t.First, &t.Iterations}
 }
 
-func appendText(b []byte, s string) []byte {
-	s = s[:min(len(s), maxText)]
-	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+func (c *coder) fail() { c.failed, c.b = true, nil }
+
+// take reads the next n bytes; nil if there are not as many.
+func (c *coder) take(n uint64) []byte {
+	if n > uint64(len(c.b)) {
+		c.fail()
+		return nil
+	}
+	out := c.b[:n]
+	c.b = c.b[n:]
+	return out
 }
 
-func appendBool(b []byte, v bool) []byte {
-	if v {
-		return append(b, 1)
-	}
-	return append(b, 0)
-}
-
-func appendFloat(b []byte, v float64) []byte {
-	return binary.LittleEndian.AppendUint64(b, math.Float64bits(v))
-}
-
-// appendDuration appends microseconds.
-func appendDuration(b []byte, d time.Duration) []byte {
-	return binary.AppendUvarint(b, uint64(max(0, d).Microseconds()))
-}
-
-// decode reads a message of at most `most` bytes that arrived at now.
-func decode(b []byte, now time.Time, most int) (*merge.Message, error) {
-	if len(b) > most || len(b) < len(magic)+1 || string(b[:len(magic)]) != magic {
-		return nil, fmt.Errorf("%d bytes are not a replica's message", len(b))
-	}
-	if b[len(magic)] != version {
-		return nil, fmt.Errorf("%w: %d", errVersion, b[len(magic)])
-	}
-	d := &decoder{b: b[len(magic)+1:]}
-	m := &merge.Message{From: merge.ID(d.text()), Name: d.text(), Seq: d.uvarint(), Leaving: d.bool()}
-	m.Clusters = make([]merge.Cluster, d.length(leastCluster))
-	for i := range m.Clusters {
-		d.cluster(&m.Clusters[i])
-	}
-	if len(d.b) > maxMessage { // scrapes are published only
-		d.fail()
-	}
-	m.Scrapes = make([]merge.Scrape, d.length(leastScrape))
-	for i := range m.Scrapes {
-		d.scrape(&m.Scrapes[i], now)
-	}
-	if d.failed || len(d.b) > 0 || m.From == "" || m.Seq == 0 {
-		return nil, errors.New("a replica's message is incomplete or malformed")
-	}
-	return m, nil
-}
-
-// A decoder reads values in order. After the first one that is missing it returns zeros.
-type decoder struct {
-	b      []byte
-	failed bool
-}
-
-func (d *decoder) fail() {
-	d.failed, d.b = true, nil
-}
-
-func (d *decoder) uvarint() uint64 {
-	v, n := binary.Uvarint(d.b)
-	if n <= 0 {
-		d.fail()
+// uvarint reads a number that is at most `most`.
+func (c *coder) uvarint(most uint64) uint64 {
+	v, n := binary.Uvarint(c.b)
+	if n <= 0 || v > most {
+		c.fail()
 		return 0
 	}
-	d.b = d.b[n:]
+	c.b = c.b[n:]
 	return v
 }
 
-// bounded reads a number that is at most `most`.
-func (d *decoder) bounded(most uint64) uint64 {
-	v := d.uvarint()
-	if v > most {
-		d.fail()
-		return 0
-	}
-	return v
-}
-
-// The least encoded size of an item, in bytes: a list allocates no more items than the message can hold.
-const (
-	leastCluster = 16
-	leastPart    = 25
-	leastScrape  = 8
-)
-
-// length reads the length of a list whose items have at least `least` bytes each.
-func (d *decoder) length(least int) int {
-	n := d.bounded(uint64(len(d.b) / least))
-	if d.failed {
-		return 0
-	}
-	return int(n)
-}
-
-func (d *decoder) text() string {
-	n := d.bounded(maxText)
-	if n > uint64(len(d.b)) {
-		d.fail()
-		return ""
-	}
-	s := string(d.b[:n])
-	d.b = d.b[n:]
-	return s
-}
-
-func (d *decoder) byte() byte {
-	if len(d.b) == 0 {
-		d.fail()
-		return 0
-	}
-	v := d.b[0]
-	d.b = d.b[1:]
-	return v
-}
-
-func (d *decoder) bool() bool { return d.byte() != 0 }
-
-// float reads a number that can be a sum or a gauge.
-func (d *decoder) float() float64 {
-	if len(d.b) < 8 {
-		d.fail()
-		return 0
-	}
-	v := math.Float64frombits(binary.LittleEndian.Uint64(d.b))
-	d.b = d.b[8:]
-	if !(v >= 0) || math.IsInf(v, 0) {
-		d.fail()
-		return 0
-	}
-	return v
-}
-
-func (d *decoder) duration() time.Duration {
-	return time.Duration(d.bounded(uint64(maxAge.Microseconds()))) * time.Microsecond
-}
-
-func (d *decoder) cluster(c *merge.Cluster) {
-	h := &c.Head
-	c.Name = d.text()
-	for _, n := range []*int{&h.Watching, &h.Events, &h.Reports, &h.Reconciled} {
-		*n = int(d.bounded(maxCount))
-	}
-	h.Rate, h.Age, h.Interval = d.float(), d.duration(), d.duration()
-	c.Parts = make([]flight.Part, d.length(leastPart))
-	for i := range c.Parts {
-		p := &c.Parts[i]
-		p.Address, p.InFlight = d.text(), int64(d.bounded(maxCount))
-		for _, n := range counts(&p.Sums) {
-			*n = d.bounded(math.MaxInt64)
-		}
-		p.Sums.Latency, p.Sums.Bytes = d.float(), d.float()
+// date sets a time that is not in the message by itself.
+func (c *coder) date(t *time.Time, at time.Time) {
+	if c.reads {
+		*t = at
 	}
 }
 
-func (d *decoder) scrape(s *merge.Scrape, now time.Time) {
-	s.Cluster, s.Address = d.text(), d.text()
-	s.At = now.Add(-d.duration())
-	s.Took, s.Refused, s.Error = d.duration(), d.bool(), d.text()
-	if s.Error != "" {
+// whole codes a number from 0 to `most`; a negative one is written as 0.
+func whole[T int | int64 | uint64](c *coder, v *T, most uint64) {
+	if c.reads {
+		*v = T(c.uvarint(most))
+	} else {
+		c.b = binary.AppendUvarint(c.b, uint64(max(0, *v)))
+	}
+}
+
+// list codes items of at least `least` bytes each.
+func list[T any](c *coder, items *[]T, least int, item func(*T)) {
+	n := len(*items)
+	whole(c, &n, uint64(len(c.b)/least))
+	if c.reads {
+		*items = make([]T, n)
+	}
+	for i := range *items {
+		item(&(*items)[i])
+	}
+}
+
+// text codes a text, of which it writes `most` bytes.
+func (c *coder) text(s *string, most int) {
+	n := min(len(*s), most)
+	whole(c, &n, maxText)
+	if c.reads {
+		*s = string(c.take(uint64(n)))
+	} else {
+		c.b = append(c.b, (*s)[:n]...)
+	}
+}
+
+func (c *coder) byte(v *byte) {
+	if !c.reads {
+		c.b = append(c.b, *v)
+	} else if b := c.take(1); b != nil {
+		*v = b[0]
+	}
+}
+
+func (c *coder) bool(v *bool) {
+	n := byte(0)
+	if *v {
+		n = 1
+	}
+	c.byte(&n)
+	*v = n != 0
+}
+
+// float codes a number that can be a sum or a gauge.
+func (c *coder) float(v *float64) {
+	if !c.reads {
+		c.b = binary.LittleEndian.AppendUint64(c.b, math.Float64bits(*v))
 		return
 	}
-	known := d.byte()
-	for i, f := range readings(&s.Report) {
-		if known&(1<<i) != 0 {
-			*f = weighting.Reading{Value: d.float(), At: s.At}
-		}
+	*v = 0
+	if b := c.take(8); b != nil {
+		*v = math.Float64frombits(binary.LittleEndian.Uint64(b))
 	}
-	if known&withTokens != 0 {
-		s.Report.Tokens.At = s.At
-		for _, n := range tokens(&s.Report.Tokens) {
-			*n = d.float()
-		}
+	if !(*v >= 0) || math.IsInf(*v, 0) {
+		c.fail()
+		*v = 0
 	}
-	s.Report.Restarts, s.Report.Implausible = int(d.bounded(maxCount)), int(d.bounded(maxCount))
+}
+
+// duration codes microseconds.
+func (c *coder) duration(d *time.Duration) {
+	microseconds := max(0, *d).Microseconds()
+	whole(c, &microseconds, uint64(maxAge.Microseconds()))
+	if c.reads {
+		*d = time.Duration(microseconds) * time.Microsecond
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -103,11 +104,7 @@ func (l *Link) SetMembers(members map[string][]string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.peers.SetMembers(members)
-	l.clusters = l.clusters[:0:0]
-	for name := range members {
-		l.clusters = append(l.clusters, name)
-	}
-	slices.Sort(l.clusters)
+	l.clusters = slices.Sorted(maps.Keys(members))
 }
 
 // Note announces that a count of this replica's Envoys changed.
@@ -190,14 +187,8 @@ func (l *Link) Run(ctx context.Context) error {
 
 // look checks periodically which replicas are silent, and reports changes.
 func (l *Link) look(ctx context.Context) {
-	tick := time.NewTicker(checkEvery)
-	defer tick.Stop()
-	for n := 0; ; n++ {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	n := 0
+	loops.Every(ctx, checkEvery, func(time.Time) {
 		l.mu.Lock()
 		changed := l.peers.Tick(time.Now())
 		clusters, lines := l.clusters, l.news()
@@ -208,10 +199,10 @@ func (l *Link) look(ctx context.Context) {
 		if changed {
 			l.o.Changed(clusters)
 		}
-		if changed || n%2 == 0 {
+		if n++; changed || n%2 == 1 {
 			l.o.Looked()
 		}
-	}
+	})
 }
 
 // A line is a line of the log.

@@ -1,8 +1,6 @@
 package wire
 
 import (
-	"fmt"
-
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/encoding/proto"
@@ -10,12 +8,10 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// A Message encodes and decodes itself.
+// A Message decodes itself. It is only received.
 type Message interface {
 	// UnmarshalWire reads a message. data belongs to the caller again when it returns.
 	UnmarshalWire(data []byte) error
-	// AppendWire appends the message to data. A message that is only received returns an error.
-	AppendWire(data []byte) ([]byte, error)
 }
 
 // Unreadable reports whether receiving from a stream failed because of the message: the codec refused it, or it was too
@@ -25,8 +21,8 @@ func Unreadable(err error) bool {
 	return code == codes.Internal || code == codes.ResourceExhausted
 }
 
-// Codec returns a gRPC codec for a whole server (grpc.ForceServerCodecV2): a Message encodes and decodes itself, and
-// all other messages use gRPC's own codec.
+// Codec returns a gRPC codec for a whole server (grpc.ForceServerCodecV2): a Message decodes itself, and all other
+// messages use gRPC's own codec.
 func Codec() encoding.CodecV2 { return codec{encoding.GetCodecV2(proto.Name)} }
 
 type codec struct{ encoding.CodecV2 }
@@ -39,16 +35,4 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	whole := data.MaterializeToBuffer(mem.DefaultBufferPool())
 	defer whole.Free()
 	return m.UnmarshalWire(whole.ReadOnlyData())
-}
-
-func (c codec) Marshal(v any) (mem.BufferSlice, error) {
-	m, ok := v.(Message)
-	if !ok {
-		return c.CodecV2.Marshal(v)
-	}
-	data, err := m.AppendWire(nil)
-	if err != nil {
-		return nil, fmt.Errorf("writing a %T: %w", v, err)
-	}
-	return mem.BufferSlice{mem.SliceBuffer(data)}, nil
 }

@@ -30,24 +30,13 @@ func (n *note) UnmarshalWire(data []byte) error {
 	return n.err
 }
 
-func (n *note) AppendWire(data []byte) ([]byte, error) { return append(data, n.text...), n.err }
-
-func TestAMessageReadsAndWritesItself(t *testing.T) {
-	data, err := Codec().Marshal(&note{text: "steelyard"})
-	if err != nil {
-		t.Fatal(err)
-	}
+func TestAMessageReadsItself(t *testing.T) {
+	data := mem.BufferSlice{mem.SliceBuffer("steel"), mem.SliceBuffer("yard")}
 	var got note
-	if err := Codec().Unmarshal(mem.BufferSlice{mem.SliceBuffer("steel"), mem.SliceBuffer("yard")}, &got); err != nil {
-		t.Fatal(err)
-	}
-	if got.text != "steelyard" || string(data.Materialize()) != "steelyard" {
-		t.Errorf("read %q, wrote %q", got.text, data.Materialize())
+	if err := Codec().Unmarshal(data, &got); err != nil || got.text != "steelyard" {
+		t.Errorf("read %q, %v", got.text, err)
 	}
 	broken := errors.New("broken")
-	if _, err := Codec().Marshal(&note{err: broken}); !errors.Is(err, broken) {
-		t.Errorf("writing: %v", err)
-	}
 	if err := Codec().Unmarshal(data, &note{err: broken}); !errors.Is(err, broken) {
 		t.Errorf("reading: %v", err)
 	}

@@ -1,6 +1,6 @@
 // Package wire has what the services that Envoys stream to have in common: a gRPC codec for messages that decode
-// themselves, and the identification of the Envoy of a stream. It is used by collectors/accesslog and
-// collectors/loadstats; cmd gives the codec to the gRPC server.
+// themselves, the identification of the Envoy of a stream, and what is counted of the streams. It is used by
+// collectors/accesslog and collectors/loadstats; cmd gives the codec to the gRPC server.
 //
 // # Why a codec
 //

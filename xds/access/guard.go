@@ -195,7 +195,12 @@ func (s *stream) follow(clusters []string) error {
 	if refused < 0 {
 		return nil
 	}
-	err := s.guard.deny(s, use{KindWatch, clusters[refused]})
+	return s.refuse(clusters[refused])
+}
+
+// refuse ends the stream, because it may not watch a cluster.
+func (s *stream) refuse(cluster string) error {
+	err := s.guard.deny(s, use{KindWatch, cluster})
 	s.end(err)
 	return err
 }
@@ -211,9 +216,7 @@ func (s *stream) watch(typeURL string, names []string, whole bool) error {
 	if ok {
 		return nil
 	}
-	err := s.guard.deny(s, use{KindWatch, refused})
-	s.end(err)
-	return err
+	return s.refuse(refused)
 }
 
 // mayWatch remembers the names, and returns one that the client may not watch. whole: they replace those before.
@@ -253,14 +256,22 @@ func (s *stream) mayReport(address []byte) (refused string, ok bool) {
 	if _, known := s.reported[string(address)]; known {
 		return "", true
 	}
-	clusters := s.policy.members[string(address)]
-	if len(clusters) > 0 && !slices.ContainsFunc(clusters, s.allowed) {
-		return clusters[0], false
+	if refused := s.foreign(string(address)); refused != "" {
+		return refused, false
 	}
 	if len(s.reported) < maxNames {
 		s.reported[string(address)] = struct{}{}
 	}
 	return "", true
+}
+
+// foreign returns a cluster of an endpoint that is only in clusters which the client may not use; empty otherwise.
+func (s *stream) foreign(address string) string {
+	clusters := s.policy.members[address]
+	if len(clusters) == 0 || slices.ContainsFunc(clusters, s.allowed) {
+		return ""
+	}
+	return clusters[0]
 }
 
 // adopt applies a policy, and returns what it no longer allows of what the stream does.
@@ -280,8 +291,8 @@ func (s *stream) adopt(p *policy) (refused use, ok bool) {
 		}
 	}
 	for address := range s.reported {
-		if clusters := p.members[address]; len(clusters) > 0 && !slices.ContainsFunc(clusters, s.allowed) {
-			return use{KindReport, clusters[0]}, false
+		if cluster := s.foreign(address); cluster != "" {
+			return use{KindReport, cluster}, false
 		}
 	}
 	return use{}, true

@@ -1,6 +1,7 @@
 package access
 
 import (
+	"slices"
 	"strings"
 
 	"steelyard/internal/credentials"
@@ -15,19 +16,10 @@ type Rule struct {
 // names reports whether the rule is about the client.
 func (r Rule) names(id credentials.Identity) bool {
 	if strings.Contains(r.SAN, "://") {
-		for _, uri := range id.URIs {
-			if matchParts(r.SAN, uri, "/") {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(id.URIs, func(uri string) bool { return matchParts(r.SAN, uri, "/") })
 	}
-	for _, name := range id.DNS {
-		if matchParts(strings.ToLower(r.SAN), name, ".") {
-			return true
-		}
-	}
-	return false
+	pattern := strings.ToLower(r.SAN)
+	return slices.ContainsFunc(id.DNS, func(name string) bool { return matchParts(pattern, name, ".") })
 }
 
 // granted returns the patterns of the clusters that a client may use, nil if no rule is about it.
@@ -43,19 +35,8 @@ func granted(rules []Rule, id credentials.Identity) []string {
 
 // allows reports whether one of the patterns matches the cluster of a name.
 func allows(patterns []string, name string) bool {
-	cluster := base(name)
-	for _, p := range patterns {
-		if match(p, cluster) {
-			return true
-		}
-	}
-	return false
-}
-
-// base returns the cluster of any of its names: only its variants have a slash.
-func base(name string) string {
-	cluster, _, _ := strings.Cut(name, "/")
-	return cluster
+	cluster, _, _ := strings.Cut(name, "/") // only its variants have a slash
+	return slices.ContainsFunc(patterns, func(p string) bool { return match(p, cluster) })
 }
 
 // matchParts matches part by part, so that no * reaches beyond its own.

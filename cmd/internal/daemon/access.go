@@ -17,9 +17,7 @@ func rulesOf(cfg config.XDS) []access.Rule {
 
 // viewAccess returns who may use the xDS port, and who was denied.
 func (d *Daemon) viewAccess() admin.XDSAccess {
-	d.mu.Lock()
-	cfg := d.config.XDS
-	d.mu.Unlock()
+	cfg := d.configuration().XDS
 	return admin.XDSAccess{
 		Loopback: config.Loopback(cfg.Listen), TLS: cfg.TLS != nil,
 		ClientCertificates: cfg.TLS != nil && cfg.TLS.ClientCAFile != "",

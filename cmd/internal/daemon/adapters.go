@@ -34,11 +34,7 @@ type publisher struct {
 
 // Publish also traces the push, where it is drawn.
 func (p publisher) Publish(cluster string, v push.Verdict) (string, error) {
-	recorder := p.tracing.Load()
-	if recorder == nil {
-		return p.Server.Publish(cluster, v)
-	}
-	publishing := recorder.Publishing(cluster, time.Now())
+	publishing := p.tracing.Load().Publishing(cluster, time.Now())
 	version, err := p.Server.Publish(cluster, v)
 	publishing.Published(version, err, time.Now())
 	return version, err
@@ -61,18 +57,14 @@ type acks struct {
 func (a acks) Acked(name string, by xds.Answered, delay time.Duration) {
 	cluster := xds.BaseName(name)
 	a.metrics.Acked(cluster, delay)
-	if r := a.tracing.Load(); r != nil {
-		r.Answered(cluster, by.Version, by.Node, false, "", time.Now())
-	}
+	a.tracing.Load().Answered(cluster, by.Version, by.Node, false, "", time.Now())
 }
 
 // Nacked records a NACK.
 func (a acks) Nacked(name string, by xds.Answered, message string) {
 	cluster := xds.BaseName(name)
 	a.metrics.Nacked(cluster)
-	if r := a.tracing.Load(); r != nil {
-		r.Answered(cluster, by.Version, by.Node, true, message, time.Now())
-	}
+	a.tracing.Load().Answered(cluster, by.Version, by.Node, true, message, time.Now())
 }
 
 // observer keeps the metrics, the records and the traces in step with the loops.

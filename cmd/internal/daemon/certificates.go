@@ -45,7 +45,6 @@ func (d *Daemon) transport(c *tls.Config) grpccredentials.TransportCredentials {
 	return d.handshakes.Credentials(c)
 }
 
-// refusedHandshakes returns the counts of TLS handshakes that the xDS listener refused.
 // A credential is a key pair or a file of authorities that a configuration names.
 type credential struct {
 	use       string
@@ -161,16 +160,13 @@ func byEnd(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) }
 
 // certificates returns those in use, and those that the configuration names and that cannot be used.
 func (d *Daemon) certificates() []admin.Certificate {
-	d.mu.Lock()
-	cfg := d.config
-	d.mu.Unlock()
 	type shown struct {
 		use  string
 		file credentials.File
 	}
 	done := make(map[shown]bool)
 	var out []admin.Certificate
-	for _, c := range credentialsOf(cfg) {
+	for _, c := range credentialsOf(d.configuration()) {
 		if key := (shown{c.use, c.file()}); !done[key] {
 			done[key] = true
 			out = append(out, d.show(c)...)

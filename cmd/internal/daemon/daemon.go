@@ -300,6 +300,13 @@ func (d *Daemon) swap(cfg *config.Config, poller *inflight.Poller) (generation u
 	return d.generation
 }
 
+// configuration returns the one in force.
+func (d *Daemon) configuration() *config.Config {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.config
+}
+
 // admissible refuses changes that need a restart.
 func admissible(c config.Change) error {
 	switch {

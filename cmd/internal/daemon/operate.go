@@ -81,10 +81,7 @@ func (o *operator) Diff(name string, text []byte) (view.Diff, error) {
 	if err != nil {
 		return view.Diff{}, err
 	}
-	o.d.mu.Lock()
-	running := o.d.config
-	o.d.mu.Unlock()
-	return o.d.manager.Diff(running, next), nil
+	return o.d.manager.Diff(o.d.configuration(), next), nil
 }
 
 // LogLevel is the least level that is logged.

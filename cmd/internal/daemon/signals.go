@@ -58,8 +58,8 @@ func newSignals(
 		s.accessLogs.Reporter = reporter
 	}
 	if !cfg.LoadReports.Disabled {
-		s.loadReports = loadstats.New(s.ledger, loadstats.Options{Interval: s.reportInterval, Reporter: reporter},
-			o.Log)
+		s.loadReports = loadstats.New(s.ledger, loadstats.Options{Interval: s.reportInterval}, o.Log)
+		s.loadReports.Reporter = reporter
 	}
 	return s
 }
@@ -389,8 +389,7 @@ func viewSignals(e ledger.EnvoyStatus) admin.Signals {
 	v := admin.Signals{
 		State: admin.SignalOK, Mode: modeOf(e), ReportStreams: e.ReportStreams,
 		RequestRate: view.Num(e.RequestRate), OpenRequests: view.Num(float64(e.OpenRequests)), Streams: e.Streams,
-		Entries: admin.Entries{Received: e.Events, Ignored: e.Ignored, Unpaired: e.Unpaired,
-			Reconciled: e.Reconciled},
+		Entries:   entriesOf(e.Totals),
 		LastEntry: view.At(e.LastEvent), LastReport: view.At(e.LastReport),
 	}
 	if e.Silent {
@@ -428,14 +427,11 @@ func (s *signals) totals(now time.Time) admin.SignalTotals {
 			t.Silent++
 		}
 	}
-	sums := s.ledger.Totals()
-	t.Entries = admin.Entries{Received: sums.Events, Ignored: sums.Ignored, Unpaired: sums.Unpaired,
-		Reconciled: sums.Reconciled}
+	t.Entries = entriesOf(s.ledger.Totals())
 	if s.loadReports != nil {
 		stats := s.loadReports.Stats()
 		t.Reports = stats.Reports
-		t.Streams[view.SourceLoadReports] = admin.SignalStreams{Open: stats.Streams, Refused: stats.Refused,
-			Broken: stats.Broken}
+		t.Streams[view.SourceLoadReports] = streamsOf(stats.StreamStats)
 		withLog, reportsOnly := s.reportIntervals(s.ledger.Reporters())
 		t.ReportIntervalsSeconds = map[string]view.Number{view.SourceLoadReports: view.Seconds(reportsOnly)}
 		if s.accessLogs != nil {
@@ -443,9 +439,15 @@ func (s *signals) totals(now time.Time) admin.SignalTotals {
 		}
 	}
 	if s.accessLogs != nil {
-		stats := s.accessLogs.Stats()
-		t.Streams[view.SourceAccessLog] = admin.SignalStreams{Open: stats.Streams, Refused: stats.Refused,
-			Broken: stats.Broken}
+		t.Streams[view.SourceAccessLog] = streamsOf(s.accessLogs.StreamStats())
 	}
 	return t
+}
+
+func entriesOf(t ledger.Totals) admin.Entries {
+	return admin.Entries{Received: t.Events, Ignored: t.Ignored, Unpaired: t.Unpaired, Reconciled: t.Reconciled}
+}
+
+func streamsOf(s wire.StreamStats) admin.SignalStreams {
+	return admin.SignalStreams{Open: s.Streams, Refused: s.Refused, Broken: s.Broken}
 }

@@ -18,15 +18,11 @@ func (d *Daemon) newTracer(cfg *config.Tracing) (*tracing.Recorder, error) {
 }
 
 func (d *Daemon) traceScrape(r scrape.Result) {
-	recorder := d.tracing.Load()
-	if recorder == nil {
-		return
-	}
 	failure := ""
 	if r.Err != nil {
 		failure = r.Err.Error()
 	}
-	recorder.Scraped(r.Cluster, r.Address, r.At, r.Duration, failure)
+	d.tracing.Load().Scraped(r.Cluster, r.Address, r.At, r.Duration, failure)
 }
 
 func (d *Daemon) tracingStatus() admin.Tracing {

@@ -2,7 +2,6 @@ package demo
 
 import (
 	"crypto/rand"
-	"encoding/hex"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -17,12 +16,8 @@ func newFolder() (folder, error) {
 	if err != nil {
 		return folder{}, fmt.Errorf("making a folder for the configuration: %w", err)
 	}
-	secret := make([]byte, 32)
-	if _, err := rand.Read(secret); err != nil {
-		return folder{dir}, fmt.Errorf("making a token: %w", err)
-	}
 	f := folder{dir}
-	return f, f.write(f.tokens(), "operate demo "+hex.EncodeToString(secret)+"\n")
+	return f, f.write(f.tokens(), "operate demo "+rand.Text()+"\n")
 }
 
 func (f folder) tokens() string { return filepath.Join(f.dir, "token") }

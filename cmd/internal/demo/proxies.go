@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -119,11 +118,7 @@ func startRouter(ctx context.Context, out io.Writer, run Router) (*router, error
 	if err != nil {
 		return nil, err
 	}
-	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, err
-	}
-	environment := map[string]string{"CUSTOM_ROUTER_PORT": port, "CUSTOM_ROUTER_STATE_LOG_INTERVAL": "0",
+	environment := map[string]string{"CUSTOM_ROUTER_PORT": proc.Port(address), "CUSTOM_ROUTER_STATE_LOG_INTERVAL": "0",
 		// Far below the time of an answer: one request at a time at each replica.
 		"CUSTOM_ROUTER_LATENCY_THRESHOLD": "0.05"}
 	// It ends after the load, and not with the caller's context.

@@ -109,35 +109,23 @@ func (o *Options) huntTable(runs []run) string {
 // replay is the command line that shows a finding.
 func (o *Options) replay(f finding) string {
 	args := []string{"steelyard simulate"}
-	if o.Scenario != "" {
-		args = append(args, "--scenario", shellQuoted(o.Scenario))
+	add := func(given bool, flag string, value ...string) {
+		if given {
+			args = append(append(args, flag), value...)
+		}
 	}
-	if o.Trace != "" {
-		args = append(args, "--trace", shellQuoted(o.Trace))
-	}
-	if o.Spread {
-		args = append(args, "--spread")
-	}
-	if o.Load > 0 {
-		args = append(args, "--load", number(o.Load))
-	}
-	args = append(args, "--seed", fmt.Sprint(f.run.scenario.Seed))
-	if o.Duration > 0 {
-		args = append(args, "--duration", config.DurationText(o.Duration))
-	}
-	if o.Config != "" {
-		args = append(args, "--config", shellQuoted(o.Config))
-	}
-	if o.EnvoyPolicy != "" {
-		args = append(args, "--envoy-policy", o.EnvoyPolicy)
-	}
-	if o.Cluster != "" {
-		args = append(args, "--cluster", shellQuoted(o.Cluster))
-	}
-	if o.Pods > 0 {
-		args = append(args, "--pods", fmt.Sprint(o.Pods))
-	}
-	args = append(args, "--policy", shellQuoted(string(sim.LeastRequest)+","+f.run.policies[f.index].Name), "--plot")
+	add(o.Scenario != "", "--scenario", shellQuoted(o.Scenario))
+	add(o.Trace != "", "--trace", shellQuoted(o.Trace))
+	add(o.Spread, "--spread")
+	add(o.Load > 0, "--load", number(o.Load))
+	add(true, "--seed", fmt.Sprint(f.run.scenario.Seed))
+	add(o.Duration > 0, "--duration", config.DurationText(o.Duration))
+	add(o.Config != "", "--config", shellQuoted(o.Config))
+	add(o.EnvoyPolicy != "", "--envoy-policy", o.EnvoyPolicy)
+	add(o.Cluster != "", "--cluster", shellQuoted(o.Cluster))
+	add(o.Pods > 0, "--pods", fmt.Sprint(o.Pods))
+	add(true, "--policy", shellQuoted(string(sim.LeastRequest)+","+f.run.policies[f.index].Name))
+	add(true, "--plot")
 	return strings.Join(args, " ")
 }
 

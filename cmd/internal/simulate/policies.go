@@ -42,10 +42,8 @@ func find(known []sim.Policy, name string) (sim.Policy, bool) {
 	if isInterval {
 		name = steelyardAt + config.DurationText(interval) // 1000ms is 1s
 	}
-	for _, p := range known {
-		if p.Name == name {
-			return p, true
-		}
+	if i := slices.IndexFunc(known, func(p sim.Policy) bool { return p.Name == name }); i >= 0 {
+		return known[i], true
 	}
 	if !isInterval || interval < time.Millisecond || interval > time.Minute {
 		return sim.Policy{}, false

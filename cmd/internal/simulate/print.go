@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -183,38 +184,21 @@ func podsText(groups []sim.PodGroup) string {
 // eventsText names the kinds of events, each once.
 func eventsText(events []sim.Event) string {
 	var kinds []string
-	seen := map[sim.EventKind]bool{}
 	for _, e := range events {
-		if !seen[e.Kind] {
-			seen[e.Kind] = true
-			kinds = append(kinds, string(e.Kind))
+		if kind := string(e.Kind); !slices.Contains(kinds, kind) {
+			kinds = append(kinds, kind)
 		}
 	}
 	return strings.Join(kinds, ", ")
 }
 
 func uneven(shares []float64) bool {
-	for _, s := range shares {
-		if s != shares[0] {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(shares, func(s float64) bool { return s != shares[0] })
 }
 
-func serviceKind(s sim.Service) sim.ServiceKind {
-	if s.Kind == "" {
-		return sim.Exponential
-	}
-	return s.Kind
-}
+func serviceKind(s sim.Service) sim.ServiceKind { return cmp.Or(s.Kind, sim.Exponential) }
 
-func speedOf(p sim.PodGroup) float64 {
-	if p.Speed == 0 {
-		return 1
-	}
-	return p.Speed
-}
+func speedOf(p sim.PodGroup) float64 { return cmp.Or(p.Speed, 1) }
 
 // number writes a number the way a person would.
 func number(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }

@@ -18,6 +18,8 @@ import (
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"steelyard/internal/loops"
 )
 
 // The protocols of OTLP, as OTEL_EXPORTER_OTLP_PROTOCOL names them.
@@ -195,15 +197,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 		}
 		r.sink.export(ctx, limit)
 	}
-	ticker := time.NewTicker(pace)
-	defer ticker.Stop()
-	for ctx.Err() == nil {
-		select {
-		case <-ctx.Done():
-		case now := <-ticker.C:
-			export(ctx, now.Add(-patience), limit)
-		}
-	}
+	loops.Every(ctx, pace, func(now time.Time) { export(ctx, now.Add(-patience), limit) })
 	last, cancel := context.WithTimeout(background, farewell)
 	defer cancel()
 	export(last, time.Now(), farewell)

@@ -2,6 +2,7 @@ package merge
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -251,19 +252,24 @@ func (o *peer) take(now time.Time, c *cluster, m *Cluster) {
 
 // since returns by how much sums rose. If one of them fell, they restarted at zero.
 func since(before, now *flight.Sums) flight.Sums {
-	d := flight.Sums{
-		Issued: now.Issued - before.Issued, Ended: now.Ended - before.Ended, Failed: now.Failed - before.Failed,
-		Errors: now.Errors - before.Errors, Succeeded: now.Succeeded - before.Succeeded,
-		Answered: now.Answered - before.Answered, Latency: now.Latency - before.Latency,
-		Sized: now.Sized - before.Sized, Bytes: now.Bytes - before.Bytes,
+	d := *now
+	d.Latency -= before.Latency
+	d.Bytes -= before.Bytes
+	fell := d.Latency < 0 || d.Bytes < 0
+	was := Counts(before)
+	for i, n := range Counts(&d) {
+		fell = fell || *n < *was[i]
+		*n -= *was[i]
 	}
-	fell := now.Issued < before.Issued || now.Ended < before.Ended || now.Failed < before.Failed ||
-		now.Errors < before.Errors || now.Succeeded < before.Succeeded || now.Answered < before.Answered ||
-		now.Sized < before.Sized || d.Latency < 0 || d.Bytes < 0
 	if fell {
 		return *now
 	}
 	return d
+}
+
+// Counts returns the sums that are whole numbers.
+func Counts(s *flight.Sums) [7]*uint64 {
+	return [...]*uint64{&s.Issued, &s.Ended, &s.Failed, &s.Errors, &s.Succeeded, &s.Answered, &s.Sized}
 }
 
 // Tick finds replicas that have become silent. Call it several times within Silence. It reports whether another replica
@@ -343,12 +349,7 @@ func (p *Peers) relist() {
 }
 
 // names returns the clusters that are configured here.
-func (p *Peers) names() (all []string) {
-	for name := range p.clusters {
-		all = append(all, name)
-	}
-	return all
-}
+func (p *Peers) names() []string { return slices.Collect(maps.Keys(p.clusters)) }
 
 // Cut reports whether there is no connectivity through Redis, and since when.
 func (p *Peers) Cut() (cut bool, since time.Time) { return p.cut, p.since }

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
+	"steelyard/internal/loops"
 	"steelyard/picking"
 	"steelyard/picking/prefix"
 	"steelyard/picking/queue"
@@ -277,7 +278,7 @@ func Again(ctx context.Context, guard func(), run func(context.Context)) {
 			defer guard()
 			run(ctx)
 		}()
-		pause(ctx, firstRetry)
+		loops.Pause(ctx, firstRetry)
 	}
 }
 
@@ -306,7 +307,7 @@ func (f *Follower) Run(ctx context.Context) error {
 				"the last "+picking.Stale.String(), "error", err)
 			retry = firstRetry
 		}
-		pause(ctx, retry/2+rand.N(retry/2))
+		loops.Pause(ctx, retry/2+rand.N(retry/2))
 		retry = min(2*retry, longestRetry)
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"steelyard/internal/loops"
 	"steelyard/xds/loads/loadsv1"
 )
 
@@ -14,7 +15,7 @@ func (f *Follower) runShare(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := f.share(ctx)
 		f.log.Debug("learned routes are not shared", "error", err)
-		pause(ctx, longestRetry)
+		loops.Pause(ctx, longestRetry)
 	}
 }
 

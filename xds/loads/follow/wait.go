@@ -15,6 +15,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"steelyard/internal/loops"
 	"steelyard/picking"
 	"steelyard/xds/loads/loadsv1"
 )
@@ -60,7 +61,7 @@ type Waiter struct {
 	waiting  int
 	arrivals []uint64 // to be sent
 	ends     []uint64
-	wake     chan struct{} // capacity one: there is something to send
+	wake     loops.Signal // there is something to send
 }
 
 // request is a request that waits, or that was granted and is in flight.
@@ -74,7 +75,7 @@ type request struct {
 // NewWaiter makes a waiter for a cluster that f follows. Run connects it.
 func (f *Follower) NewWaiter(cluster string) *Waiter {
 	return &Waiter{conn: f.conn, pool: f.Pool(cluster), cluster: cluster, name: f.name, log: f.log,
-		began: time.Now(), guard: f.Guard, requests: make(map[uint64]*request), wake: make(chan struct{}, 1)}
+		began: time.Now(), guard: f.Guard, requests: make(map[uint64]*request), wake: loops.NewSignal()}
 }
 
 // Arrive makes a request wait. settled is called once, by another goroutine, with the outcome, unless End comes first.
@@ -91,7 +92,7 @@ func (w *Waiter) Arrive(now time.Time, a Arrival, settled func(Outcome)) (id uin
 	w.requests[w.last] = &request{Arrival: a, since: now, settled: settled}
 	w.waiting++
 	w.arrivals = append(w.arrivals, w.last)
-	w.poke()
+	w.wake.Set()
 	return w.last, true
 }
 
@@ -118,14 +119,7 @@ func (w *Waiter) ended(id uint64) {
 	}
 	if w.streamed {
 		w.ends = append(w.ends, id)
-		w.poke()
-	}
-}
-
-func (w *Waiter) poke() {
-	select {
-	case w.wake <- struct{}{}:
-	default: // it is already awake
+		w.wake.Set()
 	}
 }
 
@@ -146,7 +140,7 @@ func (w *Waiter) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if _, _, on := w.pool.Queue(); !on {
 			retry, logged = firstRetry, false
-			pause(ctx, watchInterval)
+			loops.Pause(ctx, watchInterval)
 			continue
 		}
 		opened, err := w.follow(ctx)
@@ -158,33 +152,19 @@ func (w *Waiter) Run(ctx context.Context) error {
 				w.cluster, "error", err)
 			logged = true
 		}
-		pause(ctx, retry/2+rand.N(retry/2))
+		loops.Pause(ctx, retry/2+rand.N(retry/2))
 		retry = min(2*retry, longestRetry)
 	}
 	return nil
 }
 
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
-}
-
 // watch releases requests when Steelyard has been silent for too long or has switched their queue off, until ctx is
 // done.
 func (w *Waiter) watch(ctx context.Context) {
-	ticker := time.NewTicker(watchInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case now := <-ticker.C:
-			_, _, on := w.pool.Queue()
-			w.release(func() bool { return !on || w.stale(now) })
-		}
-	}
+	loops.Every(ctx, watchInterval, func(now time.Time) {
+		_, _, on := w.pool.Queue()
+		w.release(func() bool { return !on || w.stale(now) })
+	})
 }
 
 // release releases all waiting requests, in the order of arrival, if the condition holds. It is checked under the lock.
@@ -277,7 +257,7 @@ func (w *Waiter) open() *loadsv1.WaitRequest {
 		}
 	}
 	slices.Sort(w.arrivals)
-	w.poke()
+	w.wake.Set()
 	return m
 }
 
