@@ -41,7 +41,7 @@ func (p *pool) slots() {
 	}
 }
 
-// median is that of a value over the members that have it; NaN where none has.
+// median returns the median of a value over the members that have one; NaN where none has.
 func (p *pool) median(of func(m *member) (value float64, ok bool)) float64 {
 	values := make([]float64, 0, len(p.members))
 	for i := range p.members {

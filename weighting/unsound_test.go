@@ -54,7 +54,7 @@ func TestCountersThatGoBackOftenAreNotUsed(t *testing.T) {
 	}
 }
 
-// Whoever lists the address of a Service instead of its servers has to learn that, whatever the servers export.
+// A user who lists the address of a Service instead of its servers has to learn that, whatever the servers export.
 func TestADecisionTellsThatCountersGoBack(t *testing.T) {
 	law := NewLaw(DefaultParams())
 	step := func(after float64, restarts int) bool {

@@ -178,6 +178,10 @@ func endpointProblems(p *observation, c *view.Cluster, e *view.Endpoint) []view.
 		out.warn("a counter of its metrics rose by more than any server can count, %s, and %.0f times since the "+
 			"start: that interval does not count", formatAgo(at, p.now), e.ImplausibleReadings.Or(0))
 	}
+	if e.CountersGoBack {
+		out.warn("the counters of its metrics go back again and again, as those of several servers behind one address " +
+			"do: list the servers instead, such as the endpoints of a Service instead of its address")
+	}
 	return out
 }
 

@@ -54,6 +54,11 @@ func TestEndpointProblems(t *testing.T) {
 		},
 		"a counter leapt long ago": {view.Endpoint{Reason: "fill", ImplausibleReadings: view.Num(3),
 			LastImplausibleReading: view.At(noon.Add(-time.Minute))}, []view.Problem{}},
+		"several servers behind one address": {
+			view.Endpoint{Reason: "fill", CountersGoBack: true},
+			[]view.Problem{warning("the counters of its metrics go back again and again, as those of several servers " +
+				"behind one address do: list the servers instead, such as the endpoints of a Service instead of its address")},
+		},
 		"overloaded and stale": {
 			view.Endpoint{Reason: "neutral", Overloaded: true},
 			[]view.Problem{failure("No usable metrics for a:1: It is treated as a median endpoint."),

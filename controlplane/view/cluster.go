@@ -209,6 +209,9 @@ type Endpoint struct {
 	// count: nothing of that interval counts. Unknown where it is not scraped.
 	ImplausibleReadings    Number `json:"implausible_readings"`
 	LastImplausibleReading Time   `json:"last_implausible_reading"`
+	// CountersGoBack is whether its counters began again three times within about a minute, as those of several servers
+	// behind one address do. Counts of tokens are not used then.
+	CountersGoBack bool `json:"counters_go_back"`
 
 	// Filled in by the handler.
 	LoadPerSlot Number `json:"load_per_slot"`

@@ -98,6 +98,7 @@ func fromEndpoint(e weighting.EndpointDecision, since time.Duration, now time.Ti
 		Slots:                Num(e.Slots),
 		SlotsSource:          string(e.SlotsSource),
 		RelativeSpeed:        Num(e.RelativeSpeed),
+		CountersGoBack:       e.CountersGoBack,
 		Ramp:                 Num(e.Ramp),
 		Unproxied:            unproxied,
 		Work:                 work,
