@@ -179,8 +179,8 @@ func endpointProblems(p *observation, c *view.Cluster, e *view.Endpoint) []view.
 			"start: that interval does not count", formatAgo(at, p.now), e.ImplausibleReadings.Or(0))
 	}
 	if e.CountersGoBack {
-		out.warn("the counters of its metrics go back again and again, as those of several servers behind one address " +
-			"do: list the servers instead, such as the endpoints of a Service instead of its address")
+		out.warn("the counters of its metrics go back again and again, as those of several servers behind one " +
+			"address do: list the servers instead, such as the endpoints of a Service instead of its address")
 	}
 	return out
 }

@@ -57,7 +57,8 @@ func TestEndpointProblems(t *testing.T) {
 		"several servers behind one address": {
 			view.Endpoint{Reason: "fill", CountersGoBack: true},
 			[]view.Problem{warning("the counters of its metrics go back again and again, as those of several servers " +
-				"behind one address do: list the servers instead, such as the endpoints of a Service instead of its address")},
+				"behind one address do: list the servers instead, such as the endpoints of a Service instead of its " +
+				"address")},
 		},
 		"overloaded and stale": {
 			view.Endpoint{Reason: "neutral", Overloaded: true},
