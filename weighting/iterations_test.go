@@ -104,3 +104,21 @@ func TestTheFirstWorkThatIsSeenEndsNoPause(t *testing.T) {
 		}
 	}
 }
+
+// An engine that stands still for a minute, with requests shown as running, took no minute for its work.
+func TestAStandstillIsNoCostOfWork(t *testing.T) {
+	t.Parallel()
+	p := engines(1, 2, nil)
+	p.atLoad(0.5)
+	p.run(60, nil)
+	before := p.decide().Work.PrefillRate
+	for i := range p.engines {
+		p.engines[i].SetSpeed(seconds(p.now), 0)
+	}
+	p.run(120, nil)
+	for i := range p.engines {
+		p.engines[i].SetSpeed(seconds(p.now), 1)
+	}
+	p.run(150, nil)
+	wantNear(t, "prefill rate after a standstill, of the rate before", p.decide().Work.PrefillRate/before, 1, 0.15)
+}

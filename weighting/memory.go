@@ -118,7 +118,9 @@ func (m *memory) observe(e *Endpoint, now time.Time, alpha float64) {
 		m.observeRates(&m.server, &seen)
 		m.observeService(&m.server, &seen)
 	} else {
-		m.reversals.note(now)
+		if m.server != (ServerReport{}) && seen.Restarts-seen.Implausible > m.server.Restarts-m.server.Implausible {
+			m.reversals.note(now)
+		}
 		m.restarted()
 	}
 	m.ceiling.observe(&m.server, &seen)

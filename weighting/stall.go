@@ -45,6 +45,8 @@ const (
 	fewestAnswers = 20 // that a mean needs
 	several       = 2  // requests: a single one is as likely an upload or an idle stream as a stall
 	longestTau    = 10 * time.Minute
+
+	longestIteration = 10 * time.Second // no engine computes for longer before it shows something
 )
 
 // uploading is for how long all that is unanswered may be uploads, which the endpoint has no part in yet: few requests
@@ -150,9 +152,9 @@ func (p *pool) typicalPause() float64 {
 // With the prompts of many requests it takes seconds. Where progress is that a request ends, it says nothing about the
 // age of the gauges.
 func (m *member) patience(p *pool) (contradiction, standstill time.Duration) {
-	const longest = 10.0 // seconds: no engine computes for longer before it shows something
 	after := p.params.Overload.StalledAfter
-	pause := time.Duration(min(max(m.outlier.pause.most(), p.pause), longest) * float64(time.Second))
+	seconds := min(max(m.outlier.pause.most(), p.pause), longestIteration.Seconds())
+	pause := time.Duration(seconds * float64(time.Second))
 	if m.server.Tokens.At.IsZero() {
 		return after, after + pause/2
 	}

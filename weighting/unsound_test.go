@@ -34,7 +34,8 @@ func TestCountersThatGoBackOftenAreNotUsed(t *testing.T) {
 			at, known := epoch, prompts{}
 			e := engineState{speed: 3, tokens: TokenCounts{At: at}}
 			e.efficiency.add(100, 1e5, 20)
-			m := &member{Endpoint: &Endpoint{}, memory: &memory{}}
+			m := &member{Endpoint: &Endpoint{Server: ServerReport{Tokens: e.tokens}}, memory: &memory{}}
+			m.observe(m.Endpoint, at, 0)
 			for i, r := range c.readings {
 				at = at.Add(r.after)
 				m.Server.Tokens = TokenCounts{At: at, Prompt: float64(i), First: float64(i)}
@@ -70,4 +71,16 @@ func TestADecisionTellsThatCountersGoBack(t *testing.T) {
 	want(t, "after three times", step(3, 3), true)
 	want(t, "a while later", step(10, 3), true)
 	want(t, "a minute later", step(75, 3), false)
+}
+
+// A counter that rose by more than any server can count did not go back.
+func TestCountersThatLeapDoNotGoBack(t *testing.T) {
+	law := NewLaw(DefaultParams())
+	for i := range 10 {
+		now := at(float64(i))
+		e := scraped("a", 0, 0, 1, now)
+		e.Server.Restarts, e.Server.Implausible = i, i
+		d := law.Step(now, Snapshot{Endpoints: []Endpoint{e}})
+		want(t, "counters go back", of(t, d, "a").CountersGoBack, false)
+	}
 }

@@ -170,6 +170,7 @@ func (e *engineState) read(k *prompts, c cost, m *member) (counts bool) {
 	} else {
 		e.outstanding.forget()
 		e.compared, e.comparedTo = tokenGrowth{}, m.proxies.begun()
+		e.step, e.inStep = tokenGrowth{}, false
 	}
 	e.tokens, e.restarts = *seen, m.server.Restarts
 	e.running, e.waiting, e.sent = valueOf(m.server.Running), valueOf(m.queueGauge()), m.proxies.begun()
@@ -213,16 +214,18 @@ func (e *engineState) learnCost(d *tokenGrowth, running float64, known cost, at 
 // addBusy adds what the engine did while it never was idle as far as gauges show, from one reading that shows that an
 // iteration ended to another: an engine counts what it does at the end of each. Where that takes seconds, a reading
 // between would credit its tokens to the wrong ones, and the tokens of the first iteration after a pause to none.
-// Each iteration generates a token for each sequence that runs, where the engine does not count iterations.
+// Each iteration generates a token for each sequence that runs, where the engine does not count iterations. An engine
+// that shows nothing for longer than an iteration may take stood still, which is no cost of its work.
 func (e *engineState) addBusy(d *tokenGrowth, running float64) {
-	if !(e.running > 0 && running > 0) {
-		e.step, e.inStep = tokenGrowth{}, false
-		return
-	}
 	if e.step.add(d); d.iterations == 0 {
 		e.step.iterations += d.generated / ((e.running + running) / 2)
 	}
-	if d.generated+d.first == 0 {
+	worked := d.generated+d.first > 0
+	if !(e.running > 0 && running > 0) || !worked && e.step.seconds > longestIteration.Seconds() {
+		e.step, e.inStep = tokenGrowth{}, false
+		return
+	}
+	if !worked {
 		return
 	}
 	if e.inStep {
