@@ -115,16 +115,16 @@
 // to T slow uploads or idle streams of an Envoy count for any time, without a dispute: an idle WebSocket looks like an
 // invented request. More of them stop counting after about 13 s, with a dispute that names their Envoy.
 //
-// Failures that an Envoy reports are discounted while most requests of this Envoy fail (none was answered, or three and
-// 30 % of its last 31 failed) and the endpoint serves at least as many hosts as it fails, including the Envoy's own.
-// The Envoys of a host count as one, because one program can connect under many node ids. A host is served if one of
-// its Envoys, other than the one in question and any to which most requests fail, had an answer within three times the
-// longest gap between two answers there in the last minutes, 5 s to 2 min. If that answer is older than the failures in
-// question, the next request must not have failed. The eight hosts with the newest requests are compared. So one host
-// does not flag an endpoint that serves another, even if that one has few requests; and an endpoint that fails for all
-// counts as failing when most hosts have sent one more request. An answer is one that a log shows, or that the load
-// reports of an Envoy without a log show: the completions in the endpoint's own metrics do not show whose they were,
-// and rise while it fails half of all requests.
+// Failures that an Envoy reports are discounted while most requests of this Envoy fail (none was answered, or the last
+// three failed, or three and 30 % of its last 31) and the endpoint serves at least as many hosts as it fails, including
+// the Envoy's own. The Envoys of a host count as one, because one program can connect under many node ids. A host is
+// served if one of its Envoys, other than the one in question and any to which most requests fail, had an answer within
+// three times the longest gap between two answers there in the last minutes, 5 s to 2 min. If that answer is older than
+// the failures in question, the next request must not have failed. The eight hosts with the newest requests are
+// compared. So one host does not flag an endpoint that serves another, even if that one has few requests; and an
+// endpoint that fails for all counts as failing when most hosts have sent one more request. An answer is one that a log
+// shows, or that the load reports of an Envoy without a log show: the completions in the endpoint's own metrics do not
+// show whose they were, and rise while it fails half of all requests.
 //
 // # Averages
 //

@@ -46,13 +46,14 @@ func (o *outcomes) note(failed outcomes) {
 }
 
 // fail reports whether enough requests fail that the endpoint, or the network to it, seems to be the cause: all of
-// them, or at least three and 30 %.
+// them, the last three, or at least three and 30 %.
 func (o outcomes) fail() bool {
+	const row = 7
 	if o <= 1 || o == allAnswered {
 		return false
 	}
 	all, failed := bits.Len32(uint32(o))-1, bits.OnesCount32(uint32(o))-1
-	return failed == all || failed >= 3 && 10*failed >= 3*all
+	return failed == all || o&row == row && all >= 3 || failed >= 3 && 10*failed >= 3*all
 }
 
 // An answer is the newest answer to an account's requests.

@@ -110,6 +110,31 @@ func TestFailuresThatOnlyOneEnvoyReportsDoNotCount(t *testing.T) {
 	}
 }
 
+// TestAFailureLongBeforeDoesNotHideARow: an Envoy with one failed request among many answered ones loses its path to the
+// endpoint. Its failures are compared with the other hosts at the third, before five in a row are an outlier.
+func TestAFailureLongBeforeDoesNotHideARow(t *testing.T) {
+	c := newFailingEndpoint(2)
+	send := func(envoy, answered, failed int) {
+		for range answered {
+			c.request(c.streams[envoy], false)
+			c.request(c.streams[1], false)
+			c.after(tick)
+		}
+		for range failed {
+			c.request(c.streams[envoy], true)
+			c.request(c.streams[1], false)
+			c.after(tick)
+		}
+	}
+	send(0, 8, 1)
+	send(0, 7, 0)
+	before := c.failures()
+	send(0, 0, 8)
+	if counted := c.failures() - before; counted > 2 {
+		t.Errorf("%d failures of eight in a row count, want two at most", counted)
+	}
+}
+
 // TestAnEndpointThatFailsForAllIsKnownAtOnce: the first failures of Envoys that did not see one yet.
 func TestAnEndpointThatFailsForAllIsKnownAtOnce(t *testing.T) {
 	for _, shares := range [][]float64{{4, 4}, {2, 2, 2}, {7.6, 0.4}, {9, 0.5, 0.5}} {
