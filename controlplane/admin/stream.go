@@ -80,7 +80,10 @@ type encoder struct {
 	parts map[partKey][]byte
 }
 
-type partKey struct{ kind, cluster, endpoint string }
+type partKey struct {
+	kind, cluster, endpoint string
+	order                   uint64 // of the addresses, where the part is about their columns
+}
 
 // part encodes a part once.
 func (e *encoder) part(k partKey, value func() any) []byte {
@@ -106,16 +109,20 @@ func (e *encoder) frame(t topic, known uint64) (body []byte, order uint64) {
 	cluster, endpoint, matrix := none, none, none
 	if c := e.cluster(t.cluster); c != nil {
 		row := e.rec.o.History.latest(c.Name)
-		kind := "cluster"
-		if row != nil && row.order.id != known {
-			kind, order = "cluster with addresses", row.order.id
+		key := partKey{kind: "cluster", cluster: c.Name}
+		if row != nil {
+			key.order = row.order.id // a row may be added while streams ask for the frames of a second
 		}
-		cluster = e.part(partKey{kind, c.Name, ""}, func() any { return e.clusterFrame(c, row, kind != "cluster") })
+		if row != nil && key.order != known {
+			key.kind, order = "cluster with addresses", key.order
+		}
+		cluster = e.part(key, func() any { return e.clusterFrame(c, row, key.kind != "cluster") })
 		if i := indexOf(c.Endpoints, t.endpoint); i >= 0 {
-			endpoint = e.part(partKey{"endpoint", c.Name, t.endpoint}, func() any { return e.endpoint(c, i) })
+			key := partKey{kind: "endpoint", cluster: c.Name, endpoint: t.endpoint}
+			endpoint = e.part(key, func() any { return e.endpoint(c, i) })
 		}
 		if t.matrix {
-			matrix = e.part(partKey{"matrix", c.Name, ""}, func() any { return e.matrix(c.Name) })
+			matrix = e.part(partKey{kind: "matrix", cluster: c.Name}, func() any { return e.matrix(c.Name) })
 		}
 	}
 	body = fmt.Appendf(nil, "id: %d\nevent: frame\ndata: {\"at\":%s,\"fleet\":%s,\"cluster\":%s,\"endpoint\":%s,"+
