@@ -83,7 +83,11 @@ func (s *Server) receive(stream grpc.ServerStream) error {
 	}
 	err = s.follow(stream, m, envoy)
 	if s.Dismiss(envoy) {
-		log.Info("access log ended", "error", err)
+		cause := err
+		if errors.Is(err, io.EOF) { // Envoy closed it
+			cause = nil
+		}
+		log.Info("access log ended", "error", cause)
 	}
 	return err
 }

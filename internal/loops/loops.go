@@ -33,10 +33,9 @@ func Pause(ctx context.Context, d time.Duration) {
 func Every(ctx context.Context, interval time.Duration, f func(now time.Time)) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
-	for {
+	for ctx.Err() == nil { // which select prefers no more than a tick that is due
 		select {
 		case <-ctx.Done():
-			return
 		case now := <-ticker.C:
 			f(now)
 		}
