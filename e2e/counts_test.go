@@ -129,7 +129,8 @@ func (c *counted) kill(requests int) map[string]int {
 			}
 		})
 	}
-	parts := []string{"redis", "server", "envoy", "steelyard"}
+	all := []string{"redis", "server", "envoy", "steelyard"}
+	parts := all
 	for at := killEvery; at+killEvery <= requests; at += killEvery {
 		if at > requests/2 {
 			parts = parts[:3]
@@ -140,6 +141,11 @@ func (c *counted) kill(requests int) map[string]int {
 		c.again(part, c.random.IntN(countedEnvoys), kills[part])
 	}
 	clients.Wait()
+	for _, part := range all {
+		if kills[part] == 0 {
+			c.t.Errorf("%s was never killed", part)
+		}
+	}
 	return kills
 }
 
@@ -173,6 +179,7 @@ func (c *counted) again(part string, i, n int) {
 		down(c.control.Kill())
 		c.control = c.startControl(fmt.Sprint("steelyard-", n))
 	case "server":
+		i = c.random.IntN(len(c.plan.servers))
 		address := c.plan.servers[i].Address()
 		down(c.plan.servers[i].Close())
 		s, err := modelsim.Start(modelsim.Options{Slots: wide.Slots, Observer: c.counts, Address: address})
@@ -208,7 +215,8 @@ func (c *counted) one(ctx context.Context, client *http.Client, random *rand.Ran
 	if !c.alive[i].Load() {
 		i = (i + 1) % countedEnvoys
 	}
-	service, patience := "0.000001", time.Minute
+	const long = time.Minute
+	service, patience := "0.000001", long
 	switch random.IntN(100) {
 	case 0:
 		service = "0.05"
@@ -230,6 +238,8 @@ func (c *counted) one(ctx context.Context, client *http.Client, random *rand.Ran
 		resp.Body.Close()
 	}
 	switch {
+	case errors.Is(err, context.DeadlineExceeded) && patience == long:
+		c.t.Errorf("a request had no answer within %v", long)
 	case errors.Is(err, context.DeadlineExceeded):
 		c.aborted.Add(1)
 	case err != nil || resp.StatusCode != http.StatusOK:
