@@ -108,8 +108,8 @@ func TestTheFirstWorkThatIsSeenEndsNoPause(t *testing.T) {
 // An engine that stands still for a minute, with requests shown as running, took no minute for its work.
 func TestAStandstillIsNoCostOfWork(t *testing.T) {
 	t.Parallel()
-	p := engines(1, 2, nil)
-	p.atLoad(0.5)
+	p := engines(1, 2, func(e *engine.Params) { e.Iteration, e.PrefillRate = 40*time.Millisecond, 3000 })
+	p.atLoad(0.8)
 	p.run(60, nil)
 	before := p.decide().Work.PrefillRate
 	for i := range p.engines {
@@ -119,6 +119,6 @@ func TestAStandstillIsNoCostOfWork(t *testing.T) {
 	for i := range p.engines {
 		p.engines[i].SetSpeed(seconds(p.now), 1)
 	}
-	p.run(150, nil)
+	p.run(130, nil)
 	wantNear(t, "prefill rate after a standstill, of the rate before", p.decide().Work.PrefillRate/before, 1, 0.15)
 }
