@@ -110,8 +110,8 @@ func TestFailuresThatOnlyOneEnvoyReportsDoNotCount(t *testing.T) {
 	}
 }
 
-// TestAFailureLongBeforeDoesNotHideARow: an Envoy with one failed request among many answered ones loses its path to the
-// endpoint. Its failures are compared with the other hosts at the third, before five in a row are an outlier.
+// TestAFailureLongBeforeDoesNotHideARow: an Envoy with one failed request among many answered ones loses its path to
+// the endpoint. Its failures are compared with the other hosts at the third, before five in a row are an outlier.
 func TestAFailureLongBeforeDoesNotHideARow(t *testing.T) {
 	c := newFailingEndpoint(2)
 	send := func(envoy, answered, failed int) {
