@@ -90,7 +90,7 @@
 //	                        than a quarter (prompts.go)
 //	tokens per byte         ratio of the sums, of the readings within a factor of 4 of the median ratio (prompts.go)
 //	prefill rate, 1/b       least squares of seconds = a·iterations + b·(prompt tokens + 1.5·output tokens), over
-//	                        periods in which the engine was busy (efficiency.go)
+//	                        whole iterations of an engine that was busy (efficiency.go, addBusy in work.go)
 //	relative speed          seconds by that formula / seconds taken, against the pool's median; deviations of 5 % are
 //	                        noise (work.go)
 //

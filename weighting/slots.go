@@ -80,15 +80,13 @@ func (c *ceiling) reached() bool { return c.at > 0 && !(c.ended < c.at) }
 // these: endpoints that are alike need less evidence each.
 func (p *pool) alikeCeiling() (at float64, ok bool) {
 	at = p.median(func(m *member) (float64, bool) { return m.ceiling.at, m.ceiling.reached() })
-	stayed := 0.0
-	most := p.most(func(m *member) bool {
-		same := m.ceiling.at == at && m.ceiling.reached()
-		if same {
-			stayed += m.ceiling.stayed
+	endpoints, stayed := 0, 0.0
+	for i := range p.members {
+		if c := &p.members[i].ceiling; c.at == at && c.reached() {
+			endpoints, stayed = endpoints+1, stayed+c.stayed
 		}
-		return same
-	})
-	return at, most && stayed >= slotsLeast.Seconds()
+	}
+	return at, 2*endpoints > len(p.members) && stayed >= slotsLeast.Seconds()
 }
 
 // waited counts seconds in which requests waited, with as many running as ever or fewer.

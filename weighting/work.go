@@ -146,7 +146,7 @@ func (m *member) work(p *pool) EndpointWork {
 }
 
 // costSpan is the seconds of one comparison of the time that an engine took with what it did: longer than most prompts
-// are computed for, and with the time constant workTau still ten of them.
+// are computed for, and short enough that workTau has fifteen of them.
 const costSpan = 4.0
 
 // read takes in a reading of the engine's counts, if there is a new one, and reports whether there ever was one.
@@ -252,16 +252,21 @@ func (l *Law) engineSpeeds(p *pool) {
 	if c, ok := all.cost(); ok {
 		l.cost = c
 	}
-	const sigmas = 3 // of what chance explains
-	typical := p.median(func(m *member) (float64, bool) {
-		speed, _, ok := m.engine.efficiency.speed(l.cost)
-		return speed, ok
-	})
+	type measured struct {
+		engine       *engineState
+		speed, noise float64
+	}
+	found, speeds := make([]measured, 0, len(p.members)), make([]float64, 0, len(p.members))
 	for i := range p.members {
 		e := p.members[i].engine
 		if speed, noise, ok := e.efficiency.speed(l.cost); ok {
-			e.speed = shrunk(speed/typical, sameSpeed*sameSpeed+sigmas*sigmas*noise*noise)
+			found, speeds = append(found, measured{e, speed, noise}), append(speeds, speed)
 		}
+	}
+	const sigmas = 3 // of what chance explains
+	typical := median(speeds)
+	for _, f := range found {
+		f.engine.speed = shrunk(f.speed/typical, sameSpeed*sameSpeed+sigmas*sigmas*f.noise*f.noise)
 	}
 }
 
