@@ -22,15 +22,17 @@ import (
 	"steelyard/xds/loads/loadsv1"
 )
 
-// postWith sends a prompt with one more header, and returns the answer, whose body the caller closes.
-func (f *fleet) postWith(t *testing.T, body []byte, key, value string) *http.Response {
+// postWith sends a prompt with more headers, names and values by turns. The caller closes the body of the answer.
+func (f *fleet) postWith(t *testing.T, body []byte, headers ...string) *http.Response {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, f.urls[0], bytes.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
 	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set(key, value)
+	for pair := range slices.Chunk(headers, 2) {
+		req.Header.Set(pair[0], pair[1])
+	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)

@@ -70,16 +70,7 @@ func TestTheSubsetOfAGatewayIsKept(t *testing.T) {
 	} {
 		for form, header := range hintsOf(t, c.subset) {
 			t.Run(c.name+", "+form, func(t *testing.T) {
-				req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, f.urls[0], strings.NewReader("{}"))
-				if err != nil {
-					t.Fatal(err)
-				}
-				req.Header.Set(modelsim.HeaderService, "0.001")
-				req.Header.Set(header[0], header[1])
-				resp, err := http.DefaultClient.Do(req)
-				if err != nil {
-					t.Fatal(err)
-				}
+				resp := f.postWith(t, []byte("{}"), modelsim.HeaderService, "0.001", header[0], header[1])
 				defer resp.Body.Close()
 				text, err := io.ReadAll(resp.Body)
 				if err != nil {
