@@ -15,6 +15,7 @@ import (
 
 	"steelyard/internal/credentials"
 	"steelyard/internal/envoyid"
+	"steelyard/internal/stat"
 	"steelyard/xds/port"
 )
 
@@ -90,8 +91,9 @@ func (x streamIndex[K]) remove(key K, st *stream) {
 
 // A subscription is one cluster on one stream.
 type subscription struct {
-	since time.Time
-	Subscription
+	since    time.Time
+	ackDelay time.Duration // smoothed; zero if there was no ACK
+	stat.Subscription
 }
 
 // A response is an unanswered one.
@@ -328,7 +330,8 @@ func (t *tracker) subscribeTo(st *stream, name string) (first bool, err error) {
 	}
 	name = strings.Clone(name)
 	st.changes++
-	st.subscriptions[name] = &subscription{since: t.now(), Subscription: Subscription{Cluster: name}}
+	st.subscriptions[name] = &subscription{since: t.now(),
+		Subscription: stat.Subscription{Resource: name, Cluster: BaseName(name)}}
 	t.watches.add(name, st.watcher())
 	t.watches.names[name]++
 	return t.watches.names[name] == 1, nil
@@ -362,7 +365,7 @@ func (t *tracker) sent(key streamKey, nonce, version string, parts []part) {
 		p := &parts[i]
 		p.version, p.published = t.clusters[p.cluster].versionAt(t.prefix, seq)
 		if sub := st.subscriptions[p.cluster]; sub != nil {
-			sub.VersionSent, sub.SentAt = p.version, now
+			sub.VersionSent, sub.LastSent = p.version, stat.At(now)
 		}
 	}
 	if len(st.pending) == maxPending {

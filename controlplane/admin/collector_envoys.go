@@ -70,14 +70,14 @@ func collectEnvoys(s sink, clients []Client, left []LeftEnvoy) {
 	all := map[envoyID][]*Client{}
 	var order []envoyID
 	for i := range clients {
-		id := idOf(&clients[i])
+		id := idOf(clients[i].NodeID, clients[i].Address)
 		if all[id] == nil {
 			order = append(order, id)
 		}
 		all[id] = append(all[id], &clients[i])
 	}
 	for _, l := range left {
-		id := idOf(&Client{NodeID: l.NodeID, Address: l.Address})
+		id := idOf(l.NodeID, l.Address)
 		if _, known := all[id]; !known {
 			all[id], order = nil, append(order, id)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"steelyard/controlplane/view"
 	"steelyard/internal/spelling"
+	"steelyard/internal/stat"
 )
 
 // The kinds of incidents. docs/admin-api.md describes them.
@@ -247,7 +248,7 @@ func goneCondition(l *LeftEnvoy) condition {
 }
 
 // subscriptionConditions are what is wrong with what an Envoy does with one assignment.
-func subscriptionConditions(p *observation, c *Client, s *Subscription) []condition {
+func subscriptionConditions(p *observation, c *Client, s *stat.Subscription) []condition {
 	subject := view.Subject{Kind: view.SubjectEnvoy, Cluster: s.Cluster, Name: c.NodeID}
 	configured := names(p.clusters)
 	switch {

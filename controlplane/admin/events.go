@@ -187,7 +187,7 @@ type nacking struct {
 func nackings(clients []Client) map[envoyID]nacking {
 	out := make(map[envoyID]nacking, len(clients))
 	for i := range clients {
-		id := idOf(&clients[i])
+		id := idOf(clients[i].NodeID, clients[i].Address)
 		n := out[id]
 		for _, s := range clients[i].Subscriptions {
 			n.nacks += s.Nacks

@@ -113,7 +113,7 @@ func typical(now time.Time) fixed {
 						Since:       view.At(now.Add(-2 * time.Hour)),
 						LastMessage: view.At(now.Add(-40 * time.Millisecond))},
 				}},
-			GoneEnvoys: []GoneEnvoy{{NodeID: "edge-9", Address: "10.0.9.9:40112",
+			GoneEnvoys: []stat.GoneEnvoy{{NodeID: "edge-9", Address: "10.0.9.9:40112",
 				Since: view.At(now.Add(-42 * time.Second)), Cause: "the connection was reset"}},
 			Pickers: Pickers{List: []stat.Picker{
 				{Name: "gateway-7f9c", Address: "10.0.9.4:50122", Clusters: []string{"llama"},
@@ -271,7 +271,7 @@ func endpointDecision(now time.Time, i int, reason weighting.Reason, share float
 }
 
 func envoys(now time.Time) []Client {
-	sub := Subscription{
+	sub := stat.Subscription{
 		Resource: "llama", Cluster: "llama", Known: true, VersionSent: "a81f-1842", VersionAcked: "a81f-1842",
 		InSync:   true,
 		LastSent: view.At(now.Add(-80 * time.Millisecond)), LastAck: view.At(now.Add(-76 * time.Millisecond)),
@@ -279,17 +279,17 @@ func envoys(now time.Time) []Client {
 	}
 	refused := sub
 	refused.VersionAcked, refused.InSync, refused.Nacks = "a81f-1790", false, 52
-	refused.Nack = Nack{
+	refused.Nack = stat.Nack{
 		Message: "ClusterLoadAssignment.Endpoints[0]: load_balancing_weight: value must be greater than or equal to 1",
 		At:      view.At(now.Add(-70 * time.Millisecond)), Current: true,
 	}
-	strange := Subscription{Resource: "lama", Cluster: "lama", Known: false}
-	node := func(i int, subs ...Subscription) Client {
-		return Client{
+	strange := stat.Subscription{Resource: "lama", Cluster: "lama", Known: false}
+	node := func(i int, subs ...stat.Subscription) Client {
+		return Client{Client: stat.Client{
 			NodeID: fmt.Sprintf("edge-%d", i), NodeCluster: "edge", Version: "1.40.0", Locality: "eu-1/a",
 			Address: fmt.Sprintf("127.0.0.1:5%04d", i), ConnectedAt: view.At(now.Add(-time.Hour)),
 			Transport: "EDS delta", Subscriptions: subs,
-		}
+		}}
 	}
 	clients := []Client{node(1, sub), node(2, refused), node(3, sub, strange)}
 	clients[0].Signals = Signals{

@@ -210,8 +210,13 @@ func TestClusterProblems(t *testing.T) {
 }
 
 func TestEnvoysWhoseRequestsDoNotWaitAreAProblem(t *testing.T) {
-	clients := []Client{{Subscriptions: []Subscription{{Cluster: "llama"}, {Cluster: "llama"}}},
-		{Subscriptions: []Subscription{{Cluster: "llama"}}}, {Subscriptions: []Subscription{{Cluster: "mixtral"}}}}
+	of := func(clusters ...string) (c Client) {
+		for _, name := range clusters {
+			c.Subscriptions = append(c.Subscriptions, stat.Subscription{Cluster: name})
+		}
+		return c
+	}
+	clients := []Client{of("llama", "llama"), of("llama"), of("mixtral")}
 	for name, tc := range map[string]struct {
 		queue *view.Queue
 		want  []view.Problem
@@ -239,7 +244,7 @@ func TestSheddingThatNoEnvoyFollowsIsAProblem(t *testing.T) {
 		var c Client
 		for _, r := range resources {
 			cluster, _, _ := strings.Cut(r, "/")
-			c.Subscriptions = append(c.Subscriptions, Subscription{Resource: r, Cluster: cluster})
+			c.Subscriptions = append(c.Subscriptions, stat.Subscription{Resource: r, Cluster: cluster})
 		}
 		return c
 	}
@@ -271,42 +276,45 @@ func TestSheddingThatNoEnvoyFollowsIsAProblem(t *testing.T) {
 }
 
 func TestClientProblems(t *testing.T) {
-	inSync := Subscription{Resource: "llama", Cluster: "llama", Known: true, InSync: true, VersionSent: "v2",
+	inSync := stat.Subscription{Resource: "llama", Cluster: "llama", Known: true, InSync: true, VersionSent: "v2",
 		VersionAcked: "v2", LastSent: view.At(noon.Add(-time.Hour))}
-	with := func(change func(*Subscription)) Client {
+	with := func(change func(*stat.Subscription)) Client {
 		s := inSync
 		change(&s)
-		return Client{Subscriptions: []Subscription{s}}
+		return Client{Client: stat.Client{Subscriptions: []stat.Subscription{s}}}
 	}
 	for name, tc := range map[string]struct {
 		in   Client
 		want []view.Problem
 	}{
-		"in sync": {with(func(*Subscription) {}), []view.Problem{}},
+		"in sync": {with(func(*stat.Subscription) {}), []view.Problem{}},
 		"refuses": {
-			with(func(s *Subscription) { s.InSync, s.Nack = false, Nack{Message: "bad weight", Current: true} }),
+			with(func(s *stat.Subscription) {
+				s.InSync, s.Nack = false, stat.Nack{Message: "bad weight", Current: true}
+			}),
 			[]view.Problem{failure("Envoy edge-1 refuses the weights of llama: Its answer: bad weight")},
 		},
-		"refused once": {with(func(s *Subscription) { s.Nack = Nack{Message: "bad weight"} }), []view.Problem{}},
+		"refused once": {with(func(s *stat.Subscription) { s.Nack = stat.Nack{Message: "bad weight"} }),
+			[]view.Problem{}},
 		"silent": {
-			with(func(s *Subscription) {
+			with(func(s *stat.Subscription) {
 				s.InSync, s.VersionAcked, s.LastSent = false, "v1", view.At(noon.Add(-7*time.Second))
 			}),
 			[]view.Problem{failure("Envoy edge-1 does not answer: It was last sent an assignment of llama 7.0 s ago, " +
 				"and last accepted one never.")},
 		},
 		"about to answer": {
-			with(func(s *Subscription) {
+			with(func(s *stat.Subscription) {
 				s.InSync, s.VersionAcked, s.LastSent = false, "v1", view.At(noon.Add(-time.Second))
 			}), []view.Problem{},
 		},
-		"about to be sent the next": {with(func(s *Subscription) { s.InSync = false }), []view.Problem{}},
-		"asks for a stranger": {with(func(s *Subscription) {
+		"about to be sent the next": {with(func(s *stat.Subscription) { s.InSync = false }), []view.Problem{}},
+		"asks for a stranger": {with(func(s *stat.Subscription) {
 			s.Resource, s.Cluster, s.Known = "lama", "lama",
 				false
 		}), []view.Problem{warning("Envoy edge-1 subscribes to lama, which is not configured here: It gets no " +
 			"endpoints for that name, and answers its requests with 503. Did its configuration mean llama?")}},
-		"asks before it is ready": {with(func(s *Subscription) { s.Known = false }), []view.Problem{}},
+		"asks before it is ready": {with(func(s *stat.Subscription) { s.Known = false }), []view.Problem{}},
 		"gave no sign of requests": {
 			Client{Signals: Signals{State: SignalSilent, LastReport: view.At(noon.Add(-8 * time.Second))}},
 			[]view.Problem{warning("Envoy edge-1 does not report its requests: Latest access log entry: never. " +
@@ -322,7 +330,7 @@ func TestClientProblems(t *testing.T) {
 			[]view.Problem{warning("Envoy edge-1 refuses the runtime values that switch its access log: Its answer: " +
 				"bad value")},
 		},
-		"cannot be told from others": {Client{Duplicates: 2},
+		"cannot be told from others": {Client{Client: stat.Client{Duplicates: 2}},
 			[]view.Problem{warning("2 other connections use the same node id: two Envoys that cannot be " +
 				"distinguished, or one that reconnected")}},
 	} {

@@ -12,6 +12,7 @@ import (
 
 	"steelyard/controlplane/view"
 	"steelyard/internal/loops"
+	"steelyard/internal/stat"
 )
 
 // RecorderOptions are what a Recorder is made of.
@@ -205,24 +206,24 @@ func (r *refusals) refusing(now time.Time, q *view.Queue) bool {
 }
 
 // idOf identifies an Envoy.
-func idOf(c *Client) envoyID {
-	host, _, err := net.SplitHostPort(c.Address)
+func idOf(node, address string) envoyID {
+	host, _, err := net.SplitHostPort(address)
 	if err != nil {
-		host = c.Address
+		host = address
 	}
-	return envoyID{c.NodeID, host}
+	return envoyID{node, host}
 }
 
 // follow keeps the list of the Envoys that left.
-func (r *Recorder) follow(now time.Time, clients []Client, gone []GoneEnvoy) {
+func (r *Recorder) follow(now time.Time, clients []Client, gone []stat.GoneEnvoy) {
 	connected := make(map[envoyID]LeftEnvoy, len(clients))
 	back := map[string]bool{}
 	for i := range clients {
-		c := &clients[i]
+		c, id := &clients[i], idOf(clients[i].NodeID, clients[i].Address)
 		back[c.NodeID] = true
 		e := LeftEnvoy{NodeID: c.NodeID, NodeCluster: c.NodeCluster, Version: c.Version, Locality: c.Locality,
 			Address: c.Address, ConnectedAt: c.ConnectedAt, Clusters: []string{}}
-		if before, ok := connected[idOf(c)]; ok {
+		if before, ok := connected[id]; ok {
 			e.Clusters = before.Clusters
 		}
 		for k := range c.Subscriptions {
@@ -230,7 +231,7 @@ func (r *Recorder) follow(now time.Time, clients []Client, gone []GoneEnvoy) {
 				e.Clusters = append(e.Clusters, name)
 			}
 		}
-		connected[idOf(c)] = e
+		connected[id] = e
 	}
 	var leaving []string
 	var why string
@@ -239,7 +240,7 @@ func (r *Recorder) follow(now time.Time, clients []Client, gone []GoneEnvoy) {
 			continue
 		}
 		e.LeftAt, e.LeftReason = view.At(now), "it closed its streams"
-		if i := slices.IndexFunc(gone, func(g GoneEnvoy) bool { return g.NodeID == e.NodeID }); i >= 0 {
+		if i := slices.IndexFunc(gone, func(g stat.GoneEnvoy) bool { return g.NodeID == e.NodeID }); i >= 0 {
 			e.LeftAt, e.LeftReason, e.Vanished, e.Silent = gone[i].Since, gone[i].Cause, true, gone[i].Silent
 			why = gone[i].Cause
 		}
@@ -263,7 +264,7 @@ func (r *Recorder) follow(now time.Time, clients []Client, gone []GoneEnvoy) {
 const maxClusters = 20
 
 // unseen are Envoys that came and vanished between two looks.
-func (r *Recorder) unseen(gone []GoneEnvoy) (out []LeftEnvoy) {
+func (r *Recorder) unseen(gone []stat.GoneEnvoy) (out []LeftEnvoy) {
 	for _, g := range limit(gone, maxLeft) {
 		if !slices.ContainsFunc(r.left, func(e LeftEnvoy) bool { return e.NodeID == g.NodeID }) {
 			out = append(out, LeftEnvoy{NodeID: g.NodeID, Address: g.Address, Clusters: []string{}, LeftAt: g.Since,

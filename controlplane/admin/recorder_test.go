@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"steelyard/controlplane/view"
+	"steelyard/internal/stat"
 )
 
 // A stage is a source that a test changes, with a recorder and a clock of its own.
@@ -310,8 +311,8 @@ func TestEventsAreWhatChangedBetweenTwoLooks(t *testing.T) {
 			e.Inputs = []view.Input{{Field: "queue", Value: view.Num(1), AgeSeconds: view.Num(5), State: "decay"}}
 		}, "llama: the metrics endpoint of 10.1.0.2:8000 was lost: get http://x/metrics: refused"},
 		{func(*view.Cluster) {
-			s.clients[0].Subscriptions = []Subscription{{Cluster: "llama", Nacks: 1,
-				Nack: Nack{Message: "no such field", Current: true}}}
+			s.clients[0].Subscriptions = []stat.Subscription{{Cluster: "llama", Nacks: 1,
+				Nack: stat.Nack{Message: "no such field", Current: true}}}
 		}, "llama: Envoy edge-1 refused an assignment: no such field"},
 		{func(*view.Cluster) { s.clients = nil }, "Envoy edge-1 left"},
 		{func(*view.Cluster) { s.clients = envoys(noon)[:1] }, "Envoy edge-1 connected"},
@@ -454,7 +455,7 @@ func TestAnEnvoyThatLeftIsListedForAnHour(t *testing.T) {
 	s.second(nil)
 	s.second(func() {
 		s.clients = nil
-		s.status.GoneEnvoys = []GoneEnvoy{{NodeID: "edge-1", Address: "127.0.0.1:50001", Since: view.At(s.now),
+		s.status.GoneEnvoys = []stat.GoneEnvoy{{NodeID: "edge-1", Address: "127.0.0.1:50001", Since: view.At(s.now),
 			Cause: "the connection was reset"}}
 	})
 	left := func() []LeftEnvoy {

@@ -49,7 +49,7 @@ type Status struct {
 	Certificates []Certificate `json:"certificates"`
 	// RefusedHandshakes are empty where the xDS port speaks plain text.
 	RefusedHandshakes []stat.RefusedHandshake `json:"refused_handshakes"`
-	GoneEnvoys        []GoneEnvoy             `json:"gone_envoys"` // the latest first
+	GoneEnvoys        []stat.GoneEnvoy        `json:"gone_envoys"` // the latest first
 	Log               LogStatus               `json:"log"`
 	// Overrides are what operators decided about endpoints.
 	Overrides OverrideStatus `json:"overrides"`
@@ -118,43 +118,10 @@ func (p Pickers) complete() Pickers {
 
 // A Client is one connected Envoy.
 type Client struct {
-	NodeID        string         `json:"node_id"`
-	NodeCluster   string         `json:"node_cluster"`
-	Version       string         `json:"version"` // of Envoy
-	Locality      string         `json:"locality"`
-	Address       string         `json:"address"`
-	Certificate   string         `json:"certificate"` // the names in it; empty without one
-	ConnectedAt   view.Time      `json:"connected_at"`
-	Transport     string         `json:"transport"`
-	Duplicates    int            `json:"duplicates"` // other connections under the same node id and certificate
-	Subscriptions []Subscription `json:"subscriptions"`
-	Signals       Signals        `json:"signals"`
+	stat.Client
+	Signals Signals `json:"signals"`
 
 	// Filled in by the handler.
 	State    EnvoyState     `json:"state"`
 	Problems []view.Problem `json:"problems"`
-}
-
-// A Subscription is what was sent of one cluster to one Envoy, and its answers.
-type Subscription struct {
-	Resource string `json:"resource"` // its EDS name: the cluster's, or a variant of it
-	Cluster  string `json:"cluster"`  // the cluster that this name belongs to
-	// false: there is nothing to send, because the cluster is not configured, or not ready
-	Known           bool        `json:"known"`
-	VersionSent     string      `json:"version_sent"`
-	VersionAcked    string      `json:"version_acked"`
-	InSync          bool        `json:"in_sync"`
-	LastSent        view.Time   `json:"last_sent"`
-	LastAck         view.Time   `json:"last_ack"`
-	AckDelaySeconds view.Number `json:"ack_delay_seconds"`
-	Acks            uint64      `json:"acks"`
-	Nacks           uint64      `json:"nacks"`
-	Nack            Nack        `json:"nack"`
-}
-
-// A Nack is the latest refusal of an assignment.
-type Nack struct {
-	Message string    `json:"message"` // Envoy's message; empty when there never was one
-	At      view.Time `json:"at"`
-	Current bool      `json:"current"` // nothing was acknowledged since
 }
