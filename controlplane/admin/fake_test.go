@@ -60,11 +60,11 @@ func typical(now time.Time) fixed {
 			LastReload:       Reload{At: view.At(now.Add(-40 * time.Minute)), OK: true},
 			Signals: SignalTotals{
 				AccessLog: true, LoadReports: true,
-				Entries: Entries{Received: 183_204, Ignored: 12, Unpaired: 7, Reconciled: 3}, Reports: 10_741,
+				Entries: stat.Entries{Received: 183_204, Ignored: 12, Unpaired: 7, Reconciled: 3}, Reports: 10_741,
 				Envoys: map[SignalMode]int{ModeEvents: 1, ModeReports: 1}, Silent: 1,
 				ReportIntervalsSeconds: map[string]view.Number{view.SourceAccessLog: view.Num(1),
 					view.SourceLoadReports: view.Num(0.1)},
-				Streams: map[string]SignalStreams{view.SourceAccessLog: {Open: 4, Refused: 1},
+				Streams: map[string]stat.SignalStreams{view.SourceAccessLog: {Open: 4, Refused: 1},
 					view.SourceLoadReports: {Open: 2, Broken: 3}},
 			},
 			XDSAccess: XDSAccess{TLS: true, ClientCertificates: true, Rules: 2, Denied: []stat.DeniedClients{
@@ -73,11 +73,13 @@ func typical(now time.Time) fixed {
 				{Kind: "watch", Count: 7, LastAt: view.At(now.Add(-2 * time.Minute)),
 					LastClient: "spiffe://prod/ns/edge/sa/envoy", LastPeer: "10.0.9.3:51230", LastCluster: "mixtral"},
 			}},
-			XDSPort: Port{
-				Connections: stat.Bound{Used: 9, Limit: 765, Displaced: 3,
-					LastDisplaced: view.At(now.Add(-40 * time.Minute))},
-				ConnectionsPerAddress: stat.Bound{Used: 9, Limit: 573},
-				Streams:               stat.Bound{Used: 24, Limit: 131_072},
+			XDSPort: stat.Port{
+				AdminPort: stat.AdminPort{
+					Connections: stat.Bound{Used: 9, Limit: 765, Displaced: 3,
+						LastDisplaced: view.At(now.Add(-40 * time.Minute))},
+					ConnectionsPerAddress: stat.Bound{Used: 9, Limit: 573},
+				},
+				Streams: stat.Bound{Used: 24, Limit: 131_072},
 				Subscriptions: stat.Bound{Used: 4, Limit: 262_144, Refused: 2,
 					LastRefused: view.At(now.Add(-time.Hour))},
 				UnreadBytes: stat.Bound{Used: 700, Limit: 268_435_456, Displaced: 1,
@@ -87,7 +89,7 @@ func typical(now time.Time) fixed {
 				AcceptErrors:   1, LastAcceptError: "accept4: too many open files",
 				LastAcceptErrorAt: view.At(now.Add(-2 * time.Hour)),
 			},
-			AdminPort: AdminPort{
+			AdminPort: stat.AdminPort{
 				Connections: stat.Bound{Used: 3, Limit: 128},
 				ConnectionsPerAddress: stat.Bound{Used: 2, Limit: 96, Displaced: 1,
 					LastDisplaced: view.At(now.Add(-3 * time.Hour))},
@@ -119,7 +121,7 @@ func typical(now time.Time) fixed {
 				{Name: "gateway-7f9c", Address: "10.0.9.4:50122", Clusters: []string{"llama"},
 					Since: view.At(now.Add(-time.Hour))},
 				{Name: "gateway-x2x4", Address: "10.0.9.5:40990", Since: view.At(now.Add(-20 * time.Minute))}}},
-			Tracing: Tracing{Enabled: true, Skipped: 3, Exported: 4_096, Failed: 12},
+			Tracing: stat.Tracing{Enabled: true, Skipped: 3, Exported: 4_096, Failed: 12},
 			Log:     LogStatus{DroppedLines: 17, LastDrop: view.At(now.Add(-time.Hour))},
 		},
 	}
@@ -295,14 +297,14 @@ func envoys(now time.Time) []Client {
 	clients[0].Signals = Signals{
 		State: SignalOK, Mode: ModeEvents, RequestRate: view.Num(41.26), OpenRequests: view.Num(33), Streams: 2,
 		ReportStreams: 1,
-		Entries:       Entries{Received: 182_900, Ignored: 0, Unpaired: 7, Reconciled: 3},
+		Entries:       stat.Entries{Received: 182_900, Ignored: 0, Unpaired: 7, Reconciled: 3},
 		LastEntry:     view.At(now.Add(-4 * time.Millisecond)), LastReport: view.At(now.Add(-400 * time.Millisecond)),
 		ReportIntervalSeconds: view.Num(1),
 		Runtime:               Runtime{Subscribed: true, InSync: true},
 	}
 	clients[1].Signals = Signals{
 		State: SignalSilent, Mode: ModeReports, RequestRate: view.Num(0), OpenRequests: view.Num(0),
-		Entries: Entries{Received: 304, Ignored: 12}, LastReport: view.At(now.Add(-8 * time.Second)),
+		Entries: stat.Entries{Received: 304, Ignored: 12}, LastReport: view.At(now.Add(-8 * time.Second)),
 		ReportIntervalSeconds: view.Num(1),
 		Runtime:               Runtime{Subscribed: true, Nack: "unexpected runtime value"},
 	}

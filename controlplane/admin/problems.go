@@ -86,8 +86,8 @@ func statusProblems(p *observation) []view.Problem {
 		out.warn("changes of the config are found by polling only: %s", s.ConfigWatchError)
 	}
 	out = append(out, problemsOf(processConditions(p))...)
-	out = append(out, portProblems(s.XDSPort, p.now)...)
-	out = append(out, adminPortProblems(s.AdminPort, p.now)...)
+	out = append(out, portProblems(&s.XDSPort, p.now)...)
+	out = append(out, adminPortProblems(&s.AdminPort, p.now)...)
 	out = append(out, certificateProblems(s.Certificates, p.now)...)
 	out = append(out, handshakeProblems(s.RefusedHandshakes, p.now)...)
 	if r := s.RefusedRequests; within(r.LastAt, p.now, refusalMemory) {

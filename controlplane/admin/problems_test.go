@@ -407,28 +407,29 @@ func well(s Status) *observation {
 
 func TestPortProblems(t *testing.T) {
 	before := func(ago time.Duration) view.Time { return view.At(noon.Add(-ago)) }
-	port := Port{Connections: stat.Bound{Used: 765, Limit: 765}, OpenFilesLimit: view.Num(1024)}
-	with := func(change func(*Port)) Port {
+	port := stat.Port{OpenFilesLimit: view.Num(1024)}
+	port.Connections = stat.Bound{Used: 765, Limit: 765}
+	with := func(change func(*stat.Port)) stat.Port {
 		p := port
 		change(&p)
 		return p
 	}
 	for name, tc := range map[string]struct {
-		in   Port
+		in   stat.Port
 		want []view.Problem
 	}{
 		"full": {port, nil},
 		"refused": {
-			with(func(p *Port) { p.Connections.Refused, p.Connections.LastRefused = 7, before(3*time.Second) }),
+			with(func(p *stat.Port) { p.Connections.Refused, p.Connections.LastRefused = 7, before(3*time.Second) }),
 			[]view.Problem{failure("the xDS port has reached its limit of connections: 7 refused so far, the " +
 				"latest 3.0 s ago; 765 of 765 are used (xds.limits.connections; 1024 open files are allowed)")},
 		},
-		"refused long ago": {with(func(p *Port) {
+		"refused long ago": {with(func(p *stat.Port) {
 			p.Connections.Refused, p.Connections.LastRefused = 7,
 				before(time.Hour)
 		}), nil},
 		"displaced": {
-			with(func(p *Port) {
+			with(func(p *stat.Port) {
 				p.OpenFilesLimit = view.Number{}
 				p.ConnectionsPerAddress = stat.Bound{Used: 20, Limit: 20, Displaced: 1,
 					LastDisplaced: before(2 * time.Minute)}
@@ -438,7 +439,7 @@ func TestPortProblems(t *testing.T) {
 				"(xds.limits.connections_per_address; – open files are allowed)")},
 		},
 		"streams and subscriptions": {
-			with(func(p *Port) {
+			with(func(p *stat.Port) {
 				p.Streams = stat.Bound{Used: 900, Limit: 1000, Refused: 1, LastRefused: before(0)}
 				p.Subscriptions = stat.Bound{Used: 800, Limit: 1000, Refused: 2, LastRefused: before(0)}
 			}),
@@ -450,7 +451,7 @@ func TestPortProblems(t *testing.T) {
 			},
 		},
 		"incomplete requests": {
-			with(func(p *Port) {
+			with(func(p *stat.Port) {
 				p.UnreadBytes = stat.Bound{Used: 5, Limit: 268_435_456, Displaced: 3,
 					LastDisplaced: before(time.Second)}
 			}),
@@ -459,12 +460,12 @@ func TestPortProblems(t *testing.T) {
 				"connect, or Steelyard is overloaded")},
 		},
 		"silent streams": {
-			with(func(p *Port) { p.SilentStreams, p.LastSilentStreamAt = 5, before(time.Second) }),
+			with(func(p *stat.Port) { p.SilentStreams, p.LastSilentStreamAt = 5, before(time.Second) }),
 			[]view.Problem{warning("the xDS port ended 5 streams whose first message did not arrive in time, " +
 				"the latest 1.0 s ago: peers that are not Envoys connect, or cannot send")},
 		},
 		"accepting fails": {
-			with(func(p *Port) {
+			with(func(p *stat.Port) {
 				p.AcceptErrors, p.LastAcceptError, p.LastAcceptErrorAt = 4, "too many open files", before(time.Second)
 			}),
 			[]view.Problem{failure("the xDS port could not accept connections 4 times, the latest 1.0 s ago: too " +
@@ -472,7 +473,7 @@ func TestPortProblems(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, portProblems(tc.in, noon)); diff != "" {
+			if diff := cmp.Diff(tc.want, portProblems(&tc.in, noon)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			status := statusProblems(well(Status{XDSPort: tc.in}))
@@ -486,14 +487,14 @@ func TestPortProblems(t *testing.T) {
 func TestAdminPortProblems(t *testing.T) {
 	before := func(ago time.Duration) view.Time { return view.At(noon.Add(-ago)) }
 	for name, tc := range map[string]struct {
-		in   AdminPort
+		in   stat.AdminPort
 		want []view.Problem
 	}{
-		"full": {AdminPort{Connections: stat.Bound{Used: 128, Limit: 128}}, nil},
-		"long ago": {AdminPort{Connections: stat.Bound{Used: 128, Limit: 128, Displaced: 5,
+		"full": {stat.AdminPort{Connections: stat.Bound{Used: 128, Limit: 128}}, nil},
+		"long ago": {stat.AdminPort{Connections: stat.Bound{Used: 128, Limit: 128, Displaced: 5,
 			LastDisplaced: before(time.Hour)}}, nil},
 		"refused and displaced": {
-			AdminPort{
+			stat.AdminPort{
 				Connections: stat.Bound{Used: 128, Limit: 128, Refused: 2, LastRefused: before(time.Second)},
 				ConnectionsPerAddress: stat.Bound{Used: 96, Limit: 96, Displaced: 44,
 					LastDisplaced: before(2 * time.Minute)},

@@ -37,9 +37,9 @@ type Status struct {
 	// Signals sums up the reports of all Envoys about their requests.
 	Signals SignalTotals `json:"signals"`
 	// XDSPort is what the peers of the xDS port use of their limits.
-	XDSPort Port `json:"xds_port"`
+	XDSPort stat.Port `json:"xds_port"`
 	// AdminPort is the same of the admin listener.
-	AdminPort AdminPort `json:"admin_port"`
+	AdminPort stat.AdminPort `json:"admin_port"`
 	// Replicas are the other replicas of this control plane, as this one sees them.
 	Replicas Replicas `json:"replicas"`
 	// Pickers follow the loads.
@@ -54,7 +54,7 @@ type Status struct {
 	// Overrides are what operators decided about endpoints.
 	Overrides OverrideStatus `json:"overrides"`
 	// Tracing is what became of the traces of decisions.
-	Tracing Tracing `json:"tracing"`
+	Tracing stat.Tracing `json:"tracing"`
 
 	// Filled in by the handler.
 	RefusedRequests RefusedRequests `json:"refused_requests"`
@@ -83,17 +83,6 @@ type LogStatus struct {
 	// StalledSeconds is how long the current write has taken; unknown while nothing is written.
 	StalledSeconds view.Number `json:"stalled_seconds"`
 	Error          string      `json:"error"` // of the latest write; empty when it went well
-}
-
-// Tracing is what became of the traces of decisions, since tracing was configured. The zero value is that of a process
-// that makes none.
-type Tracing struct {
-	Enabled  bool      `json:"enabled"`
-	Skipped  uint64    `json:"skipped"`  // pushes that were drawn, and are beyond the bounds
-	Exported uint64    `json:"exported"` // spans
-	Failed   uint64    `json:"failed"`   // spans that are lost
-	Error    string    `json:"error"`    // of the latest export; empty when it succeeded
-	ErrorAt  view.Time `json:"error_at"`
 }
 
 // Pickers are the programs that follow the loads, each by a stream of its own.

@@ -168,11 +168,11 @@ func (d *Daemon) Status() admin.Status {
 	generation := d.generation
 	d.mu.Unlock()
 	s := admin.Status{
-		Signals: d.signals.totals(time.Now()), XDSPort: d.viewPort(), AdminPort: d.viewAdminPort(),
+		Signals: d.signals.totals(time.Now()), XDSPort: d.xdsPort(), AdminPort: d.adminListener.Stats().AdminPort,
 		StartedAt:        view.At(d.started),
 		ConfigGeneration: generation, Draining: d.draining.Load(), BeenReady: d.manager.EverReady(),
 	}
-	s.Replicas, s.Tracing = d.replicasStatus(), d.tracingStatus()
+	s.Replicas, s.Tracing = d.replicasStatus(), d.tracing.Load().Status()
 	s.Overrides = d.operate.status()
 	s.Pickers.List = d.loads.Followers()
 	s.GoneEnvoys, s.XDSAccess = d.streams.Gone(), d.viewAccess()
