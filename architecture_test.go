@@ -90,7 +90,7 @@ var rules = []rule{
 		reason: "one kind of source does not depend on another"},
 	{folder: "collectors/ledger", project: []string{"weighting"},
 		reason: "the counts are values and times; they do not depend on how they arrived"},
-	{folder: "collectors/replicas/merge", project: []string{"weighting"}, stdOnly: true,
+	{folder: "collectors/replicas/merge", project: []string{"weighting", "internal/stat"}, stdOnly: true,
 		reason: "what several replicas count adds up whatever carries it: messages and times in, counts out"},
 	{folder: "collectors/replicas", project: []string{"weighting"},
 		reason: "it carries counts and reports between replicas, and depends on no source of either"},

@@ -99,7 +99,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	collectSignals(s, status.Signals.complete())
 	collectCertificates(s, status.Certificates, now)
 	collectRefusals(s, &status, state)
-	collectReplicas(s, status.Replicas.complete(now))
+	collectReplicas(s, completeReplicas(status.Replicas, now))
 	collectTracing(s, status.Tracing)
 	s.set("steelyard_pickers", "Pickers that follow the loads.", num(len(status.Pickers.List)))
 }

@@ -107,15 +107,15 @@ func collectRefusals(s sink, status *Status, state *snapshot) {
 }
 
 // collectReplicas has no series of the only replica.
-func collectReplicas(s sink, r Replicas) {
+func collectReplicas(s sink, r stat.Replicas) {
 	if !r.Enabled {
 		return
 	}
-	states := map[string]int{replicaLive: 0, "gone": 0, "unreachable": 0}
+	states := map[stat.ReplicaState]int{stat.ReplicaLive: 0, stat.ReplicaGone: 0, stat.ReplicaUnreachable: 0}
 	var oldest view.Number
 	for _, o := range r.Others {
 		states[o.State]++
-		if age := o.AgeSeconds; o.State == replicaLive && age.Or(0) >= oldest.Or(0) {
+		if age := o.AgeSeconds; o.State == stat.ReplicaLive && age.Or(0) >= oldest.Or(0) {
 			oldest = age
 		}
 	}

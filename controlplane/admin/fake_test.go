@@ -106,11 +106,11 @@ func typical(now time.Time) fixed {
 				{Reason: "no_certificate", Count: 812, LastAt: view.At(now.Add(-2 * time.Second)),
 					LastPeer: "10.0.9.3:51234", LastError: "tls: client didn't provide a certificate"},
 			},
-			Replicas: Replicas{Enabled: true, ID: "MF2XK3DJNZTSA43UMVSWY6LBOJSA", Name: "steelyard-0", Connected: true,
+			Replicas: stat.Replicas{Enabled: true, ID: "MF2XK3DJNZTSA43UMVSWY6LBOJSA", Name: "steelyard-0", Connected: true,
 				Since: view.At(now.Add(-2 * time.Hour)), Scraping: view.Num(2),
-				Messages: ReplicaMessages{Sent: 90_211, Failed: 2, Received: 88_120, Lost: 1, Stale: 3, Foreign: 4,
+				Messages: stat.ReplicaMessages{Sent: 90_211, Failed: 2, Received: 88_120, Lost: 1, Stale: 3, Foreign: 4,
 					Invalid: 5, Refused: 6, LastForeign: view.At(now.Add(-time.Hour))},
-				Others: []Replica{
+				Others: []stat.Replica{
 					{ID: "ON2GKZLMPFQXEZBNGEWXG5DFMVWG", Name: "steelyard-1", State: "live", Envoys: 3,
 						Since:       view.At(now.Add(-2 * time.Hour)),
 						LastMessage: view.At(now.Add(-40 * time.Millisecond))},

@@ -41,7 +41,7 @@ type Status struct {
 	// AdminPort is the same of the admin listener.
 	AdminPort stat.AdminPort `json:"admin_port"`
 	// Replicas are the other replicas of this control plane, as this one sees them.
-	Replicas Replicas `json:"replicas"`
+	Replicas stat.Replicas `json:"replicas"`
 	// Pickers follow the loads.
 	Pickers Pickers `json:"pickers"`
 	// Certificates are those that Steelyard uses, its own and those of authorities. The handler
