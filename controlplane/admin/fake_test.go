@@ -182,7 +182,7 @@ func llama(now time.Time) view.Cluster {
 			{Kind: view.DisputeFailures, NodeID: "edge-3", Host: "127.0.0.1", Endpoints: []string{"10.0.0.7:8000"},
 				Since: view.At(now.Add(-12 * time.Second))},
 		},
-		Queue: &view.Queue{MaxInFlight: new(4), InFlight: 29, Envoys: 3, Classes: []view.QueueClass{
+		Queue: &stat.Queue{MaxInFlight: new(4), InFlight: 29, Envoys: 3, Classes: []stat.QueueClass{
 			{Name: "interactive", Weight: 3, MaxWaiting: 200, MaxWaitSeconds: view.Num(10), Waiting: 2, Tenants: 1,
 				OldestAt: view.At(now.Add(-300 * time.Millisecond)), Granted: 9031, Left: 4},
 			{Name: "batch", Weight: 1, MaxWaiting: 1000, MaxWaitSeconds: view.Num(600), Waiting: 41, Tenants: 7,

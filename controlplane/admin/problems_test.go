@@ -218,13 +218,13 @@ func TestEnvoysWhoseRequestsDoNotWaitAreAProblem(t *testing.T) {
 	}
 	clients := []Client{of("llama", "llama"), of("llama"), of("mixtral")}
 	for name, tc := range map[string]struct {
-		queue *view.Queue
+		queue *stat.Queue
 		want  []view.Problem
 	}{
 		"no queue":           {nil, []view.Problem{}},
-		"all of the cluster": {&view.Queue{Envoys: 2}, []view.Problem{}},
-		"a picker for both":  {&view.Queue{Envoys: 1, Shared: true}, []view.Problem{}},
-		"one without": {&view.Queue{Envoys: 1}, []view.Problem{warning("Not all requests of llama wait in its queue: " +
+		"all of the cluster": {&stat.Queue{Envoys: 2}, []view.Problem{}},
+		"a picker for both":  {&stat.Queue{Envoys: 1, Shared: true}, []view.Problem{}},
+		"one without": {&stat.Queue{Envoys: 1}, []view.Problem{warning("Not all requests of llama wait in its queue: " +
 			"Requests of 1 of its 2 Envoys do not.")}},
 	} {
 		t.Run(name, func(t *testing.T) {

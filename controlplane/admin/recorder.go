@@ -188,7 +188,7 @@ type refusals struct {
 }
 
 // refusing takes in a look, and reports whether the queue has refused requests in the last seconds.
-func (r *refusals) refusing(now time.Time, q *view.Queue) bool {
+func (r *refusals) refusing(now time.Time, q *stat.Queue) bool {
 	if q == nil {
 		*r = refusals{}
 		return false

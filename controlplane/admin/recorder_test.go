@@ -389,8 +389,8 @@ func TestATryOfAServerThatAnswersNothingIsOneEvent(t *testing.T) {
 // A queue that refuses requests now and then is one event and one incident, until it has refused none for a while.
 func TestWhatAQueueRefusesIsAnEventAndAnIncident(t *testing.T) {
 	s := newStage(2)
-	class := &view.QueueClass{Name: "batch", RefusedFull: 7} // before the first look
-	s.clusters[0].Queue = &view.Queue{Classes: []view.QueueClass{*class}}
+	class := &stat.QueueClass{Name: "batch", RefusedFull: 7} // before the first look
+	s.clusters[0].Queue = &stat.Queue{Classes: []stat.QueueClass{*class}}
 	class = &s.clusters[0].Queue.Classes[0]
 	incidents := func() (n int) {
 		for _, i := range s.recorder.latest.Load().incidents {
