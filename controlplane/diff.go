@@ -77,11 +77,7 @@ func nextEndpoints(before, after *config.Cluster) (endpoints []discovery.Endpoin
 	if after.Endpoints.Static == nil {
 		return nil, reflect.DeepEqual(before.Endpoints, after.Endpoints)
 	}
-	all := make([]discovery.Endpoint, len(after.Endpoints.Static))
-	for i, e := range after.Endpoints.Static {
-		all[i] = endpointOf(e)
-	}
-	endpoints, err := discovery.Normalize(all)
+	endpoints, err := discovery.Normalize(after.Endpoints.Listed())
 	return endpoints, err == nil
 }
 
