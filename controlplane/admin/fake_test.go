@@ -122,7 +122,7 @@ func typical(now time.Time) fixed {
 					Since: view.At(now.Add(-time.Hour))},
 				{Name: "gateway-x2x4", Address: "10.0.9.5:40990", Since: view.At(now.Add(-20 * time.Minute))}}},
 			Tracing: stat.Tracing{Enabled: true, Skipped: 3, Exported: 4_096, Failed: 12},
-			Log:     LogStatus{DroppedLines: 17, LastDrop: view.At(now.Add(-time.Hour))},
+			Log:     stat.LogStatus{DroppedLines: 17, LastDrop: view.At(now.Add(-time.Hour))},
 		},
 	}
 }

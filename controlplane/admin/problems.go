@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"steelyard/controlplane/view"
+	"steelyard/internal/stat"
 )
 
 const (
@@ -120,7 +121,7 @@ func leftProblems(p *observation) []view.Problem {
 	return out
 }
 
-func logProblems(l LogStatus, now time.Time) (out problemList) {
+func logProblems(l stat.LogStatus, now time.Time) (out problemList) {
 	switch stalled, dropped := l.StalledSeconds.Or(0), l.LastDrop.Age(now); {
 	case stalled > logPatience.Seconds():
 		out.warn("the log has not been read for %s; %d lines were dropped since the start: check the reader of "+

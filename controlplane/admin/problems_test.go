@@ -362,27 +362,27 @@ func TestStatusProblems(t *testing.T) {
 			[]view.Problem{warning("changes of the config are found by polling only: no watches left")},
 		},
 		"log is being written": {Status{ConfigGeneration: 1,
-			Log: LogStatus{StalledSeconds: view.Num(0.9), DroppedLines: 4}}, 1, []view.Problem{}},
+			Log: stat.LogStatus{StalledSeconds: view.Num(0.9), DroppedLines: 4}}, 1, []view.Problem{}},
 		"log is not read": {
-			Status{ConfigGeneration: 1, Log: LogStatus{StalledSeconds: view.Num(12), DroppedLines: 4,
+			Status{ConfigGeneration: 1, Log: stat.LogStatus{StalledSeconds: view.Num(12), DroppedLines: 4,
 				LastDrop: view.At(noon)}}, 1,
 			[]view.Problem{warning("the log has not been read for 12.0 s; 4 lines were dropped since the start: " +
 				"check the reader of standard error")},
 		},
 		"log cannot be written": {
-			Status{ConfigGeneration: 1, Log: LogStatus{Error: "broken pipe", DroppedLines: 4, LastDrop: view.At(noon)}},
+			Status{ConfigGeneration: 1, Log: stat.LogStatus{Error: "broken pipe", DroppedLines: 4, LastDrop: view.At(noon)}},
 			1,
 			[]view.Problem{warning("the log cannot be written, 4 lines were dropped since the start: broken pipe")},
 		},
 		"log lacks lines": {
 			Status{ConfigGeneration: 1,
-				Log: LogStatus{DroppedLines: 4, LastDrop: view.At(noon.Add(-9 * time.Minute))}}, 1,
+				Log: stat.LogStatus{DroppedLines: 4, LastDrop: view.At(noon.Add(-9 * time.Minute))}}, 1,
 			[]view.Problem{warning("4 log lines were dropped since the start, the latest 9 min ago, because they " +
 				"could not be written in time")},
 		},
 		"log lacked lines": {
 			Status{ConfigGeneration: 1,
-				Log: LogStatus{DroppedLines: 4, LastDrop: view.At(noon.Add(-11 * time.Minute))}}, 1,
+				Log: stat.LogStatus{DroppedLines: 4, LastDrop: view.At(noon.Add(-11 * time.Minute))}}, 1,
 			[]view.Problem{},
 		},
 		"bad reload": {

@@ -50,7 +50,7 @@ type Status struct {
 	// RefusedHandshakes are empty where the xDS port speaks plain text.
 	RefusedHandshakes []stat.RefusedHandshake `json:"refused_handshakes"`
 	GoneEnvoys        []stat.GoneEnvoy        `json:"gone_envoys"` // the latest first
-	Log               LogStatus               `json:"log"`
+	Log               stat.LogStatus          `json:"log"`
 	// Overrides are what operators decided about endpoints.
 	Overrides OverrideStatus `json:"overrides"`
 	// Tracing is what became of the traces of decisions.
@@ -74,15 +74,6 @@ type Reload struct {
 	At    view.Time `json:"at"`
 	OK    bool      `json:"ok"`
 	Error string    `json:"error"` // empty when it went well
-}
-
-// A LogStatus is the state of the process's log.
-type LogStatus struct {
-	DroppedLines uint64    `json:"dropped_lines"` // since the start; never goes back
-	LastDrop     view.Time `json:"last_drop"`
-	// StalledSeconds is how long the current write has taken; unknown while nothing is written.
-	StalledSeconds view.Number `json:"stalled_seconds"`
-	Error          string      `json:"error"` // of the latest write; empty when it went well
 }
 
 // Pickers are the programs that follow the loads, each by a stream of its own.

@@ -62,3 +62,19 @@ type Tracing struct {
 	Error    string `json:"error"`    // of the latest export; empty when it succeeded
 	ErrorAt  Time   `json:"error_at"`
 }
+
+// A LogStatus is the state of the process's log.
+type LogStatus struct {
+	DroppedLines uint64 `json:"dropped_lines"` // since the start; never goes back
+	LastDrop     Time   `json:"last_drop"`
+	// StalledSeconds is how long the current write has taken; unknown while nothing is written.
+	StalledSeconds Number `json:"stalled_seconds"`
+	Error          string `json:"error"` // of the latest write; empty when it went well
+}
+
+// A Histogram has the distribution of a time over about the last minute. It is immutable.
+type Histogram struct {
+	Bounds []float64 // upper, in seconds, ascending; the last may be infinite
+	Counts []float64 // of requests, in each bucket
+	Sum    float64   // seconds
+}

@@ -133,7 +133,7 @@ func (d *Daemon) scraped(r scrape.Result) {
 	d.metrics.ScrapeDone(r.Cluster, kind, r.Duration, r.BodyBytes)
 	d.traceScrape(r)
 	s := controlplane.Scrape{At: r.At, Took: r.Duration, Err: r.Err, Refused: kind == scrape.KindRefused,
-		FirstToken: (*view.Histogram)(r.FirstToken)}
+		FirstToken: r.FirstToken}
 	link := d.signals.link.Load()
 	if link == nil {
 		c.Scraped(r.Address, r.Report, s)
