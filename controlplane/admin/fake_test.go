@@ -300,13 +300,13 @@ func envoys(now time.Time) []Client {
 		Entries:       stat.Entries{Received: 182_900, Ignored: 0, Unpaired: 7, Reconciled: 3},
 		LastEntry:     view.At(now.Add(-4 * time.Millisecond)), LastReport: view.At(now.Add(-400 * time.Millisecond)),
 		ReportIntervalSeconds: view.Num(1),
-		Runtime:               Runtime{Subscribed: true, InSync: true},
+		Runtime:               stat.Runtime{Subscribed: true, InSync: true},
 	}
 	clients[1].Signals = Signals{
 		State: SignalSilent, Mode: ModeReports, RequestRate: view.Num(0), OpenRequests: view.Num(0),
 		Entries: stat.Entries{Received: 304, Ignored: 12}, LastReport: view.At(now.Add(-8 * time.Second)),
 		ReportIntervalSeconds: view.Num(1),
-		Runtime:               Runtime{Subscribed: true, Nack: "unexpected runtime value"},
+		Runtime:               stat.Runtime{Subscribed: true, Nack: "unexpected runtime value"},
 	}
 	return clients
 }

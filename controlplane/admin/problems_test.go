@@ -326,7 +326,7 @@ func TestClientProblems(t *testing.T) {
 				"a hot restart, which passes, or Envoys that cannot be distinguished: give each its own node id")},
 		},
 		"refuses its runtime": {
-			Client{Signals: Signals{Runtime: Runtime{Subscribed: true, Nack: "bad value"}}},
+			Client{Signals: Signals{Runtime: stat.Runtime{Subscribed: true, Nack: "bad value"}}},
 			[]view.Problem{warning("Envoy edge-1 refuses the runtime values that switch its access log: Its answer: " +
 				"bad value")},
 		},

@@ -52,7 +52,7 @@ type Signals struct {
 	LastReport            view.Time   `json:"last_report"` // of its load
 	ReportIntervalSeconds view.Number `json:"report_interval_seconds"`
 
-	Runtime Runtime `json:"runtime"`
+	Runtime stat.Runtime `json:"runtime"`
 
 	// Filled in by the handler.
 	LastEntryAgeSeconds  view.Number `json:"last_entry_age_seconds"`
@@ -62,13 +62,6 @@ type Signals struct {
 // counted are the entries that moved a count.
 func counted(e stat.Entries) uint64 {
 	return e.Received - min(e.Received, e.Ignored+e.Unpaired)
-}
-
-// Runtime is whether an Envoy follows the mode that Steelyard sets over its stream of runtime values.
-type Runtime struct {
-	Subscribed bool   `json:"subscribed"` // it asks for them; where it does not, its own configuration holds
-	InSync     bool   `json:"in_sync"`    // it accepted the latest
-	Nack       string `json:"nack"`       // why it refused the latest, Envoy's message; empty when it did not
 }
 
 // SignalTotals are sums over all Envoys since the start of the process, also those that

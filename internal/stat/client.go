@@ -52,3 +52,10 @@ type GoneEnvoy struct {
 	Cause       string `json:"cause"`  // how the connection ended
 	Silent      bool   `json:"silent"` // it did not answer pings: it hangs, or the network does not carry packets
 }
+
+// Runtime is whether an Envoy follows the mode that Steelyard sets over its stream of runtime values.
+type Runtime struct {
+	Subscribed bool   `json:"subscribed"` // it asks for them; where it does not, its own configuration holds
+	InSync     bool   `json:"in_sync"`    // it accepted the latest
+	Nack       string `json:"nack"`       // why it refused the latest, Envoy's message; empty when it did not
+}

@@ -380,7 +380,7 @@ func (s *signals) clientSignals(now time.Time) map[ledger.Envoy]admin.Signals {
 	}
 	for _, r := range s.streams.RuntimeClients() {
 		v := out[r.ID]
-		v.Runtime = admin.Runtime{Subscribed: true, InSync: r.InSync, Nack: r.NackMessage}
+		v.Runtime = r.Runtime
 		out[r.ID] = v
 	}
 	return out
