@@ -43,7 +43,7 @@ func (t *tracker) answer(st *stream, r request, a *answer) {
 	}
 	sent := st.pending[i]
 	st.pending = slices.Delete(st.pending, 0, i+1) // answers come in order: no earlier response gets one now
-	a.node, a.message = st.node.id, envoyid.Clip(r.message, maxMessage)
+	a.node, a.message = st.node.NodeID, envoyid.Clip(r.message, maxMessage)
 	now := t.now()
 	for _, p := range sent.parts {
 		if r.refused {
@@ -73,7 +73,7 @@ func (t *tracker) ack(st *stream, p part, sentAt time.Time, a *answer, now time.
 	}
 	if sub.Nack.Current {
 		t.mu.note(slog.LevelInfo, "envoy accepts the assignment again",
-			"cluster", p.cluster, "node", st.node.id, "peer", st.peer, "version", p.version)
+			"cluster", p.cluster, "node", st.node.NodeID, "peer", st.peer, "version", p.version)
 	}
 	sub.Nack.Current = false
 	sub.Acks++
@@ -94,7 +94,7 @@ func (t *tracker) nack(st *stream, p part, a *answer, now time.Time) {
 		sub.Nack = stat.Nack{Message: a.message, At: stat.At(now), Current: true}
 	}
 	t.mu.note(level, "envoy refuses the assignment",
-		"cluster", p.cluster, "node", st.node.id, "peer", st.peer, "version", p.version, "message", a.message)
+		"cluster", p.cluster, "node", st.node.NodeID, "peer", st.peer, "version", p.version, "message", a.message)
 }
 
 // smooth moves an average towards the newest value by weight, 0 to 1. An average of zero is unknown.

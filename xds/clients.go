@@ -29,10 +29,7 @@ func (t *tracker) snapshot() []stat.Client {
 	out := make([]stat.Client, 0, len(t.streams))
 	for _, st := range t.streams {
 		c := stat.Client{
-			NodeID:        st.node.id,
-			NodeCluster:   st.node.cluster,
-			Version:       st.node.version,
-			Locality:      st.node.locality,
+			Node:          st.node,
 			Address:       st.peer,
 			Certificate:   st.certificate,
 			Transport:     st.transport,

@@ -30,7 +30,7 @@ const (
 // An envoy is one whatever address it connects from. Another certificate is another Envoy, even with the same node id.
 type envoy struct{ node, certificate string }
 
-func (st *stream) envoy() envoy { return envoy{st.node.id, st.certificate} }
+func (st *stream) envoy() envoy { return envoy{st.node.NodeID, st.certificate} }
 
 func envoyOf(g stat.GoneEnvoy) envoy { return envoy{g.NodeID, g.Certificate} }
 
@@ -106,16 +106,16 @@ func (t *tracker) vanishedWith(peer, cause string) (node string) {
 	defer t.mu.Unlock()
 	var newest *stream // among those that the Envoy has not ended
 	for st := range t.byPeer[peer] {
-		if st.node.id != "" && st.ctx.Err() == nil && (newest == nil || st.connected.After(newest.connected)) {
+		if st.node.NodeID != "" && st.ctx.Err() == nil && (newest == nil || st.connected.After(newest.connected)) {
 			newest = st
 		}
 	}
 	if newest == nil || t.reconnected(newest) {
 		return ""
 	}
-	t.gone.add(stat.GoneEnvoy{NodeID: newest.node.id, Certificate: newest.certificate, Address: peer,
+	t.gone.add(stat.GoneEnvoy{NodeID: newest.node.NodeID, Certificate: newest.certificate, Address: peer,
 		Since: stat.At(t.now()), Cause: cause, Silent: cause == causeSilent})
-	return newest.node.id
+	return newest.node.NodeID
 }
 
 // reconnected reports whether the Envoy of a stream has opened another connection since.

@@ -239,8 +239,8 @@ func (r *runtimes) requested(st *runtimeStream, q *discoveryv3.DiscoveryRequest)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if node := takeIdentity(q.GetNode()); st.envoy.NodeID == "" {
-		st.envoy.NodeID = node.id
+	if node := takeNode(q.GetNode()); st.envoy.NodeID == "" {
+		st.envoy.NodeID = node.NodeID
 	}
 	if st.envoy.NodeID == "" {
 		return errNoNode

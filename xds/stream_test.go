@@ -50,7 +50,7 @@ func checkClient(t *testing.T, b *testServer, transport, version string) {
 	}
 	got[0].Address = ""
 	want := []stat.Client{{
-		NodeID: "envoy-1", NodeCluster: "test", Version: "1.40.0", Locality: "here/a",
+		Node:      stat.Node{NodeID: "envoy-1", NodeCluster: "test", Version: "1.40.0", Locality: "here/a"},
 		Transport: transport, ConnectedAt: stat.At(now),
 		Subscriptions: []stat.Subscription{{
 			Resource: "llama", Cluster: "llama", Known: true, InSync: true, VersionSent: version,

@@ -59,7 +59,7 @@ type streamKey struct {
 // A stream is one open stream.
 type stream struct {
 	ctx           context.Context // done when the Envoy has ended the stream, or the connection has ended
-	node          identity
+	node          stat.Node
 	transport     string
 	peer, host    string // host is peer without its port
 	certificate   string // the names in that of the client, empty without one
@@ -112,7 +112,7 @@ type part struct {
 
 // A request is what the tracker needs of one, in either protocol.
 type request struct {
-	node                   identity
+	node                   stat.Node
 	typeURL                string
 	nonce                  string
 	refused                bool
@@ -173,8 +173,8 @@ func (t *tracker) closed(key streamKey) {
 	delete(t.streams, key)
 	t.byPeer.remove(st.peer, st)
 	t.byNode.remove(st.envoy(), st)
-	if st.node.id != "" {
-		t.mu.note(slog.LevelInfo, "envoy stream closed", "node", st.node.id, "peer", st.peer, "transport", st.transport)
+	if st.node.NodeID != "" {
+		t.mu.note(slog.LevelInfo, "envoy stream closed", "node", st.node.NodeID, "peer", st.peer, "transport", st.transport)
 	}
 }
 
@@ -193,7 +193,7 @@ func (t *tracker) requested(key streamKey, r request) error {
 		err = t.apply(st, r, &answered)
 	}
 	if err != nil {
-		t.mu.note(slog.LevelWarn, "envoy stream refused", "node", st.node.id, "peer", st.peer, "error", err)
+		t.mu.note(slog.LevelWarn, "envoy stream refused", "node", st.node.NodeID, "peer", st.peer, "error", err)
 	}
 	due := t.account(st, len(st.pending) < pending)
 	t.mu.Unlock()
@@ -234,12 +234,12 @@ var errNoNode = status.Error(codes.InvalidArgument, "the first request of the st
 	"set node.id in the Envoy's bootstrap, or start it with --service-node")
 
 // introduce keeps the node of the stream's first request: later requests may leave it out, and go-control-plane then
-// repeats what takeIdentity left of it.
-func (t *tracker) introduce(st *stream, node identity) error {
+// repeats what takeNode left of it.
+func (t *tracker) introduce(st *stream, node stat.Node) error {
 	switch {
-	case st.node.id != "":
+	case st.node.NodeID != "":
 		return nil
-	case node.id == "":
+	case node.NodeID == "":
 		return errNoNode
 	}
 	st.node = node
@@ -247,7 +247,7 @@ func (t *tracker) introduce(st *stream, node identity) error {
 	t.joinPace(st)
 	t.gone.remove(st.envoy())
 	t.mu.note(slog.LevelInfo, "envoy stream opened",
-		"node", node.id, "peer", st.peer, "transport", st.transport, "version", node.version)
+		"node", node.NodeID, "peer", st.peer, "transport", st.transport, "version", node.Version)
 	return nil
 }
 

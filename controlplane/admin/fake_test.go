@@ -288,7 +288,7 @@ func envoys(now time.Time) []Client {
 	strange := stat.Subscription{Resource: "lama", Cluster: "lama", Known: false}
 	node := func(i int, subs ...stat.Subscription) Client {
 		return Client{Client: stat.Client{
-			NodeID: fmt.Sprintf("edge-%d", i), NodeCluster: "edge", Version: "1.40.0", Locality: "eu-1/a",
+			Node:    stat.Node{NodeID: fmt.Sprintf("edge-%d", i), NodeCluster: "edge", Version: "1.40.0", Locality: "eu-1/a"},
 			Address: fmt.Sprintf("127.0.0.1:5%04d", i), ConnectedAt: view.At(now.Add(-time.Hour)),
 			Transport: "EDS delta", Subscriptions: subs,
 		}}

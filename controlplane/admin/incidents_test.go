@@ -31,7 +31,8 @@ func calm() *scene {
 	for i := range 3 {
 		sub := stat.Subscription{Resource: "llama", Cluster: "llama", Known: true, InSync: true, VersionSent: "7",
 			VersionAcked: "7", LastSent: view.At(noon), LastAck: view.At(noon)}
-		s.clients = append(s.clients, Client{Client: stat.Client{NodeID: fmt.Sprintf("edge-%d", i+1), Version: "1.40.0",
+		s.clients = append(s.clients, Client{Client: stat.Client{
+			Node:    stat.Node{NodeID: fmt.Sprintf("edge-%d", i+1), Version: "1.40.0"},
 			Address: "10.9.0.1:4000", Subscriptions: []stat.Subscription{sub}}})
 	}
 	return s
@@ -363,7 +364,8 @@ func TestEnvoysThatDoNotFollowAreAnIncidentAfterHalfAMinute(t *testing.T) {
 
 func TestAnEnvoyThatVanishedIsAnIncidentForTenMinutes(t *testing.T) {
 	s := calm()
-	s.left = []LeftEnvoy{{NodeID: "edge-9", Address: "10.9.0.9:4000", LeftAt: view.At(s.now), Vanished: true,
+	s.left = []LeftEnvoy{{Node: stat.Node{NodeID: "edge-9"}, Address: "10.9.0.9:4000",
+		LeftAt: view.At(s.now), Vanished: true,
 		LeftReason: "the connection was reset", Clusters: []string{"llama"}}}
 	got := only(t, s.after(9*time.Minute))
 	if got.Kind != kindGone || !got.Since.Equal(noon) || got.Severity != view.SeverityWarning {
@@ -616,7 +618,8 @@ func TestAFrozenEnvoyIsBehindBeforeAndAfterItsConnectionIsClosed(t *testing.T) {
 	if n := envoysOf(&s.observation); n.Connected != 3 || n.InSync != 2 || n.Behind != 1 || n.Lost != 0 {
 		t.Errorf("%+v", n)
 	}
-	s.left = []LeftEnvoy{{NodeID: "edge-2", Address: "10.9.0.1:4000", Clusters: []string{"llama"}, Vanished: true,
+	s.left = []LeftEnvoy{{Node: stat.Node{NodeID: "edge-2"}, Address: "10.9.0.1:4000",
+		Clusters: []string{"llama"}, Vanished: true,
 		Silent: true, LeftAt: view.At(s.now), LeftReason: "keepalive pings were not answered"}}
 	s.clients = append(s.clients[:1], s.clients[2:]...)
 	for _, passed := range []time.Duration{time.Second, 20 * time.Second, 9 * time.Minute} {
@@ -642,7 +645,8 @@ func TestAFrozenEnvoyIsBehindBeforeAndAfterItsConnectionIsClosed(t *testing.T) {
 
 func TestAnEnvoyThatDiedIsGoneAndNotBehind(t *testing.T) {
 	s := calm()
-	s.left = []LeftEnvoy{{NodeID: "edge-9", Clusters: []string{"llama"}, Vanished: true, LeftAt: view.At(s.now),
+	s.left = []LeftEnvoy{{Node: stat.Node{NodeID: "edge-9"}, Clusters: []string{"llama"}, Vanished: true,
+		LeftAt:     view.At(s.now),
 		LeftReason: "the connection was reset"}}
 	if got := only(t, s.after(time.Second)); got.Kind != kindGone || leftState(&s.left[0], s.now) != EnvoyGone {
 		t.Errorf("%s: %+v", leftState(&s.left[0], s.now), got)

@@ -221,8 +221,7 @@ func (r *Recorder) follow(now time.Time, clients []Client, gone []stat.GoneEnvoy
 	for i := range clients {
 		c, id := &clients[i], idOf(clients[i].NodeID, clients[i].Address)
 		back[c.NodeID] = true
-		e := LeftEnvoy{NodeID: c.NodeID, NodeCluster: c.NodeCluster, Version: c.Version, Locality: c.Locality,
-			Address: c.Address, ConnectedAt: c.ConnectedAt, Clusters: []string{}}
+		e := LeftEnvoy{Node: c.Node, Address: c.Address, ConnectedAt: c.ConnectedAt, Clusters: []string{}}
 		if before, ok := connected[id]; ok {
 			e.Clusters = before.Clusters
 		}
@@ -267,8 +266,8 @@ const maxClusters = 20
 func (r *Recorder) unseen(gone []stat.GoneEnvoy) (out []LeftEnvoy) {
 	for _, g := range limit(gone, maxLeft) {
 		if !slices.ContainsFunc(r.left, func(e LeftEnvoy) bool { return e.NodeID == g.NodeID }) {
-			out = append(out, LeftEnvoy{NodeID: g.NodeID, Address: g.Address, Clusters: []string{}, LeftAt: g.Since,
-				LeftReason: g.Cause, Vanished: true, Silent: g.Silent})
+			out = append(out, LeftEnvoy{Node: stat.Node{NodeID: g.NodeID}, Address: g.Address, Clusters: []string{},
+				LeftAt: g.Since, LeftReason: g.Cause, Vanished: true, Silent: g.Silent})
 		}
 	}
 	return out

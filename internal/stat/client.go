@@ -1,11 +1,16 @@
 package stat
 
-// A Client is one connected Envoy: all streams of one connection, node id and transport.
-type Client struct {
+// A Node is what is kept of the node that an Envoy names. All texts are cut to a bounded length.
+type Node struct {
 	NodeID      string `json:"node_id"`
 	NodeCluster string `json:"node_cluster"`
-	Version     string `json:"version"`     // of the Envoy, such as "1.40.0"
-	Locality    string `json:"locality"`    // region/zone/sub_zone, without the empty parts at the end
+	Version     string `json:"version"`  // of the Envoy, such as "1.40.0"
+	Locality    string `json:"locality"` // region/zone/sub_zone, without the empty parts at the end
+}
+
+// A Client is one connected Envoy: all streams of one connection, node id and transport.
+type Client struct {
+	Node
 	Address     string `json:"address"`     // remote address of the connection
 	Certificate string `json:"certificate"` // the names in it; empty without one
 	ConnectedAt Time   `json:"connected_at"`

@@ -60,10 +60,10 @@ func someStatus() *Status {
 				VersionAcked: "a1b2.tox.1520", LagSeconds: view.Num(0.0018), Signals: "batched"},
 		},
 		Left: []admin.LeftEnvoy{
-			{NodeID: "edge-5", Clusters: []string{"llama-70b"}, LeftAt: before(3 * time.Minute),
+			{Node: stat.Node{NodeID: "edge-5"}, Clusters: []string{"llama-70b"}, LeftAt: before(3 * time.Minute),
 				LeftReason: "keepalive pings were not answered", Vanished: true, Silent: true,
 				State: admin.EnvoyBehind},
-			{NodeID: "edge-6", Clusters: []string{"llama-70b"}, LeftAt: before(4 * time.Minute),
+			{Node: stat.Node{NodeID: "edge-6"}, Clusters: []string{"llama-70b"}, LeftAt: before(4 * time.Minute),
 				LeftReason: "the connection was reset", Vanished: true, State: admin.EnvoyGone}},
 		Overrides: []view.Override{drained, pinned},
 		Incidents: []view.Incident{{Severity: view.SeverityError, Since: before(31 * time.Second),
@@ -301,7 +301,7 @@ func TestEnvoysThatLeftStandAmongTheOthersTheWorstFirst(t *testing.T) {
 }
 
 func clientWith(subs ...stat.Subscription) *admin.Client {
-	return &admin.Client{Client: stat.Client{NodeID: "a", Subscriptions: subs}}
+	return &admin.Client{Client: stat.Client{Node: stat.Node{NodeID: "a"}, Subscriptions: subs}}
 }
 
 func TestAnEnvoyIsBehindOnlyAfterALongSilence(t *testing.T) {
