@@ -1,9 +1,9 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"maps"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"steelyard/controlplane/view"
+	"steelyard/internal/envoyid"
 	"steelyard/internal/loops"
 	"steelyard/internal/stat"
 )
@@ -36,9 +37,9 @@ type Recorder struct {
 	clusters map[string]*recorded
 	configs  []Configured
 
-	ticking   sync.Mutex            // one tick at a time; guards the following
-	envoys    map[envoyID]LeftEnvoy // connected, ready for when they leave
-	left      []LeftEnvoy           // the latest first
+	ticking   sync.Mutex               // one tick at a time; guards the following
+	envoys    map[envoyid.ID]LeftEnvoy // connected, ready for when they leave
+	left      []LeftEnvoy              // the latest first
 	incidents []incidentState
 	pushes    pushCounts
 }
@@ -78,7 +79,7 @@ func NewRecorder(o RecorderOptions) *Recorder {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Recorder{o: o, clusters: map[string]*recorded{}, envoys: map[envoyID]LeftEnvoy{},
+	return &Recorder{o: o, clusters: map[string]*recorded{}, envoys: map[envoyid.ID]LeftEnvoy{},
 		hub: hub{next: make(chan struct{})}}
 }
 
@@ -205,18 +206,14 @@ func (r *refusals) refusing(now time.Time, q *stat.Queue) bool {
 	return now.Sub(r.grew) < defaultKeepFor
 }
 
-// idOf identifies an Envoy.
-func idOf(node, address string) envoyID {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		host = address
-	}
-	return envoyID{node, host}
+// idOf identifies an Envoy over its connections, and after the last of them.
+func idOf(node, address string) envoyid.ID {
+	return envoyid.ID{NodeID: node, Host: cmp.Or(envoyid.HostOf(address), address)}
 }
 
 // follow keeps the list of the Envoys that left.
 func (r *Recorder) follow(now time.Time, clients []Client, gone []stat.GoneEnvoy) {
-	connected := make(map[envoyID]LeftEnvoy, len(clients))
+	connected := make(map[envoyid.ID]LeftEnvoy, len(clients))
 	back := map[string]bool{}
 	for i := range clients {
 		c, id := &clients[i], idOf(clients[i].NodeID, clients[i].Address)
