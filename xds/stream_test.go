@@ -105,7 +105,8 @@ func TestNackIsSeenAndNotRepeatedAndTheNextPushGoesOut(t *testing.T) {
 				}
 				b.clock.advance(time.Second)
 				bad := b.publish("llama", equal(2))
-				got := b.subscription("envoy-1", "llama", "refused", func(s stat.Subscription) bool { return s.Nack.Current })
+				got := b.subscription("envoy-1", "llama", "refused",
+					func(s stat.Subscription) bool { return s.Nack.Current })
 				if got.Nack.Message != clipped(message) || got.Nacks != 1 || got.Acks != acks || got.InSync {
 					t.Errorf("after the NACK: %+v", got)
 				}

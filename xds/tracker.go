@@ -174,7 +174,8 @@ func (t *tracker) closed(key streamKey) {
 	t.byPeer.remove(st.peer, st)
 	t.byNode.remove(st.envoy(), st)
 	if st.node.NodeID != "" {
-		t.mu.note(slog.LevelInfo, "envoy stream closed", "node", st.node.NodeID, "peer", st.peer, "transport", st.transport)
+		t.mu.note(slog.LevelInfo, "envoy stream closed",
+			"node", st.node.NodeID, "peer", st.peer, "transport", st.transport)
 	}
 }
 

@@ -163,8 +163,8 @@ func edgeConditions(p *observation) (out []condition) {
 		}
 		out = append(out, f)
 	}
-	add(kindPortFull, "xds", "The port for Envoys refuses or closes connections", portProblems(&p.status.XDSPort, p.now),
-		view.BlameYes, "One of its limits was reached.",
+	add(kindPortFull, "xds", "The port for Envoys refuses or closes connections",
+		portProblems(&p.status.XDSPort, p.now), view.BlameYes, "One of its limits was reached.",
 		"See who connects; raise xds.limits, or the limit of open files.", "curl -s localhost:19000/api/v1/status")
 	add(kindPortFull, "admin", "The admin listener refuses or closes connections",
 		adminPortProblems(&p.status.AdminPort, p.now), view.BlameYes, "One of its limits was reached.",

@@ -106,8 +106,9 @@ func typical(now time.Time) fixed {
 				{Reason: "no_certificate", Count: 812, LastAt: view.At(now.Add(-2 * time.Second)),
 					LastPeer: "10.0.9.3:51234", LastError: "tls: client didn't provide a certificate"},
 			},
-			Replicas: stat.Replicas{Enabled: true, ID: "MF2XK3DJNZTSA43UMVSWY6LBOJSA", Name: "steelyard-0", Connected: true,
-				Since: view.At(now.Add(-2 * time.Hour)), Scraping: view.Num(2),
+			Replicas: stat.Replicas{Enabled: true, ID: "MF2XK3DJNZTSA43UMVSWY6LBOJSA", Name: "steelyard-0",
+				Connected: true,
+				Since:     view.At(now.Add(-2 * time.Hour)), Scraping: view.Num(2),
 				Messages: stat.ReplicaMessages{Sent: 90_211, Failed: 2, Received: 88_120, Lost: 1, Stale: 3, Foreign: 4,
 					Invalid: 5, Refused: 6, LastForeign: view.At(now.Add(-time.Hour))},
 				Others: []stat.Replica{
@@ -288,7 +289,8 @@ func envoys(now time.Time) []Client {
 	strange := stat.Subscription{Resource: "lama", Cluster: "lama", Known: false}
 	node := func(i int, subs ...stat.Subscription) Client {
 		return Client{Client: stat.Client{
-			Node:    stat.Node{NodeID: fmt.Sprintf("edge-%d", i), NodeCluster: "edge", Version: "1.40.0", Locality: "eu-1/a"},
+			Node: stat.Node{NodeID: fmt.Sprintf("edge-%d", i), NodeCluster: "edge", Version: "1.40.0",
+				Locality: "eu-1/a"},
 			Address: fmt.Sprintf("127.0.0.1:5%04d", i), ConnectedAt: view.At(now.Add(-time.Hour)),
 			Transport: "EDS delta", Subscriptions: subs,
 		}}

@@ -681,7 +681,8 @@ func TestTheStateOfAnEnvoyAgreesWithItsIncidents(t *testing.T) {
 		"asks for the unknown": {func(c *Client) {
 			c.Subscriptions[0] = stat.Subscription{Resource: "lama", Cluster: "lama"}
 		}, EnvoyUnknown, kindUnknownCluster, fleetEnvoys{Connected: 3, InSync: 2}},
-		"refuses its runtime values": {func(c *Client) { c.Signals.Runtime = stat.Runtime{Subscribed: true, Nack: "no"} },
+		"refuses its runtime values": {
+			func(c *Client) { c.Signals.Runtime = stat.Runtime{Subscribed: true, Nack: "no"} },
 			EnvoyFollows, kindRefuses, fleetEnvoys{Connected: 3, InSync: 3}},
 		"asks for nothing": {func(c *Client) { c.Subscriptions = nil }, EnvoyIdle, "",
 			fleetEnvoys{Connected: 3, InSync: 2}},

@@ -78,7 +78,8 @@ func portProblems(p *stat.Port, now time.Time) []view.Problem {
 
 // adminPortProblems returns the problems of the admin listener.
 func adminPortProblems(p *stat.AdminPort, now time.Time) []view.Problem {
-	return boundProblems("the admin listener", "connections", adminBounds(p), func(namedBound) string { return "" }, now)
+	return boundProblems("the admin listener", "connections", adminBounds(p),
+		func(namedBound) string { return "" }, now)
 }
 
 // within reports whether t is no longer ago than that.

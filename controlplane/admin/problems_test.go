@@ -370,7 +370,8 @@ func TestStatusProblems(t *testing.T) {
 				"check the reader of standard error")},
 		},
 		"log cannot be written": {
-			Status{ConfigGeneration: 1, Log: stat.LogStatus{Error: "broken pipe", DroppedLines: 4, LastDrop: view.At(noon)}},
+			Status{ConfigGeneration: 1,
+				Log: stat.LogStatus{Error: "broken pipe", DroppedLines: 4, LastDrop: view.At(noon)}},
 			1,
 			[]view.Problem{warning("the log cannot be written, 4 lines were dropped since the start: broken pipe")},
 		},

@@ -17,7 +17,8 @@ func TestLatenciesOfAHistogram(t *testing.T) {
 		"no request": {&stat.Histogram{Bounds: []float64{1, inf}, Counts: []float64{0, 0}}, FirstToken{}},
 		"one bucket": {&stat.Histogram{Bounds: []float64{0.5, 1, inf}, Counts: []float64{0, 100, 0}, Sum: 80},
 			FirstToken{Num(0.8), Num(0.995), Num(0.5), Num(1)}},
-		"the p99 in the next": {&stat.Histogram{Bounds: []float64{0.5, 1, 2, inf}, Counts: []float64{98, 0, 2, 0}, Sum: 50},
+		"the p99 in the next": {
+			&stat.Histogram{Bounds: []float64{0.5, 1, 2, inf}, Counts: []float64{98, 0, 2, 0}, Sum: 50},
 			FirstToken{Num(0.5), Num(1.5), Num(1), Num(2)}},
 		"the last bucket": {&stat.Histogram{Bounds: []float64{0.5, inf}, Counts: []float64{10, 90}, Sum: 300},
 			FirstToken{Num(3), Num(0.5), Num(0.5), Number{}}},

@@ -31,8 +31,8 @@ type hall struct {
 }
 
 func newHall(cluster string, o Observer, opens time.Time) *hall {
-	return &hall{cluster: cluster, observer: o, queue: queue.New(opens, rand.Float64), counts: make(map[string]*stat.QueueClass),
-		streams: make(map[uint64]*stream)}
+	return &hall{cluster: cluster, observer: o, queue: queue.New(opens, rand.Float64),
+		counts: make(map[string]*stat.QueueClass), streams: make(map[uint64]*stream)}
 }
 
 // of returns the counts of a class.

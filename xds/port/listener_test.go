@@ -176,7 +176,8 @@ func TestTheConnectionsOfAnAddressAreLimited(t *testing.T) {
 			t.Error("another address was refused")
 		}
 		s := h.listener.Stats()
-		if s.ConnectionsPerAddress.Used != 2 || s.ConnectionsPerAddress.Limit != 2 || s.ConnectionsPerAddress.Refused != 1 ||
+		if s.ConnectionsPerAddress.Used != 2 || s.ConnectionsPerAddress.Limit != 2 ||
+			s.ConnectionsPerAddress.Refused != 1 ||
 			s.ConnectionsPerAddress.Displaced != 1 || s.Connections.Used != 4 || s.Connections.Refused != 0 {
 			t.Errorf("%+v", s)
 		}

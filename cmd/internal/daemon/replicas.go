@@ -208,8 +208,8 @@ func (s *signals) replicasSource() []view.SourceStatus {
 	out := view.SourceStatus{Name: view.SourceReplicas, State: view.SourceOK, LastSuccess: view.At(time.Now())}
 	if !status.Connected {
 		out.State, out.LastSuccess = view.SourceDown, status.Since
-		out.LastError = "Redis: " + status.Error + "; this replica uses only the counts of its own Envoys, and scrapes " +
-			"every endpoint"
+		out.LastError = "Redis: " + status.Error +
+			"; this replica uses only the counts of its own Envoys, and scrapes every endpoint"
 	}
 	return []view.SourceStatus{out}
 }

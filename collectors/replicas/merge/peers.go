@@ -278,7 +278,8 @@ func (p *Peers) Tick(now time.Time) (changed bool) {
 		case o.state == stat.ReplicaLive && now.Sub(o.lastSeen) > Silence && silent <= Silence/2:
 			p.leave(now, o, stat.ReplicaGone)
 			changed = true
-		case o.state == stat.ReplicaUnreachable && !p.cut && now.Sub(p.since) > Silence && now.Sub(o.lastSeen) > Silence:
+		case o.state == stat.ReplicaUnreachable && !p.cut && now.Sub(p.since) > Silence &&
+			now.Sub(o.lastSeen) > Silence:
 			o.state = stat.ReplicaGone // it sent nothing since the link is back
 			changed = true
 		case o.state != stat.ReplicaLive && now.Sub(o.since) > shown:
