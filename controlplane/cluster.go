@@ -12,6 +12,7 @@ import (
 	"steelyard/controlplane/discovery"
 	"steelyard/controlplane/liveness"
 	"steelyard/controlplane/view"
+	"steelyard/internal/stat"
 	"steelyard/weighting"
 	"steelyard/weighting/flight"
 	"steelyard/weighting/push"
@@ -145,7 +146,7 @@ type record struct {
 
 	implausible time.Time // when a counter last was implausible; zero: never
 
-	firstToken   *view.Histogram // times to the first token; nil: unknown
+	firstToken   *stat.Histogram // times to the first token; nil: unknown
 	firstTokenAt time.Time
 }
 
@@ -157,7 +158,7 @@ type Scrape struct {
 	Refused bool   // nothing listens there
 	Replica string // name of the replica that scraped; empty for this one
 
-	FirstToken *view.Histogram // nil: not read this time
+	FirstToken *stat.Histogram // nil: not read this time
 }
 
 // source is the health of one kind of source over the whole cluster.

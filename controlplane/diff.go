@@ -30,7 +30,7 @@ func (m *Manager) Diff(running, next *config.Config) view.Diff {
 	}
 	for _, name := range change.Changed {
 		before, after := running.Cluster(name), next.Cluster(name)
-		diff := view.ClusterDiff{Name: name, Keys: keys(config.Changes(before, after)),
+		diff := view.ClusterDiff{Name: name, Keys: orNone(config.Changes(before, after)),
 			Endpoints: []view.EndpointDiff{}}
 		if c := m.Cluster(name); c != nil {
 			c.preview(&diff, now, before, after, optionsOf(*after, next, m.cost))
@@ -40,19 +40,12 @@ func (m *Manager) Diff(running, next *config.Config) view.Diff {
 	return d
 }
 
-func orNone(names []string) []string {
-	if names == nil {
-		return []string{}
+// orNone keeps null out of the JSON.
+func orNone[T any](list []T) []T {
+	if list == nil {
+		return []T{}
 	}
-	return names
-}
-
-func keys(changes []config.KeyChange) []view.KeyDiff {
-	out := make([]view.KeyDiff, len(changes))
-	for i, c := range changes {
-		out[i] = view.KeyDiff(c)
-	}
-	return out
+	return list
 }
 
 // preview fills in what would change for the endpoints.
@@ -84,11 +77,7 @@ func nextEndpoints(before, after *config.Cluster) (endpoints []discovery.Endpoin
 	if after.Endpoints.Static == nil {
 		return nil, reflect.DeepEqual(before.Endpoints, after.Endpoints)
 	}
-	all := make([]discovery.Endpoint, len(after.Endpoints.Static))
-	for i, e := range after.Endpoints.Static {
-		all[i] = endpointOf(e)
-	}
-	endpoints, err := discovery.Normalize(all)
+	endpoints, err := discovery.Normalize(after.Endpoints.Listed())
 	return endpoints, err == nil
 }
 

@@ -227,18 +227,8 @@ func (m *Manager) discoverer(e config.Endpoints, report func(error), log *slog.L
 	case e.File != "":
 		return discovery.NewFile(e.File, report, log)
 	}
-	static := make([]discovery.Endpoint, len(e.Static))
-	for i, s := range e.Static {
-		static[i] = endpointOf(s)
-	}
 	report(nil) // a static list cannot fail later
-	return discovery.NewStatic(static)
-}
-
-// endpointOf converts an endpoint of a configuration.
-func endpointOf(s config.StaticEndpoint) discovery.Endpoint {
-	return discovery.Endpoint{Address: s.Address, Zone: s.Zone, Capacity: s.Capacity, Engine: s.Engine,
-		MetricsPort: s.MetricsPort, MetricsPath: s.MetricsPath}
+	return discovery.NewStatic(e.Listed())
 }
 
 // Each calls f for every cluster, sorted by name, with its configuration and its

@@ -6,6 +6,7 @@ import (
 
 	"steelyard/controlplane/discovery"
 	"steelyard/controlplane/view"
+	"steelyard/internal/stat"
 	"steelyard/weighting"
 )
 
@@ -30,7 +31,7 @@ func (c *Cluster) View(now time.Time) view.Cluster {
 	v.Working = view.WorkingOf(decision)
 	var requests float64
 	var counted bool
-	var histograms []*view.Histogram
+	var histograms []*stat.Histogram
 	for i := range v.Endpoints {
 		e := &v.Endpoints[i]
 		if w, ok := weights[e.Address]; ok {
@@ -38,7 +39,7 @@ func (c *Cluster) View(now time.Time) view.Cluster {
 		}
 		// Decisions are sorted by address, and so is most of what discovery finds.
 		if h := seen.show(e, now); h != nil {
-			e.FirstToken = h.Latencies()
+			e.FirstToken = view.Latencies(h)
 			histograms = append(histograms, h)
 		}
 		if n, known := e.Requests.Value(); known {
@@ -48,7 +49,7 @@ func (c *Cluster) View(now time.Time) view.Cluster {
 	if counted {
 		v.Requests = view.Num(requests)
 	}
-	v.FirstToken = view.Merge(histograms).Latencies()
+	v.FirstToken = view.Latencies(view.Merge(histograms))
 	return v
 }
 
@@ -127,7 +128,7 @@ func (s *seen) of(address string) int {
 const firstTokenFor = 10 * time.Second
 
 // show adds what the sources report about the endpoint. It returns the times to its first tokens; nil: unknown.
-func (s *seen) show(e *view.Endpoint, now time.Time) *view.Histogram {
+func (s *seen) show(e *view.Endpoint, now time.Time) *stat.Histogram {
 	if o, ok := s.overrides[e.Address]; ok && now.Before(o.Until.Time) {
 		e.Override = &o
 	}

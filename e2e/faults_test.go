@@ -8,12 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"steelyard/controlplane/admin"
 	"steelyard/controlplane/view"
 	"steelyard/e2e/rig/load"
 	"steelyard/e2e/rig/modelsim"
 	"steelyard/e2e/rig/proc"
 	"steelyard/e2e/rig/proc/proctest"
+	"steelyard/internal/stat"
 	"steelyard/weighting"
 )
 
@@ -174,7 +174,7 @@ func (f *fleet) allInSync() error {
 	}
 	for _, c := range clients {
 		// The fallback has a stream of its own, and is never pushed again.
-		weighted := func(s admin.Subscription) bool { return !strings.HasSuffix(s.Resource, "/fallback") }
+		weighted := func(s stat.Subscription) bool { return !strings.HasSuffix(s.Resource, "/fallback") }
 		if !slices.ContainsFunc(c.Subscriptions, weighted) {
 			return fmt.Errorf("%s has not asked for endpoints with weights", c.NodeID)
 		}

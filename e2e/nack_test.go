@@ -14,9 +14,9 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
-	"steelyard/controlplane/admin"
 	"steelyard/e2e/rig/grpctest"
 	"steelyard/e2e/rig/proc"
+	"steelyard/internal/stat"
 )
 
 // corrupter is a proxy between an Envoy and Steelyard. When armed it sets a weight of the next assignment to 0, which
@@ -92,7 +92,7 @@ func TestANACKIsSeenAndTheLoopGoesOn(t *testing.T) {
 	before := f.hosts(1)
 
 	c.armed.Store(true)
-	var seen admin.Subscription
+	var seen stat.Subscription
 	f.eventually("the NACK is shown with Envoy's words", func() error {
 		var err error
 		seen, err = f.subscription("envoy-1")
@@ -127,10 +127,10 @@ func TestANACKIsSeenAndTheLoopGoesOn(t *testing.T) {
 }
 
 // subscription returns what an Envoy was sent of the weighted cluster.
-func (f *fleet) subscription(node string) (admin.Subscription, error) {
+func (f *fleet) subscription(node string) (stat.Subscription, error) {
 	clients, err := f.clients()
 	if err != nil {
-		return admin.Subscription{}, err
+		return stat.Subscription{}, err
 	}
 	for _, c := range clients {
 		for _, s := range c.Subscriptions {
@@ -139,5 +139,5 @@ func (f *fleet) subscription(node string) (admin.Subscription, error) {
 			}
 		}
 	}
-	return admin.Subscription{}, fmt.Errorf("no subscription of %s", node)
+	return stat.Subscription{}, fmt.Errorf("no subscription of %s", node)
 }

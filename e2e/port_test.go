@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"steelyard/controlplane/admin"
+	"steelyard/internal/stat"
 )
 
 // restartEnvoy stops the last Envoy and runs another in its place. It has endpoints when this returns.
@@ -149,7 +150,7 @@ func TestOneAddressMayNotTakeAllConnections(t *testing.T) {
 	for range 50 {
 		strangers = append(strangers, subscribe(loopback))
 	}
-	var p admin.Port
+	var p stat.Port
 	f.eventually("each of the 50 is served or refused", func() error {
 		p, err = f.port()
 		served, refused := p.Streams.Used-before.Streams.Used, p.ConnectionsPerAddress.Refused

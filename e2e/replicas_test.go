@@ -14,6 +14,7 @@ import (
 	"steelyard/e2e/rig/modelsim"
 	"steelyard/e2e/rig/proc"
 	"steelyard/e2e/rig/proc/proctest"
+	"steelyard/internal/stat"
 )
 
 // newLink opens a link for the time of the test.
@@ -78,7 +79,7 @@ func (r *replicas) together(t *testing.T) {
 }
 
 // others wants the replica to be connected, and the latest of the others to be in a state.
-func (f *fleet) others(state string) error {
+func (f *fleet) others(state stat.ReplicaState) error {
 	s, err := f.status()
 	if err != nil {
 		return err

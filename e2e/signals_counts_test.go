@@ -211,7 +211,7 @@ func TestEveryWorkerHasItsOwnStreamAndNothingIsLost(t *testing.T) {
 	if n := r.sum(inFlight); n != 0 {
 		t.Errorf("%d in flight after all have ended", n)
 	}
-	if n := r.logs.Stats().Streams; n < 2 || n > workers {
+	if n := r.logs.Stats().Open; n < 2 || n > workers {
 		t.Errorf("%d log streams of %d workers that had requests", n, workers)
 	}
 }
@@ -237,7 +237,7 @@ func TestTheFormOfTheLogChangesUnderLoad(t *testing.T) {
 			}
 			return nil
 		})
-		streams = max(streams, r.logs.Stats().Streams)
+		streams = max(streams, r.logs.Stats().Open)
 	}
 	wait()
 	// Each form has a stream in every worker that had a request. A worker may have had none.

@@ -11,6 +11,7 @@ import (
 	"steelyard/controlplane/admin"
 	"steelyard/e2e/rig/load"
 	"steelyard/e2e/rig/proc"
+	"steelyard/internal/stat"
 )
 
 // stopLimit bounds the time that the process takes to end, whatever its peers do.
@@ -52,7 +53,7 @@ func (f *fleet) stopWithin(limit time.Duration) {
 }
 
 // port returns the xDS port as the admin API shows it.
-func (f *fleet) port() (admin.Port, error) {
+func (f *fleet) port() (stat.Port, error) {
 	var s admin.Status
 	err := f.get("/api/v1/status", &s)
 	return s.XDSPort, err

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"steelyard/internal/envoyid"
+	"steelyard/internal/stat"
 )
 
 // clientSmoothing is the weight of the newest ACK in a client's smoothed delay.
@@ -42,7 +43,7 @@ func (t *tracker) answer(st *stream, r request, a *answer) {
 	}
 	sent := st.pending[i]
 	st.pending = slices.Delete(st.pending, 0, i+1) // answers come in order: no earlier response gets one now
-	a.node, a.message = st.node.id, envoyid.Clip(r.message, maxMessage)
+	a.node, a.message = st.node.NodeID, envoyid.Clip(r.message, maxMessage)
 	now := t.now()
 	for _, p := range sent.parts {
 		if r.refused {
@@ -70,14 +71,15 @@ func (t *tracker) ack(st *stream, p part, sentAt time.Time, a *answer, now time.
 	if sub == nil {
 		return
 	}
-	if sub.Nacked {
+	if sub.Nack.Current {
 		t.mu.note(slog.LevelInfo, "envoy accepts the assignment again",
-			"cluster", p.cluster, "node", st.node.id, "peer", st.peer, "version", p.version)
+			"cluster", p.cluster, "node", st.node.NodeID, "peer", st.peer, "version", p.version)
 	}
-	sub.Nacked = false
+	sub.Nack.Current = false
 	sub.Acks++
-	sub.VersionAcked, sub.AckedAt = p.version, now
-	sub.AckDelaySmoothed = smooth(sub.AckDelaySmoothed, delay, clientSmoothing)
+	sub.VersionAcked, sub.LastAck = p.version, stat.At(now)
+	sub.ackDelay = smooth(sub.ackDelay, delay, clientSmoothing)
+	sub.AckDelaySeconds = stat.Seconds(sub.ackDelay)
 }
 
 // nack records a NACK. It covers the whole response, so it marks every cluster in it.
@@ -85,15 +87,14 @@ func (t *tracker) nack(st *stream, p part, a *answer, now time.Time) {
 	a.nacked = append(a.nacked, answeredPart{cluster: p.cluster, version: p.version})
 	level := slog.LevelWarn
 	if sub := st.subscriptions[p.cluster]; sub != nil {
-		if sub.Nacked {
+		if sub.Nack.Current {
 			level = slog.LevelDebug // already logged: the state has not changed
 		}
-		sub.Nacked = true
 		sub.Nacks++
-		sub.NackMessage, sub.NackedAt = a.message, now
+		sub.Nack = stat.Nack{Message: a.message, At: stat.At(now), Current: true}
 	}
 	t.mu.note(level, "envoy refuses the assignment",
-		"cluster", p.cluster, "node", st.node.id, "peer", st.peer, "version", p.version, "message", a.message)
+		"cluster", p.cluster, "node", st.node.NodeID, "peer", st.peer, "version", p.version, "message", a.message)
 }
 
 // smooth moves an average towards the newest value by weight, 0 to 1. An average of zero is unknown.

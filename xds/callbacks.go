@@ -36,7 +36,7 @@ func (c callbacks) OnDeltaStreamClosed(id int64, _ *corev3.Node) {
 // OnStreamRequest records a request.
 func (c callbacks) OnStreamRequest(id int64, r *discoveryv3.DiscoveryRequest) error {
 	return c.t.requested(streamKey{id: id}, request{
-		node:      takeIdentity(r.GetNode()),
+		node:      takeNode(r.GetNode()),
 		typeURL:   r.GetTypeUrl(),
 		nonce:     r.GetResponseNonce(),
 		refused:   r.GetErrorDetail() != nil,
@@ -49,7 +49,7 @@ func (c callbacks) OnStreamRequest(id int64, r *discoveryv3.DiscoveryRequest) er
 // OnStreamDeltaRequest does the same for delta. A request on an EDS stream may leave out the type.
 func (c callbacks) OnStreamDeltaRequest(id int64, r *discoveryv3.DeltaDiscoveryRequest) error {
 	return c.t.requested(streamKey{delta: true, id: id}, request{
-		node:        takeIdentity(r.GetNode()),
+		node:        takeNode(r.GetNode()),
 		typeURL:     r.GetTypeUrl(),
 		nonce:       r.GetResponseNonce(),
 		refused:     r.GetErrorDetail() != nil,

@@ -4,10 +4,18 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+
+	"steelyard/internal/envoyid"
+	"steelyard/internal/stat"
 )
 
+// EnvoyOf identifies the Envoy of a client as other services of the port do.
+func EnvoyOf(c *stat.Client) envoyid.ID {
+	return envoyid.ID{NodeID: c.NodeID, Host: hostOf(c.Address), Certificate: c.Certificate}
+}
+
 // clients takes a snapshot of all streams and merges those of each Envoy.
-func (t *tracker) clients() []Client {
+func (t *tracker) clients() []stat.Client {
 	clients := group(t.snapshot())
 	countDuplicates(clients)
 	slices.SortFunc(clients, compareClients)
@@ -15,21 +23,18 @@ func (t *tracker) clients() []Client {
 }
 
 // snapshot returns a client for each stream.
-func (t *tracker) snapshot() []Client {
+func (t *tracker) snapshot() []stat.Client {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	out := make([]Client, 0, len(t.streams))
+	out := make([]stat.Client, 0, len(t.streams))
 	for _, st := range t.streams {
-		c := Client{
-			NodeID:        st.node.id,
-			NodeCluster:   st.node.cluster,
-			Version:       st.node.version,
-			Locality:      st.node.locality,
-			Peer:          st.peer,
+		c := stat.Client{
+			Node:          st.node,
+			Address:       st.peer,
 			Certificate:   st.certificate,
 			Transport:     st.transport,
-			ConnectedAt:   st.connected,
-			Subscriptions: make([]Subscription, 0, len(st.subscriptions)),
+			ConnectedAt:   stat.At(st.connected),
+			Subscriptions: make([]stat.Subscription, 0, len(st.subscriptions)),
 		}
 		for name, sub := range st.subscriptions {
 			s := sub.Subscription
@@ -45,12 +50,12 @@ func (t *tracker) snapshot() []Client {
 }
 
 // group merges the streams of each connection, node and transport into one client.
-func group(streams []Client) []Client {
+func group(streams []stat.Client) []stat.Client {
 	type key struct{ node, peer, transport string }
 	index := make(map[key]int, len(streams))
-	var clients []Client
+	var clients []stat.Client
 	for _, c := range streams {
-		k := key{c.NodeID, c.Peer, c.Transport}
+		k := key{c.NodeID, c.Address, c.Transport}
 		i, ok := index[k]
 		if !ok {
 			index[k] = len(clients)
@@ -60,15 +65,15 @@ func group(streams []Client) []Client {
 		merge(&clients[i], c)
 	}
 	for _, c := range clients {
-		slices.SortFunc(c.Subscriptions, func(a, b Subscription) int {
-			return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), a.SentAt.Compare(b.SentAt))
+		slices.SortFunc(c.Subscriptions, func(a, b stat.Subscription) int {
+			return cmp.Or(cmp.Compare(a.Resource, b.Resource), a.LastSent.Compare(b.LastSent.Time))
 		})
 	}
 	return clients
 }
 
-func merge(into *Client, c Client) {
-	if c.ConnectedAt.Before(into.ConnectedAt) {
+func merge(into *stat.Client, c stat.Client) {
+	if c.ConnectedAt.Before(into.ConnectedAt.Time) {
 		into.ConnectedAt = c.ConnectedAt
 	}
 	into.Subscriptions = append(into.Subscriptions, c.Subscriptions...)
@@ -76,35 +81,35 @@ func merge(into *Client, c Client) {
 
 // countDuplicates counts the connections over which the same node id subscribes to the same cluster. An Envoy has one
 // connection to its control plane, and would use it even for two clusters with the same EDS name.
-func countDuplicates(clients []Client) {
-	type claim struct{ node, certificate, cluster string }
+func countDuplicates(clients []stat.Client) {
+	type claim struct{ node, certificate, resource string }
 	peers := make(map[claim]map[string]struct{})
 	for _, c := range clients {
 		for _, s := range c.Subscriptions {
-			k := claim{c.NodeID, c.Certificate, s.Cluster}
+			k := claim{c.NodeID, c.Certificate, s.Resource}
 			if peers[k] == nil {
 				peers[k] = make(map[string]struct{}, 1)
 			}
-			peers[k][c.Peer] = struct{}{}
+			peers[k][c.Address] = struct{}{}
 		}
 	}
 	for i := range clients {
 		c := &clients[i]
 		others := make(map[string]struct{})
 		for _, s := range c.Subscriptions {
-			if claimed := peers[claim{c.NodeID, c.Certificate, s.Cluster}]; len(claimed) > 1 {
+			if claimed := peers[claim{c.NodeID, c.Certificate, s.Resource}]; len(claimed) > 1 {
 				maps.Copy(others, claimed)
 			}
 		}
-		delete(others, c.Peer)
+		delete(others, c.Address)
 		c.Duplicates = len(others)
 	}
 }
 
-func compareClients(a, b Client) int {
+func compareClients(a, b stat.Client) int {
 	return cmp.Or(
 		cmp.Compare(a.NodeID, b.NodeID),
-		cmp.Compare(a.Peer, b.Peer),
+		cmp.Compare(a.Address, b.Address),
 		cmp.Compare(a.Transport, b.Transport),
 	)
 }

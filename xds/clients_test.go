@@ -21,6 +21,7 @@ import (
 
 	"steelyard/e2e/rig/certs"
 	"steelyard/e2e/rig/grpctest"
+	"steelyard/internal/stat"
 	"steelyard/xds"
 	"steelyard/xds/xdstest"
 )
@@ -33,7 +34,7 @@ func TestEnvoysUnderOneNodeIDAreShownAsDuplicates(t *testing.T) {
 	// Without a common cluster: one Envoy may have two connections.
 	b.dial(xdstest.Config{NodeID: "twin", Clusters: []string{"other"}})
 	b.dial(xdstest.Config{NodeID: "single", Clusters: []string{"llama"}})
-	var clients []xds.Client
+	var clients []stat.Client
 	eventually(t, "four clients", func() bool {
 		clients = b.server.Clients()
 		n := 0
@@ -47,7 +48,7 @@ func TestEnvoysUnderOneNodeIDAreShownAsDuplicates(t *testing.T) {
 	}
 	for _, c := range clients[1:] {
 		want := 1
-		if c.Subscriptions[0].Cluster == "other" {
+		if c.Subscriptions[0].Resource == "other" {
 			want = 0
 		}
 		if c.NodeID != "twin" || c.Duplicates != want {
@@ -79,7 +80,7 @@ func TestStreamsOfOneConnectionAreOneClient(t *testing.T) {
 	eventually(t, "one client with two sorted subscriptions", func() bool {
 		c := b.server.Clients()
 		return len(c) == 1 && c[0].Duplicates == 0 && len(c[0].Subscriptions) == 2 &&
-			c[0].Subscriptions[0].Cluster == "a" && c[0].Subscriptions[1].Cluster == "b"
+			c[0].Subscriptions[0].Resource == "a" && c[0].Subscriptions[1].Resource == "b"
 	})
 }
 
@@ -94,7 +95,7 @@ func TestThePropertiesOfANodeAreLimitedInLength(t *testing.T) {
 	if err := stream.Send(&discoveryv3.DiscoveryRequest{Node: n, ResourceNames: []string{"llama"}}); err != nil {
 		t.Fatal(err)
 	}
-	var c xds.Client
+	var c stat.Client
 	eventually(t, "the client is seen", func() bool {
 		cs := b.server.Clients()
 		if len(cs) == 1 && cs[0].NodeID != "" {
@@ -257,7 +258,7 @@ func TestTenThousandClustersAreNotTooMany(t *testing.T) {
 		names[i] = fmt.Sprint("cluster-", i)
 	}
 	client := b.dial(xdstest.Config{Clusters: names})
-	b.subscription("envoy-1", "cluster-9999", "held", func(s xds.Subscription) bool { return !s.Known })
+	b.subscription("envoy-1", "cluster-9999", "held", func(s stat.Subscription) bool { return !s.Known })
 	b.publish("cluster-5000", equal(1))
 	b.received(client, "cluster-5000", 1)
 }

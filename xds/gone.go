@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"steelyard/internal/stat"
 )
 
 const (
@@ -16,17 +18,6 @@ const (
 	// maxGone is how many of them it remembers. Beyond that it forgets the one that vanished first.
 	maxGone = 1024
 )
-
-// A Gone is an Envoy that vanished: its connection ended while its streams were open. An Envoy that stops resets them
-// first.
-type Gone struct {
-	NodeID      string
-	Certificate string // the names in that of its connection, empty without one
-	Peer        string // remote address of the connection
-	Since       time.Time
-	Cause       string // how the connection ended
-	Silent      bool   // it did not answer pings: it hangs, or the network does not carry packets
-}
 
 // How a connection can end.
 const (
@@ -39,13 +30,14 @@ const (
 // An envoy is one whatever address it connects from. Another certificate is another Envoy, even with the same node id.
 type envoy struct{ node, certificate string }
 
-func (st *stream) envoy() envoy { return envoy{st.node.id, st.certificate} }
-func (g Gone) envoy() envoy     { return envoy{g.NodeID, g.Certificate} }
+func (st *stream) envoy() envoy { return envoy{st.node.NodeID, st.certificate} }
+
+func envoyOf(g stat.GoneEnvoy) envoy { return envoy{g.NodeID, g.Certificate} }
 
 // Gone returns the Envoys that vanished in the last ten minutes and have not reconnected, the latest first.
-func (s *Server) Gone() []Gone { return s.tracker.vanished() }
+func (s *Server) Gone() []stat.GoneEnvoy { return s.tracker.vanished() }
 
-func (t *tracker) vanished() []Gone {
+func (t *tracker) vanished() []stat.GoneEnvoy {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.gone.expire(t.now())
@@ -55,19 +47,19 @@ func (t *tracker) vanished() []Gone {
 // A goneList holds the Envoys that vanished, each once. The zero value is empty.
 type goneList struct {
 	byNode map[envoy]*list.Element
-	order  list.List // of Gone; the one that vanished first is at the front
+	order  list.List // of stat.GoneEnvoy; the one that vanished first is at the front
 }
 
 // add costs the same however many there are. The caller adds in the order of Since.
-func (l *goneList) add(g Gone) {
+func (l *goneList) add(g stat.GoneEnvoy) {
 	if l.byNode == nil {
 		l.byNode = make(map[envoy]*list.Element)
 	}
-	l.remove(g.envoy())
+	l.remove(envoyOf(g))
 	if len(l.byNode) >= maxGone {
-		l.remove(l.order.Front().Value.(Gone).envoy())
+		l.remove(envoyOf(l.order.Front().Value.(stat.GoneEnvoy)))
 	}
-	l.byNode[g.envoy()] = l.order.PushBack(g)
+	l.byNode[envoyOf(g)] = l.order.PushBack(g)
 }
 
 func (l *goneList) remove(node envoy) {
@@ -80,18 +72,18 @@ func (l *goneList) remove(node envoy) {
 // expire removes those that vanished longer ago than goneFor.
 func (l *goneList) expire(now time.Time) {
 	for e := l.order.Front(); e != nil; e = l.order.Front() {
-		g := e.Value.(Gone)
-		if now.Sub(g.Since) <= goneFor {
+		g := e.Value.(stat.GoneEnvoy)
+		if now.Sub(g.Since.Time) <= goneFor {
 			return
 		}
-		l.remove(g.envoy())
+		l.remove(envoyOf(g))
 	}
 }
 
-func (l *goneList) latestFirst() []Gone {
-	out := make([]Gone, 0, len(l.byNode))
+func (l *goneList) latestFirst() []stat.GoneEnvoy {
+	out := make([]stat.GoneEnvoy, 0, len(l.byNode))
 	for e := l.order.Back(); e != nil; e = e.Prev() {
-		out = append(out, e.Value.(Gone))
+		out = append(out, e.Value.(stat.GoneEnvoy))
 	}
 	return out
 }
@@ -114,16 +106,16 @@ func (t *tracker) vanishedWith(peer, cause string) (node string) {
 	defer t.mu.Unlock()
 	var newest *stream // among those that the Envoy has not ended
 	for st := range t.byPeer[peer] {
-		if st.node.id != "" && st.ctx.Err() == nil && (newest == nil || st.connected.After(newest.connected)) {
+		if st.node.NodeID != "" && st.ctx.Err() == nil && (newest == nil || st.connected.After(newest.connected)) {
 			newest = st
 		}
 	}
 	if newest == nil || t.reconnected(newest) {
 		return ""
 	}
-	t.gone.add(Gone{NodeID: newest.node.id, Certificate: newest.certificate, Peer: peer, Since: t.now(), Cause: cause,
-		Silent: cause == causeSilent})
-	return newest.node.id
+	t.gone.add(stat.GoneEnvoy{NodeID: newest.node.NodeID, Certificate: newest.certificate, Address: peer,
+		Since: stat.At(t.now()), Cause: cause, Silent: cause == causeSilent})
+	return newest.node.NodeID
 }
 
 // reconnected reports whether the Envoy of a stream has opened another connection since.

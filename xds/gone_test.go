@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"steelyard/internal/stat"
 	"steelyard/xds"
 )
 
@@ -90,7 +91,7 @@ func (b *testServer) connectAs(node string) *envoy {
 
 func (b *testServer) connected(peer string) bool {
 	for _, c := range b.server.Clients() {
-		if c.Peer == peer && c.NodeID != "" {
+		if c.Address == peer && c.NodeID != "" {
 			return true
 		}
 	}
@@ -103,12 +104,12 @@ func (b *testServer) forgotten(e *envoy) {
 	eventually(b.t, e.peer+" is no longer connected", func() bool { return !b.connected(e.peer) })
 }
 
-func (b *testServer) gone(t *testing.T, want ...xds.Gone) {
+func (b *testServer) gone(t *testing.T, want ...stat.GoneEnvoy) {
 	t.Helper()
 	if want == nil {
-		want = []xds.Gone{}
+		want = []stat.GoneEnvoy{}
 	}
-	if diff := cmp.Diff(want, append([]xds.Gone{}, b.server.Gone()...)); diff != "" {
+	if diff := cmp.Diff(want, append([]stat.GoneEnvoy{}, b.server.Gone()...)); diff != "" {
 		t.Errorf("gone (-want +got):\n%s", diff)
 	}
 }
@@ -122,14 +123,14 @@ func TestAnEnvoyWhoseConnectionEndsUnderItsStreamIsGone(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.forgotten(e)
-		b.gone(t, xds.Gone{NodeID: "edge-1", Peer: e.peer, Since: since, Cause: cause})
+		b.gone(t, stat.GoneEnvoy{NodeID: "edge-1", Address: e.peer, Since: stat.At(since), Cause: cause})
 
 		b.clock.advance(9 * time.Minute)
 		again := b.connectAs("edge-1")
 		b.gone(t) // it has reconnected
 		other.raw.Close()
 		b.forgotten(other)
-		b.gone(t, xds.Gone{NodeID: "edge-2", Peer: other.peer, Since: since.Add(9 * time.Minute),
+		b.gone(t, stat.GoneEnvoy{NodeID: "edge-2", Address: other.peer, Since: stat.At(since.Add(9 * time.Minute)),
 			Cause: "the connection was closed"})
 		b.clock.advance(10 * time.Minute)
 		b.gone(t, b.server.Gone()[0]) // for all of ten minutes

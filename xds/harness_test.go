@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"steelyard/e2e/rig/grpctest"
+	"steelyard/internal/stat"
 	"steelyard/weighting"
 	"steelyard/xds"
 	"steelyard/xds/xdstest"
@@ -87,15 +88,15 @@ func (b *testServer) received(c *xdstest.Client, cluster string, n int) xdstest.
 }
 
 // subscription waits until the node's subscription is as wanted.
-func (b *testServer) subscription(node, cluster, what string, wanted func(xds.Subscription) bool) xds.Subscription {
+func (b *testServer) subscription(node, cluster, what string, wanted func(stat.Subscription) bool) stat.Subscription {
 	b.t.Helper()
-	var last []xds.Client
+	var last []stat.Client
 	deadline := time.Now().Add(patience)
 	for time.Now().Before(deadline) {
 		last = b.server.Clients()
 		for _, c := range last {
 			for _, s := range c.Subscriptions {
-				if c.NodeID == node && s.Cluster == cluster && wanted(s) {
+				if c.NodeID == node && s.Resource == cluster && wanted(s) {
 					return s
 				}
 			}
@@ -103,7 +104,7 @@ func (b *testServer) subscription(node, cluster, what string, wanted func(xds.Su
 		time.Sleep(time.Millisecond)
 	}
 	b.t.Fatalf("%s subscribing to %s: never %s; clients %+v", node, cluster, what, last)
-	return xds.Subscription{}
+	return stat.Subscription{}
 }
 
 // eventually polls until the condition holds.
@@ -116,7 +117,7 @@ func eventually(t testing.TB, what string, holds func() bool) {
 	}
 }
 
-func inSync(s xds.Subscription) bool { return s.InSync }
+func inSync(s stat.Subscription) bool { return s.InSync }
 
 // transports runs the test over each way to subscribe.
 func transports(t *testing.T, test func(t *testing.T, c xdstest.Config, transport string)) {

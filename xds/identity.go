@@ -7,6 +7,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
 	"steelyard/internal/envoyid"
+	"steelyard/internal/stat"
 )
 
 const (
@@ -14,26 +15,21 @@ const (
 	maxMessage  = 1024 // bytes of a NACK's message
 )
 
-// An identity is what the server keeps of a node.
-type identity struct {
-	id, cluster, version, locality string
-}
-
-// takeIdentity reads the node and then removes everything except the id from it. go-control-plane keeps the message for
+// takeNode reads the node and then removes everything except the id from it. go-control-plane keeps the message for
 // as long as the stream lives, and Envoy's list of extensions takes about 61 KB on the wire and several times that in
 // memory.
-func takeIdentity(n *corev3.Node) identity {
+func takeNode(n *corev3.Node) stat.Node {
 	if n == nil {
-		return identity{}
+		return stat.Node{}
 	}
-	node := identity{
-		id:       envoyid.NodeID(n.GetId()),
-		cluster:  envoyid.Clip(n.GetCluster(), maxIdentity),
-		version:  envoyid.Clip(userAgentVersion(n), maxIdentity),
-		locality: envoyid.Clip(localityName(n.GetLocality()), maxIdentity),
+	node := stat.Node{
+		NodeID:      envoyid.NodeID(n.GetId()),
+		NodeCluster: envoyid.Clip(n.GetCluster(), maxIdentity),
+		Version:     envoyid.Clip(userAgentVersion(n), maxIdentity),
+		Locality:    envoyid.Clip(localityName(n.GetLocality()), maxIdentity),
 	}
 	n.Reset()
-	n.Id = node.id
+	n.Id = node.NodeID
 	return node
 }
 

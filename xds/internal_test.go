@@ -12,6 +12,7 @@ import (
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	"google.golang.org/protobuf/proto"
 
+	"steelyard/internal/stat"
 	"steelyard/weighting"
 )
 
@@ -119,14 +120,14 @@ func TestIdentityIsTakenAndTheNodeEmptied(t *testing.T) {
 		Locality:             &corev3.Locality{Zone: "z"},
 		Extensions:           []*corev3.Extension{{Name: "x"}},
 	}
-	want := identity{id: "envoy-1", cluster: "edge", version: "1.40.0-dev", locality: "/z"}
-	if got := takeIdentity(n); got != want {
+	want := stat.Node{NodeID: "envoy-1", NodeCluster: "edge", Version: "1.40.0-dev", Locality: "/z"}
+	if got := takeNode(n); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	if !proto.Equal(n, &corev3.Node{Id: "envoy-1"}) {
 		t.Errorf("what is kept is %v, want only the id", n)
 	}
-	if got := takeIdentity(nil); got != (identity{}) {
+	if got := takeNode(nil); got != (stat.Node{}) {
 		t.Errorf("no node gives %+v", got)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"steelyard/internal/stat"
 )
 
 const streamsPerEnvoy = 4
@@ -21,7 +23,7 @@ func crowd(t testing.TB, streams int) (*tracker, []string) {
 			if err := tr.opened(t.Context(), key, TransportEDS, peers[i]); err != nil {
 				t.Fatal(err)
 			}
-			if err := tr.requested(key, request{node: identity{id: fmt.Sprint("envoy-", i)}}); err != nil {
+			if err := tr.requested(key, request{node: stat.Node{NodeID: fmt.Sprint("envoy-", i)}}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -1,6 +1,7 @@
 package xds
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"log/slog"
@@ -9,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	runtimev3 "github.com/envoyproxy/go-control-plane/envoy/service/runtime/v3"
@@ -22,6 +22,7 @@ import (
 	"steelyard/internal/credentials"
 	"steelyard/internal/envoyid"
 	"steelyard/internal/loops"
+	"steelyard/internal/stat"
 )
 
 // RuntimeLayer is the name of the runtime layer that an Envoy subscribes to. Its keys are the percentages of requests,
@@ -40,12 +41,9 @@ const (
 // A RuntimeClient is one Envoy's stream of runtime values.
 type RuntimeClient struct {
 	envoyid.ID
-	Peer        string // remote address of the connection
-	ConnectedAt time.Time
-	InSync      bool // the Envoy accepted its layer
-	Acks, Nacks uint64
-	Nacked      bool   // its last answer was a NACK
-	NackMessage string // Envoy's message in its latest NACK
+	stat.Runtime
+	Peer string // remote address of the connection
+	Acks uint64
 }
 
 // SetRuntime sets an Envoy's runtime layer: percentages by key, which it limits to 0..100; nil is the default,
@@ -65,7 +63,6 @@ type runtimes struct {
 	closing <-chan struct{}
 	prefix  string
 	normal  map[string]float64 // the layer of an Envoy without one of its own
-	now     func() time.Time
 	log     *slog.Logger
 
 	mu      loggingMutex // guards the fields below, and the streams
@@ -82,10 +79,9 @@ type layer struct {
 
 // A runtimeStream is one open stream. It has at most one unanswered response.
 type runtimeStream struct {
-	envoy     envoyid.ID
-	peer      string
-	connected time.Time
-	changed   loops.Signal // the layer may have changed
+	envoy   envoyid.ID
+	peer    string
+	changed loops.Signal // the layer may have changed
 
 	names []string // of the layers it subscribes to
 	asks  bool     // has to be answered even if the layer has not changed
@@ -93,9 +89,8 @@ type runtimeStream struct {
 	open  bool     // the last response is not answered
 
 	sent, acked uint64 // seq of the layer; valid if nonce or acks, respectively, are not zero
-	acks, nacks uint64
-	nacked      bool
-	message     string
+	acks        uint64
+	nack        string // Envoy's message, while its last answer was a NACK; else empty
 }
 
 func newRuntimes(closing <-chan struct{}, prefix string, o Options) *runtimes {
@@ -104,7 +99,7 @@ func newRuntimes(closing <-chan struct{}, prefix string, o Options) *runtimes {
 		normal = percentages(o.Runtime)
 	}
 	return &runtimes{
-		closing: closing, prefix: prefix, normal: normal, now: o.Now, log: o.Log,
+		closing: closing, prefix: prefix, normal: normal, log: o.Log,
 		mu:      loggingMutex{log: o.Log},
 		layers:  make(map[envoyid.ID]layer),
 		streams: make(map[*runtimeStream]struct{}),
@@ -216,7 +211,7 @@ func receive(
 }
 
 func (r *runtimes) opened(peer, certificate string) *runtimeStream {
-	st := &runtimeStream{peer: peer, connected: r.now(), changed: loops.NewSignal()}
+	st := &runtimeStream{peer: peer, changed: loops.NewSignal()}
 	st.envoy.Host, st.envoy.Certificate = hostOf(peer), certificate
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -244,8 +239,8 @@ func (r *runtimes) requested(st *runtimeStream, q *discoveryv3.DiscoveryRequest)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if node := takeIdentity(q.GetNode()); st.envoy.NodeID == "" {
-		st.envoy.NodeID = node.id
+	if node := takeNode(q.GetNode()); st.envoy.NodeID == "" {
+		st.envoy.NodeID = node.NodeID
 	}
 	if st.envoy.NodeID == "" {
 		return errNoNode
@@ -277,16 +272,15 @@ func (r *runtimes) answered(st *runtimeStream, q *discoveryv3.DiscoveryRequest) 
 	refusal := q.GetErrorDetail()
 	if refusal == nil {
 		st.acks++
-		st.acked, st.nacked = st.sent, false
+		st.acked, st.nack = st.sent, ""
 		return
 	}
 	level := slog.LevelWarn
-	if st.nacked {
+	if st.nack != "" {
 		level = slog.LevelDebug // already logged: the state has not changed
 	}
-	st.nacks++
-	st.nacked, st.message = true, envoyid.Clip(refusal.GetMessage(), maxMessage)
-	r.mu.note(level, "envoy refuses its runtime layer", "node", st.envoy.NodeID, "peer", st.peer, "message", st.message)
+	st.nack = cmp.Or(envoyid.Clip(refusal.GetMessage(), maxMessage), "no reason given")
+	r.mu.note(level, "envoy refuses its runtime layer", "node", st.envoy.NodeID, "peer", st.peer, "message", st.nack)
 }
 
 // next returns the response to send on the stream, nil for none. While a response is unanswered, changes wait.
@@ -331,16 +325,12 @@ func (r *runtimes) clients() []RuntimeClient {
 	for st := range r.streams {
 		l := r.layer(st.envoy)
 		out = append(out, RuntimeClient{
-			ID: st.envoy, Peer: st.peer, ConnectedAt: st.connected,
-			InSync: st.acks > 0 && st.acked == l.seq,
-			Acks:   st.acks, Nacks: st.nacks, Nacked: st.nacked, NackMessage: st.message,
+			ID: st.envoy, Peer: st.peer, Acks: st.acks,
+			Runtime: stat.Runtime{Subscribed: true, InSync: st.acks > 0 && st.acked == l.seq, Nack: st.nack},
 		})
 	}
 	slices.SortFunc(out, func(a, b RuntimeClient) int {
-		if c := envoyid.Compare(a.ID, b.ID); c != 0 {
-			return c
-		}
-		return strings.Compare(a.Peer, b.Peer)
+		return cmp.Or(envoyid.Compare(a.ID, b.ID), strings.Compare(a.Peer, b.Peer))
 	})
 	return out
 }

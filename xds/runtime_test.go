@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -202,15 +201,14 @@ func TestARefusedLayerIsShownAndNotRepeated(t *testing.T) {
 	f := b.follow(t, "envoy-1", xds.RuntimeLayer)
 	f.want(batched())
 	f.refuse("cannot " + strings.Repeat("x", 5000))
-	c := b.client("refused", func(c xds.RuntimeClient) bool { return c.Nacked })
-	if c.InSync || c.Nacks != 1 || c.Acks != 0 || !strings.HasPrefix(c.NackMessage, "cannot x") ||
-		len(c.NackMessage) > 1024 {
+	c := b.client("refused", func(c xds.RuntimeClient) bool { return c.Nack != "" })
+	if c.InSync || c.Acks != 0 || !strings.HasPrefix(c.Nack, "cannot x") || len(c.Nack) > 1024 {
 		t.Errorf("%+v", c)
 	}
 	b.server.SetRuntime(envoyOne(), silent())
 	f.want(silent())
 	f.accept()
-	b.client("in sync again", func(c xds.RuntimeClient) bool { return c.InSync && !c.Nacked })
+	b.client("in sync again", func(c xds.RuntimeClient) bool { return c.InSync && c.Nack == "" })
 }
 
 func TestALayerWithAnotherNameIsEmptyAndSentAtOnce(t *testing.T) {
@@ -280,7 +278,7 @@ func TestRuntimeClientsAreSorted(t *testing.T) {
 	var got []string
 	for _, c := range b.server.RuntimeClients() {
 		got = append(got, c.NodeID+" "+c.Host)
-		if !strings.HasPrefix(c.Peer, c.Host+":") || !c.ConnectedAt.Equal(time.Unix(1_700_000_000, 0)) {
+		if !strings.HasPrefix(c.Peer, c.Host+":") {
 			t.Errorf("%+v", c)
 		}
 	}

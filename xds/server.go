@@ -242,7 +242,7 @@ func (s *Server) remove(name string) {
 
 // Clients returns the connected Envoys, with what each was sent and what it answered, sorted by node id, peer and
 // transport. The caller may change the result.
-func (s *Server) Clients() []Client { return s.tracker.clients() }
+func (s *Server) Clients() []stat.Client { return s.tracker.clients() }
 
 // Names returns the number of subscriptions of all streams together, to names of clusters and to other types.
 func (s *Server) Names() stat.Bound { return s.tracker.names.Usage() }

@@ -7,7 +7,7 @@ import (
 
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 
-	"steelyard/xds"
+	"steelyard/internal/stat"
 	"steelyard/xds/xdstest"
 )
 
@@ -50,7 +50,7 @@ func TestARefusalIsAnAnswer(t *testing.T) {
 	b.publish("llama", shares(1))
 	b.dial(xdstest.Config{Clusters: []string{"llama", "unknown"},
 		Refuse: func(*endpointv3.ClusterLoadAssignment) error { return errors.New("no") }})
-	b.subscription("envoy-1", "llama", "refused", func(s xds.Subscription) bool { return s.Nacked })
+	b.subscription("envoy-1", "llama", "refused", func(s stat.Subscription) bool { return s.Nack.Current })
 	if !b.server.Settled(time.Hour) {
 		t.Error("it waits for an Envoy that refused, or for a subscription to an unknown cluster")
 	}

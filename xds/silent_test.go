@@ -110,7 +110,7 @@ func TestMuteStreamsEnd(t *testing.T) {
 	eventually(t, "only the Envoy's stream is open", func() bool { return l.Stats().Streams.Used == 1 })
 	b.publish("llama", equal(2))
 	b.received(envoy, "llama", 2)
-	if s := l.Stats(); int(s.SilentStreams) != len(mute) || s.SilentStreamTime.IsZero() || s.Streams.Refused != 0 {
+	if s := l.Stats(); int(s.SilentStreams) != len(mute) || s.LastSilentStreamAt.IsZero() || s.Streams.Refused != 0 {
 		t.Errorf("%+v, want %d silent streams", s, len(mute))
 	}
 }

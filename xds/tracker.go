@@ -15,6 +15,7 @@ import (
 
 	"steelyard/internal/credentials"
 	"steelyard/internal/envoyid"
+	"steelyard/internal/stat"
 	"steelyard/xds/port"
 )
 
@@ -58,7 +59,7 @@ type streamKey struct {
 // A stream is one open stream.
 type stream struct {
 	ctx           context.Context // done when the Envoy has ended the stream, or the connection has ended
-	node          identity
+	node          stat.Node
 	transport     string
 	peer, host    string // host is peer without its port
 	certificate   string // the names in that of the client, empty without one
@@ -90,8 +91,9 @@ func (x streamIndex[K]) remove(key K, st *stream) {
 
 // A subscription is one cluster on one stream.
 type subscription struct {
-	since time.Time
-	Subscription
+	since    time.Time
+	ackDelay time.Duration // smoothed; zero if there was no ACK
+	stat.Subscription
 }
 
 // A response is an unanswered one.
@@ -110,7 +112,7 @@ type part struct {
 
 // A request is what the tracker needs of one, in either protocol.
 type request struct {
-	node                   identity
+	node                   stat.Node
 	typeURL                string
 	nonce                  string
 	refused                bool
@@ -171,8 +173,9 @@ func (t *tracker) closed(key streamKey) {
 	delete(t.streams, key)
 	t.byPeer.remove(st.peer, st)
 	t.byNode.remove(st.envoy(), st)
-	if st.node.id != "" {
-		t.mu.note(slog.LevelInfo, "envoy stream closed", "node", st.node.id, "peer", st.peer, "transport", st.transport)
+	if st.node.NodeID != "" {
+		t.mu.note(slog.LevelInfo, "envoy stream closed",
+			"node", st.node.NodeID, "peer", st.peer, "transport", st.transport)
 	}
 }
 
@@ -191,7 +194,7 @@ func (t *tracker) requested(key streamKey, r request) error {
 		err = t.apply(st, r, &answered)
 	}
 	if err != nil {
-		t.mu.note(slog.LevelWarn, "envoy stream refused", "node", st.node.id, "peer", st.peer, "error", err)
+		t.mu.note(slog.LevelWarn, "envoy stream refused", "node", st.node.NodeID, "peer", st.peer, "error", err)
 	}
 	due := t.account(st, len(st.pending) < pending)
 	t.mu.Unlock()
@@ -232,12 +235,12 @@ var errNoNode = status.Error(codes.InvalidArgument, "the first request of the st
 	"set node.id in the Envoy's bootstrap, or start it with --service-node")
 
 // introduce keeps the node of the stream's first request: later requests may leave it out, and go-control-plane then
-// repeats what takeIdentity left of it.
-func (t *tracker) introduce(st *stream, node identity) error {
+// repeats what takeNode left of it.
+func (t *tracker) introduce(st *stream, node stat.Node) error {
 	switch {
-	case st.node.id != "":
+	case st.node.NodeID != "":
 		return nil
-	case node.id == "":
+	case node.NodeID == "":
 		return errNoNode
 	}
 	st.node = node
@@ -245,7 +248,7 @@ func (t *tracker) introduce(st *stream, node identity) error {
 	t.joinPace(st)
 	t.gone.remove(st.envoy())
 	t.mu.note(slog.LevelInfo, "envoy stream opened",
-		"node", node.id, "peer", st.peer, "transport", st.transport, "version", node.version)
+		"node", node.NodeID, "peer", st.peer, "transport", st.transport, "version", node.Version)
 	return nil
 }
 
@@ -328,7 +331,8 @@ func (t *tracker) subscribeTo(st *stream, name string) (first bool, err error) {
 	}
 	name = strings.Clone(name)
 	st.changes++
-	st.subscriptions[name] = &subscription{since: t.now(), Subscription: Subscription{Cluster: name}}
+	st.subscriptions[name] = &subscription{since: t.now(),
+		Subscription: stat.Subscription{Resource: name, Cluster: BaseName(name)}}
 	t.watches.add(name, st.watcher())
 	t.watches.names[name]++
 	return t.watches.names[name] == 1, nil
@@ -362,7 +366,7 @@ func (t *tracker) sent(key streamKey, nonce, version string, parts []part) {
 		p := &parts[i]
 		p.version, p.published = t.clusters[p.cluster].versionAt(t.prefix, seq)
 		if sub := st.subscriptions[p.cluster]; sub != nil {
-			sub.VersionSent, sub.SentAt = p.version, now
+			sub.VersionSent, sub.LastSent = p.version, stat.At(now)
 		}
 	}
 	if len(st.pending) == maxPending {

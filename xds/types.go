@@ -3,8 +3,6 @@ package xds
 import (
 	"log/slog"
 	"time"
-
-	"steelyard/internal/envoyid"
 )
 
 // Options of a Server. The zero value works.
@@ -39,56 +37,10 @@ type Observer interface {
 // Answered identifies what an Envoy answered.
 type Answered struct{ Node, Version string }
 
-// Transports of a Client.
+// Transports of a stat.Client.
 const (
 	TransportEDS      = "eds"       // StreamEndpoints
 	TransportEDSDelta = "eds-delta" // DeltaEndpoints
 	TransportADS      = "ads"       // StreamAggregatedResources
 	TransportADSDelta = "ads-delta" // DeltaAggregatedResources
 )
-
-// A Client is one connected Envoy: all streams of one connection and node id. Strings that come from Envoy are limited
-// in length.
-type Client struct {
-	NodeID      string
-	NodeCluster string
-	Version     string // of the Envoy, such as "1.40.0"
-	Locality    string // region/zone/sub_zone, without the empty parts at the end
-	Peer        string // remote address of the connection
-	Certificate string // the names in that of the client, empty without one
-	Transport   string // one of the constants above
-	ConnectedAt time.Time
-
-	// Duplicates counts the other connections with the same node id and certificate that subscribe to one of the same
-	// clusters: they are of Envoys with the same id, or, until keepalive closes the old connection, of an Envoy that
-	// has reconnected.
-	Duplicates int
-
-	Subscriptions []Subscription // sorted by cluster
-}
-
-// Envoy identifies the Envoy as other services of the port do.
-func (c *Client) Envoy() envoyid.ID {
-	return envoyid.ID{NodeID: c.NodeID, Host: hostOf(c.Peer), Certificate: c.Certificate}
-}
-
-// A Subscription is the state of one cluster at one Envoy.
-type Subscription struct {
-	Cluster string
-	// Known is true if there is an assignment to send. If not, the Envoy waits: the cluster is unknown, not ready yet,
-	// or was removed.
-	Known  bool
-	InSync bool // the Envoy acknowledged the cluster's current version
-
-	VersionSent  string    // last sent on this stream, empty if there was none
-	VersionAcked string    // last accepted on this stream
-	SentAt       time.Time // of VersionSent
-	AckedAt      time.Time // of VersionAcked
-
-	AckDelaySmoothed time.Duration // from push to ACK, zero if there was none
-	Acks, Nacks      uint64
-
-	Nacked      bool // the last answer was a NACK
-	NackMessage string
-	NackedAt    time.Time
-}

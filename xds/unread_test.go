@@ -78,8 +78,9 @@ func TestHalfMessagesAreLimited(t *testing.T) {
 	for range 3 {
 		sendHalfMessages(t, b.address, 5) // together 15 of 8 MiB
 	}
-	eventually(t, "the connection that holds the most is closed", func() bool { return l.Stats().Unread.Displaced > 0 })
-	if s := l.Stats().Unread; s.Used > limit || s.Limit != limit || s.LastDisplaced.IsZero() {
+	eventually(t, "the connection that holds the most is closed",
+		func() bool { return l.Stats().UnreadBytes.Displaced > 0 })
+	if s := l.Stats().UnreadBytes; s.Used > limit || s.Limit != limit || s.LastDisplaced.IsZero() {
 		t.Errorf("%+v, want at most %d bytes", s, limit)
 	}
 	b.publish("llama", equal(2))
@@ -112,8 +113,8 @@ func TestTheCountOfUnreadBytesDoesNotDrift(t *testing.T) {
 				openAndEnd(t, conn, i)
 			}
 			eventually(t, "one stream is open", func() bool { return l.Stats().Streams.Used == 1 })
-			eventually(t, "nothing is unread", func() bool { return l.Stats().Unread.Used == 0 })
-			if s := l.Stats(); s.Connections.Used != 1 || s.Unread.Displaced != 0 {
+			eventually(t, "nothing is unread", func() bool { return l.Stats().UnreadBytes.Used == 0 })
+			if s := l.Stats(); s.Connections.Used != 1 || s.UnreadBytes.Displaced != 0 {
 				t.Errorf("%+v, want the connection still open", s)
 			}
 		})

@@ -75,7 +75,7 @@ func (t *tracker) subscribed(name string) bool {
 
 // watcher returns the Envoy of the stream.
 func (st *stream) watcher() envoyid.ID {
-	return envoyid.ID{NodeID: st.node.id, Host: st.host, Certificate: st.certificate}
+	return envoyid.ID{NodeID: st.node.NodeID, Host: st.host, Certificate: st.certificate}
 }
 
 // hostOf returns the IP address of a peer, or the peer itself where that has none: it is no TCP connection.

@@ -206,22 +206,16 @@ func (o *inspection) ofEndpoint(ctx context.Context, address string) ([]byte, er
 		return nil, err
 	}
 	o.cluster, o.address = cluster.Name, address
-	endpoint := discovery.Endpoint{Address: address}
-	for _, e := range cluster.Endpoints.Static {
-		if canonical, err := discovery.ParseAddress(e.Address); err == nil && canonical == address {
-			endpoint = discovery.Endpoint{Address: address, Zone: e.Zone, Capacity: e.Capacity, Engine: e.Engine,
-				MetricsPort: e.MetricsPort, MetricsPath: e.MetricsPath}
-		}
-	}
+	listed := cluster.Endpoints.Listed()
 	if cluster.Endpoints.File != "" {
-		all, err := discovery.ReadFile(ctx, cluster.Endpoints.File)
-		if err != nil {
+		if listed, err = discovery.ReadFile(ctx, cluster.Endpoints.File); err != nil {
 			return nil, err
 		}
-		for _, e := range all {
-			if e.Address == address {
-				endpoint = e
-			}
+	}
+	endpoint := discovery.Endpoint{Address: address}
+	for _, e := range listed {
+		if e.Address == address {
+			endpoint = e
 		}
 	}
 	target := daemon.Target(*cluster, endpoint)

@@ -12,8 +12,6 @@ import (
 	"google.golang.org/grpc/grpclog"
 
 	"steelyard/cmd/internal/asynclog"
-	"steelyard/controlplane/admin"
-	"steelyard/controlplane/view"
 )
 
 // logFlush is how long the end of the process waits for the reader of the log.
@@ -81,18 +79,6 @@ func logEverythingTo(log *slog.Logger) {
 	slog.SetDefault(log.With("library", "standard library")) // and with it package log
 	errors := slog.NewLogLogger(log.With("library", "grpc").Handler(), slog.LevelError).Writer()
 	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, errors))
-}
-
-// logStatus shows the log to the admin API.
-func logStatus(s asynclog.Status, now time.Time) admin.LogStatus {
-	out := admin.LogStatus{DroppedLines: s.Dropped, LastDrop: view.At(s.LastDrop)}
-	if !s.WritingSince.IsZero() {
-		out.StalledSeconds = view.Seconds(now.Sub(s.WritingSince))
-	}
-	if s.Err != nil {
-		out.Error = s.Err.Error()
-	}
-	return out
 }
 
 // sayLast writes the last line of a process, and gives up on a reader that has stalled.

@@ -13,10 +13,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc/grpclog"
-
-	"steelyard/cmd/internal/asynclog"
-	"steelyard/controlplane/admin"
-	"steelyard/controlplane/view"
 )
 
 func TestLibrariesLogThroughTheLogOfTheProcess(t *testing.T) {
@@ -54,27 +50,5 @@ func TestTheLastLineWaitsForNoReader(t *testing.T) {
 	sayLast(w, errors.New("the port is taken"))
 	if took := time.Since(began); took < logFlush || took > logFlush+10*time.Second {
 		t.Errorf("it waited for %v, want %v", took, logFlush)
-	}
-}
-
-func TestTheStateOfTheLogAsTheAdminAPIShowsIt(t *testing.T) {
-	now := time.Unix(1_700_000_000, 0)
-	for name, tc := range map[string]struct {
-		in   asynclog.Status
-		want admin.LogStatus
-	}{
-		"well": {asynclog.Status{}, admin.LogStatus{}},
-		"stalled": {
-			asynclog.Status{Dropped: 3, LastDrop: now, WritingSince: now.Add(-2 * time.Second)},
-			admin.LogStatus{DroppedLines: 3, LastDrop: view.At(now), StalledSeconds: view.Num(2)},
-		},
-		"gone": {
-			asynclog.Status{Dropped: 3, LastDrop: now, Err: syscall.EPIPE},
-			admin.LogStatus{DroppedLines: 3, LastDrop: view.At(now), Error: "broken pipe"},
-		},
-	} {
-		if got := logStatus(tc.in, now); got != tc.want {
-			t.Errorf("%s: %+v, want %+v", name, got, tc.want)
-		}
 	}
 }

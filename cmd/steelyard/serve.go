@@ -13,7 +13,6 @@ import (
 
 	"steelyard/cmd/internal/asynclog"
 	"steelyard/cmd/internal/daemon"
-	"steelyard/controlplane/admin"
 	"steelyard/controlplane/config"
 )
 
@@ -68,7 +67,7 @@ func serve(path string, out *asynclog.Log, minimum *slog.LevelVar) error {
 	}
 	d, err = daemon.New(cfg, daemon.Options{
 		Version: version, Log: log, LogLevel: minimum, ConfigStatus: watcher.Status,
-		LogStatus: func() admin.LogStatus { return logStatus(out.Status(), time.Now()) },
+		LogStatus: out.Status,
 	})
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 
 	"steelyard/collectors/ledger"
 	"steelyard/collectors/wire"
+	"steelyard/internal/stat"
 )
 
 // maxStreamsEach is how many streams one Envoy may have: its workers times two loggers.
@@ -28,7 +29,7 @@ type Server struct {
 
 // Stats has counters since the start.
 type Stats struct {
-	wire.StreamStats
+	stat.SignalStreams
 	Messages uint64 // received
 	Entries  uint64 // beginnings and ends of requests
 	Skipped  uint64 // entries of other types, or without an endpoint
@@ -47,10 +48,10 @@ func (s *Server) Register(g *grpc.Server) {
 // Stats returns the counters.
 func (s *Server) Stats() Stats {
 	return Stats{
-		StreamStats: s.StreamStats(),
-		Messages:    s.messages.Load(),
-		Entries:     s.entries.Load(),
-		Skipped:     s.skipped.Load(),
+		SignalStreams: s.StreamStats(),
+		Messages:      s.messages.Load(),
+		Entries:       s.entries.Load(),
+		Skipped:       s.skipped.Load(),
 	}
 }
 

@@ -138,7 +138,7 @@ func TestRequestsAreCountedOverTheirStreams(t *testing.T) {
 	if _, err := second.CloseAndRecv(); err != nil {
 		t.Fatal(err)
 	}
-	s.eventually(t, "no Envoy counts", func() bool { return s.inFlight() == -1 && s.Stats().Streams == 0 })
+	s.eventually(t, "no Envoy counts", func() bool { return s.inFlight() == -1 && s.Stats().Open == 0 })
 	want := Stats{Messages: 3, Entries: 3}
 	if got := s.Stats(); got != want {
 		t.Errorf("%+v, want %+v", got, want)
@@ -225,9 +225,9 @@ func TestCloseEndsOpenStreams(t *testing.T) {
 	s := serve(t, withCodec())
 	stream, silent := s.open(t), s.open(t)
 	send(t, stream, logs(t, "02-500-begin", "a"))
-	s.eventually(t, "both open", func() bool { return s.Stats().Streams == 2 && s.Stats().Entries == 1 })
+	s.eventually(t, "both open", func() bool { return s.Stats().Open == 2 && s.Stats().Entries == 1 })
 	s.Close()
-	if got := s.Stats().Streams; got != 0 {
+	if got := s.Stats().Open; got != 0 {
 		t.Errorf("%d streams after Close", got)
 	}
 	for _, stream := range []accesslogv3.AccessLogService_StreamAccessLogsClient{stream, silent, s.open(t)} {

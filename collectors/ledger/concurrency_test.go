@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"steelyard/internal/stat"
 	"steelyard/weighting"
 	"steelyard/weighting/flight"
 )
@@ -68,7 +69,7 @@ type everything struct {
 	Envoys     []EnvoyStatus
 	Generation uint64
 	Modes      map[Envoy]Mode
-	Totals     Totals
+	Totals     stat.Entries
 	Reporters  Reporters
 }
 

@@ -3,6 +3,7 @@ package ledger
 import (
 	"time"
 
+	"steelyard/internal/stat"
 	"steelyard/weighting/flight"
 )
 
@@ -37,7 +38,7 @@ type envoy struct {
 	asked time.Duration // interval of reports
 
 	lastEvent, lastReport, lastMessage time.Time
-	totals                             Totals
+	totals                             stat.Entries
 }
 
 // A service is what an Envoy's own name for a cluster stands for.
@@ -125,7 +126,7 @@ func (l *Ledger) leaveIfGone(e *envoy) {
 	}
 	delete(l.envoys, e.node)
 	l.services -= len(e.services)
-	l.left.add(&e.totals)
+	add(&l.left, &e.totals)
 	l.epoch++
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"steelyard/internal/stat"
 	"steelyard/weighting/flight"
 )
 
@@ -40,10 +41,10 @@ type Ledger struct {
 	clusters     map[string]*cluster
 	addresses    map[string]*address
 	envoys       map[Envoy]*envoy
-	left         Totals // of Envoys that have left
-	open         int    // requests of all Envoys
-	accounts     int    // of all Envoys
-	services     int    // of all Envoys
+	left         stat.Entries // of Envoys that have left
+	open         int          // requests of all Envoys
+	accounts     int          // of all Envoys
+	services     int          // of all Envoys
 	mismatches   map[*address]*mismatches
 	watching     map[Envoy]*watching
 	reporters    Reporters

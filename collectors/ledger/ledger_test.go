@@ -88,7 +88,7 @@ func TestAnEndWithoutABeginningLowersNothing(t *testing.T) {
 	w.expect(t, 0)
 	s.End(w.now, "1", one, Outcome{Status: 200})
 	w.expect(t, 0)
-	if got := w.status(t); got.Unpaired != 2 || got.Events != 5 || got.OpenRequests != 0 {
+	if got := w.status(t); got.Unpaired != 2 || got.Received != 5 || got.OpenRequests != 0 {
 		t.Errorf("%+v", got)
 	}
 }

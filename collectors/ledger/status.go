@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"steelyard/internal/envoyid"
+	"steelyard/internal/stat"
 	"steelyard/weighting"
 	"steelyard/weighting/flight"
 )
@@ -254,28 +255,20 @@ func (l *Ledger) Envoys(now time.Time) []EnvoyStatus {
 	return all
 }
 
-// Totals count what one Envoy sent, or all did. None of them decreases.
-type Totals struct {
-	Events     uint64 // access log entries
-	Ignored    uint64 // of them, about addresses that are none of the Envoy's endpoints
-	Unpaired   uint64 // ends without a beginning
-	Reconciled uint64 // requests that load reports added to or took from the counts by access logs
-}
-
-func (t *Totals) add(of *Totals) {
-	t.Events += of.Events
-	t.Ignored += of.Ignored
-	t.Unpaired += of.Unpaired
-	t.Reconciled += of.Reconciled
+func add(to, of *stat.Entries) {
+	to.Received += of.Received
+	to.Ignored += of.Ignored
+	to.Unpaired += of.Unpaired
+	to.Reconciled += of.Reconciled
 }
 
 // Totals returns the sums over all Envoys since the start, also over those that have left.
-func (l *Ledger) Totals() Totals {
+func (l *Ledger) Totals() stat.Entries {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	t := l.left
 	for _, e := range l.envoys {
-		t.add(&e.totals)
+		add(&t, &e.totals)
 	}
 	return t
 }
@@ -287,7 +280,7 @@ func (l *Ledger) statuses(now time.Time) []EnvoyStatus {
 	for _, e := range l.envoys {
 		all = append(all, EnvoyStatus{
 			Envoy: e.node, Mode: e.mode, Silent: e.silent,
-			RequestRate: e.rate.now(now), OpenRequests: e.open - e.closings, Totals: e.totals,
+			RequestRate: e.rate.now(now), OpenRequests: e.open - e.closings, Entries: e.totals,
 			LastEvent: e.lastEvent, LastReport: e.lastReport,
 			ReportInterval: e.asked, Streams: e.streams, ReportStreams: e.counting,
 		})

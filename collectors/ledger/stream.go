@@ -62,7 +62,7 @@ func (l *Ledger) noteEvents(e *envoy, now time.Time, began int) {
 // request went through, it counts in each.
 func (l *Ledger) event(s *Stream, now time.Time, ev *Event) {
 	e := s.envoy
-	e.totals.Events++
+	e.totals.Received++
 	at := l.addresses[string(ev.Address)]
 	if at == nil {
 		e.totals.Ignored++

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"steelyard/internal/envoyid"
+	"steelyard/internal/stat"
 	"steelyard/weighting/flight"
 )
 
@@ -107,7 +108,7 @@ type EnvoyStatus struct {
 	RequestRate  float64 // requests per second
 	OpenRequests int     // begun and not ended, by its access log
 
-	Totals
+	stat.Entries
 
 	LastEvent, LastReport time.Time
 	ReportInterval        time.Duration // as asked for; 0 without load reports

@@ -14,6 +14,7 @@ import (
 
 	"steelyard/collectors/ledger"
 	"steelyard/collectors/wire"
+	"steelyard/internal/stat"
 )
 
 const (
@@ -41,7 +42,7 @@ type Server struct {
 
 // Stats has counters since the start.
 type Stats struct {
-	wire.StreamStats
+	stat.SignalStreams
 	Reports uint64 // received
 	Bytes   uint64 // of all messages
 }
@@ -59,7 +60,7 @@ func (s *Server) Register(g *grpc.Server) {
 
 // Stats returns the counters.
 func (s *Server) Stats() Stats {
-	return Stats{StreamStats: s.StreamStats(), Reports: s.reports.Load(), Bytes: s.bytes.Load()}
+	return Stats{SignalStreams: s.StreamStats(), Reports: s.reports.Load(), Bytes: s.bytes.Load()}
 }
 
 // ReportBytes returns the mean size of the latest reports, for Fleet.Intervals. It is over Envoys that watch a cluster

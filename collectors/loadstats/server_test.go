@@ -166,7 +166,7 @@ func TestReportsAreCounted(t *testing.T) {
 	if err := p.ended(); status.Code(err) == codes.Unknown && err.Error() != "EOF" {
 		t.Errorf("%v", err)
 	}
-	eventually(t, "no Envoy counts", func() bool { return s.inFlight() == -1 && s.Stats().Streams == 0 })
+	eventually(t, "no Envoy counts", func() bool { return s.inFlight() == -1 && s.Stats().Open == 0 })
 	got := s.Stats()
 	if got.Reports != 3 || got.Bytes == 0 || got.Refused != 0 || got.Broken != 0 {
 		t.Errorf("%+v", got)
@@ -306,7 +306,7 @@ func TestCloseEndsOpenStreams(t *testing.T) {
 	p := s.open(t, named("envoy-1"))
 	p.asked()
 	s.Close()
-	if got := s.Stats().Streams; got != 0 {
+	if got := s.Stats().Open; got != 0 {
 		t.Errorf("%d streams after Close", got)
 	}
 	for _, p := range []peer{p, s.open(t, named("envoy-1"))} {

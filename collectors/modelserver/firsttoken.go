@@ -6,18 +6,13 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"steelyard/internal/stat"
 )
 
-// A Histogram has the distribution of a time over about the last minute: requests count less the older they are, with a
-// time constant of 60 s. It is immutable.
-type Histogram struct {
-	Bounds []float64 // upper, in seconds, ascending; the last may be infinite
-	Counts []float64 // of requests, in each bucket
-	Sum    float64   // seconds
-}
-
-// FirstTokens follows the histogram of the time to the first token of one server. It is for display only: a fault in it
-// does not fail the scrape. It belongs to one goroutine.
+// FirstTokens follows the histogram of the time to the first token of one server. Requests count less the older they
+// are, with a time constant of 60 s. It is for display only: a fault in it does not fail the scrape. It belongs to one
+// goroutine.
 type FirstTokens struct {
 	series  *firstTokenSeries
 	at      time.Time
@@ -67,7 +62,7 @@ func NewFirstTokens(e Engine) *FirstTokens {
 }
 
 // Observe adds a metrics body that was true at the given moment, and returns the histogram; nil while it is unknown.
-func (f *FirstTokens) Observe(at time.Time, body []byte) *Histogram {
+func (f *FirstTokens) Observe(at time.Time, body []byte) *stat.Histogram {
 	bounds, counts, sum, ok := f.series.read(body)
 	if !ok {
 		return nil
@@ -88,7 +83,7 @@ func (f *FirstTokens) Observe(at time.Time, body []byte) *Histogram {
 	if all < fewestRequests {
 		return nil
 	}
-	return &Histogram{Bounds: f.bounds, Counts: slices.Clone(f.counts), Sum: f.seconds}
+	return &stat.Histogram{Bounds: f.bounds, Counts: slices.Clone(f.counts), Sum: f.seconds}
 }
 
 // add adds what came since the last time. Counters that are lower than before have restarted at zero.

@@ -2,7 +2,6 @@ package replicas
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -14,6 +13,7 @@ import (
 
 	"steelyard/collectors/replicas/merge"
 	"steelyard/internal/loops"
+	"steelyard/internal/stat"
 	"steelyard/weighting/flight"
 )
 
@@ -69,22 +69,10 @@ type Link struct {
 	client   *Client                    // of the current session; nil between two
 	abort    context.CancelCauseFunc    // ends that session
 	whole    bool                       // the next message has everything
-	counters Counters
-	err      error // why there is no session, or the latest message could not be sent
-	known    map[merge.ID]merge.State
+	err      error                      // why there is no session, or the latest message could not be sent
+	known    map[string]stat.ReplicaState
 	wasCut   bool // as of the last line of the log
 	warned   bool // of a cut, in the log
-}
-
-// Counters counts this replica's messages, and those that could not be decoded. They never decrease.
-type Counters struct {
-	merge.Counters
-	Sent    uint64
-	Failed  uint64 // could not be sent
-	Foreign uint64 // of another version
-	Invalid uint64 // could not be decoded
-
-	LastForeign time.Time // when the latest one of another version arrived
 }
 
 // New makes a link. No run of any replica may have had its id before.
@@ -92,7 +80,7 @@ func New(id merge.ID, o Options) *Link {
 	return &Link{
 		o: o, id: id, log: o.Log, changed: loops.NewSignal(), peers: merge.New(id, time.Now()),
 		dirty: make(map[string]struct{}), scrapes: make(map[[2]string]merge.Scrape),
-		known: make(map[merge.ID]merge.State), wasCut: true,
+		known: make(map[string]stat.ReplicaState), wasCut: true,
 	}
 }
 
@@ -147,28 +135,18 @@ func (l *Link) Served(now time.Time, address string, requests float64) {
 	l.peers.Served(now, address, requests)
 }
 
-// A Status is the state of a link.
-type Status struct {
-	ID       merge.ID
-	Name     string
-	Cut      bool // the other replicas cannot be reached through Redis
-	Since    time.Time
-	Err      error // why, where it is known
-	Others   []merge.Status
-	Counters Counters
-}
-
 // Status returns the state of the link.
-func (l *Link) Status() Status {
+func (l *Link) Status() stat.Replicas {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := Status{ID: l.id, Name: l.o.Name, Others: l.peers.Status(), Counters: l.counters}
-	s.Counters.Counters = l.peers.Counters()
-	if s.Cut, s.Since = l.peers.Cut(); s.Cut {
-		s.Err = l.err
-		if s.Err == nil {
-			s.Err = errors.New("the messages of this replica do not come back")
-		}
+	cut, since := l.peers.Cut()
+	s := stat.Replicas{Enabled: true, ID: string(l.id), Name: l.o.Name, Connected: !cut, Since: stat.At(since),
+		Messages: l.peers.Messages, Others: l.peers.Status()}
+	switch {
+	case cut && l.err != nil:
+		s.Error = l.err.Error()
+	case cut:
+		s.Error = errSilent.Error()
 	}
 	return s
 }
@@ -224,7 +202,7 @@ func (l *Link) news() (lines []line) {
 			lines = append(lines, line{slog.LevelInfo, "the replicas are connected through Redis", nil})
 		}
 	}
-	seen := make(map[merge.ID]merge.State)
+	seen := make(map[string]stat.ReplicaState)
 	for _, p := range l.peers.Status() {
 		seen[p.ID] = p.State
 		if l.known[p.ID] != p.State {

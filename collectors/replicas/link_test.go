@@ -2,6 +2,7 @@ package replicas
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -16,6 +17,7 @@ import (
 	"steelyard/e2e/rig/output"
 	"steelyard/e2e/rig/proc"
 	"steelyard/e2e/rig/proc/proctest"
+	"steelyard/internal/stat"
 	"steelyard/weighting"
 	"steelyard/weighting/flight"
 )
@@ -121,11 +123,11 @@ func (n *node) untilInFlight(want map[string]float64) {
 }
 
 // other wants one other replica in a state.
-func (n *node) other(state merge.State) func() error {
+func (n *node) other(state stat.ReplicaState) func() error {
 	return func() error {
 		s := n.link.Status()
-		if s.Cut || len(s.Others) != 1 || s.Others[0].State != state {
-			return fmt.Errorf("cut %t, others %+v", s.Cut, s.Others)
+		if !s.Connected || len(s.Others) != 1 || s.Others[0].State != state {
+			return fmt.Errorf("connected %t, others %+v", s.Connected, s.Others)
 		}
 		return nil
 	}
@@ -136,8 +138,8 @@ func startStore(t *testing.T) *proc.Redis { return proctest.Redis(t, proc.RedisC
 func TestCountsAndScrapesReachTheOther(t *testing.T) {
 	store := startStore(t)
 	a, b := startNode(t, store.Address(), "a"), startNode(t, store.Address(), "b")
-	a.until("the other is live", a.other(merge.Live))
-	b.until("the other is live", b.other(merge.Live))
+	a.until("the other is live", a.other(stat.ReplicaLive))
+	b.until("the other is live", b.other(stat.ReplicaLive))
 	a.request(x, 3)
 	b.request(x, 1)
 	b.request(y, 2)
@@ -159,9 +161,9 @@ func TestCountsAndScrapesReachTheOther(t *testing.T) {
 	})
 
 	a.stop()
-	b.until("one that stops is gone", b.other(merge.Gone))
-	if o := b.link.Status().Others[0]; o.Since.Sub(o.LastSeen) > merge.Silence/2 {
-		t.Errorf("gone %v after its last message, though it took leave", o.Since.Sub(o.LastSeen))
+	b.until("one that stops is gone", b.other(stat.ReplicaGone))
+	if o := b.link.Status().Others[0]; o.Since.Sub(o.LastMessage.Time) > merge.Silence/2 {
+		t.Errorf("gone %v after its last message, though it took leave", o.Since.Sub(o.LastMessage.Time))
 	}
 	if n, err := redisOf(t, store).HLen(t.Context(), "test:replicas:state").Result(); err != nil || n > 1 {
 		t.Errorf("%d states are left, %v", n, err)
@@ -243,8 +245,8 @@ func TestMessagesOfAnotherVersionAndNonsenseAreIgnoredAndCounted(t *testing.T) {
 	store := startStore(t)
 	a := startNode(t, store.Address(), "a")
 	a.until("it is connected", func() error {
-		if s := a.link.Status(); s.Cut {
-			return s.Err
+		if s := a.link.Status(); !s.Connected {
+			return errors.New(s.Error)
 		}
 		return nil
 	})
@@ -257,7 +259,7 @@ func TestMessagesOfAnotherVersionAndNonsenseAreIgnoredAndCounted(t *testing.T) {
 		}
 	}
 	a.until("they are counted", func() error {
-		if c := a.link.Status().Counters; c.Foreign != 2 || c.Invalid != 1 || c.LastForeign.IsZero() {
+		if c := a.link.Status().Messages; c.Foreign != 2 || c.Invalid != 1 || c.LastForeign.IsZero() {
 			return fmt.Errorf("%+v", c)
 		}
 		return nil
@@ -271,15 +273,15 @@ func TestMessagesOfAnotherVersionAndNonsenseAreIgnoredAndCounted(t *testing.T) {
 func TestChangesAreGathered(t *testing.T) {
 	store := startStore(t)
 	a, b := startNode(t, store.Address(), "a"), startNode(t, store.Address(), "b")
-	b.until("the other is live", b.other(merge.Live))
-	before, began := b.link.Status().Counters.Received, time.Now()
+	b.until("the other is live", b.other(stat.ReplicaLive))
+	before, began := b.link.Status().Messages.Received, time.Now()
 	const requests = 2000
 	for range requests {
 		a.request(x, 1)
 		time.Sleep(100 * time.Microsecond) // what a request takes to come, not what is waited for
 	}
 	b.untilInFlight(map[string]float64{x: requests, y: 0})
-	received, most := b.link.Status().Counters.Received-before, uint64(time.Since(began)/gather)+2
+	received, most := b.link.Status().Messages.Received-before, uint64(time.Since(began)/gather)+2
 	if received > most {
 		t.Errorf("%d messages for %d requests in %v, want at most %d", received, requests, time.Since(began), most)
 	}
@@ -295,13 +297,13 @@ func TestRedisKilledAndBack(t *testing.T) {
 	}
 	b.until("the way is cut, and why", func() error {
 		s := b.link.Status()
-		if !s.Cut || s.Err == nil || s.Others[0].State != merge.Unreachable {
+		if s.Connected || s.Error == "" || s.Others[0].State != stat.ReplicaUnreachable {
 			return fmt.Errorf("%+v", s)
 		}
 		return nil
 	})
 	proctest.Redis(t, proc.RedisConfig{Address: store.Address()})
-	b.until("the other is live", b.other(merge.Live))
+	b.until("the other is live", b.other(stat.ReplicaLive))
 	b.untilInFlight(map[string]float64{x: 2, y: 0})
 }
 
@@ -320,15 +322,15 @@ func TestAReplicaThatMayNotPublishIsCutAndSaysWhy(t *testing.T) {
 	mute := startNodeAs(t, store.Address(), "mute", "mute", slog.NewTextHandler(&log, nil))
 	mute.until("it tried for several connections", func() error {
 		s := mute.link.Status()
-		if !s.Cut || len(s.Others) > 0 {
+		if s.Connected || len(s.Others) > 0 {
 			t.Fatalf("it counts as connected: %+v", s)
 		}
-		if s.Counters.Failed < 8 {
+		if s.Messages.Failed < 8 {
 			return fmt.Errorf("%+v", s)
 		}
 		return nil
 	})
-	if err := mute.link.Status().Err; err == nil || !strings.Contains(err.Error(), "NOPERM") {
+	if err := mute.link.Status().Error; !strings.Contains(err, "NOPERM") {
 		t.Errorf("the error is %v", err)
 	}
 	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "NOPERM") {
@@ -338,6 +340,6 @@ func TestAReplicaThatMayNotPublishIsCutAndSaysWhy(t *testing.T) {
 		t.Errorf("the other has heard of it: %+v", others)
 	}
 	acl("+publish")
-	mute.until("the other is live", mute.other(merge.Live))
-	a.until("the other is live", a.other(merge.Live))
+	mute.until("the other is live", mute.other(stat.ReplicaLive))
+	a.until("the other is live", a.other(stat.ReplicaLive))
 }

@@ -139,14 +139,14 @@ func (s *sender) publish(ctx context.Context, client *Client, m *merge.Message) 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
-		s.counters.Failed += uint64(len(pieces))
+		s.peers.Messages.Failed += uint64(len(pieces))
 		if s.client == client { // unless that session has ended
 			s.client = nil
 			s.abort(fmt.Errorf("publishing on %q: %w", s.channel(), err))
 		}
 		return false
 	}
-	s.counters.Sent += uint64(len(pieces))
+	s.peers.Messages.Sent += uint64(len(pieces))
 	s.err = nil
 	return true
 }

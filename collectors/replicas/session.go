@@ -14,6 +14,7 @@ import (
 
 	"steelyard/collectors/replicas/merge"
 	"steelyard/internal/loops"
+	"steelyard/internal/stat"
 )
 
 var (
@@ -105,7 +106,7 @@ func (l *Link) receive(ctx context.Context, subscription *redis.PubSub, states [
 		received, err := subscription.Receive(ctx)
 		switch {
 		case err != nil && time.Since(began)-time.Duration(echo.Load()) > patience:
-			return errors.New("the messages of this replica do not come back")
+			return errSilent
 		case err != nil:
 			return err
 		}
@@ -116,6 +117,8 @@ func (l *Link) receive(ctx context.Context, subscription *redis.PubSub, states [
 		}
 	}
 }
+
+var errSilent = errors.New("the messages of this replica do not come back")
 
 // patience is how long to wait for this replica's own messages before reconnecting.
 const patience = 2 * merge.Silence
@@ -161,10 +164,10 @@ func (l *Link) take(now time.Time, b []byte, most int) (own bool) {
 	l.mu.Lock()
 	if err != nil {
 		if errors.Is(err, errVersion) {
-			l.counters.Foreign++
-			l.counters.LastForeign = now
+			l.peers.Messages.Foreign++
+			l.peers.Messages.LastForeign = stat.At(now)
 		} else {
-			l.counters.Invalid++
+			l.peers.Messages.Invalid++
 		}
 		l.mu.Unlock()
 		return false

@@ -6,9 +6,9 @@ import (
 	"sync"
 	"time"
 
-	"steelyard/collectors/modelserver"
 	"steelyard/internal/credentials"
 	"steelyard/internal/loops"
+	"steelyard/internal/stat"
 	"steelyard/weighting"
 )
 
@@ -21,7 +21,7 @@ type Result struct {
 	Report           weighting.ServerReport // zero if Err is set
 	Err              error                  // see Kind
 	// FirstToken is set about once a second, if the engine exports it, and nil otherwise.
-	FirstToken *modelserver.Histogram
+	FirstToken *stat.Histogram
 }
 
 // A Pool keeps one loop for each target.

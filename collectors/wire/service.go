@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"steelyard/internal/envoyid"
+	"steelyard/internal/stat"
 	"steelyard/internal/streams"
 )
 
@@ -25,13 +26,6 @@ type Service struct {
 	what            string
 	log             *slog.Logger
 	refused, broken atomic.Uint64
-}
-
-// StreamStats counts the streams of a service since the start.
-type StreamStats struct {
-	Streams int    // open now
-	Refused uint64 // because they had no identity or were too many
-	Broken  uint64 // ended because of a message that could not be read
 }
 
 // NewService makes a service of which one Envoy may have so many streams. what names them in errors and in the log.
@@ -57,8 +51,8 @@ func (s *Service) Close() {
 }
 
 // StreamStats returns the counts of the streams.
-func (s *Service) StreamStats() StreamStats {
-	return StreamStats{Streams: s.Open(), Refused: s.refused.Load() + s.Gate.Refused(), Broken: s.broken.Load()}
+func (s *Service) StreamStats() stat.SignalStreams {
+	return stat.SignalStreams{Open: s.Open(), Refused: s.refused.Load() + s.Gate.Refused(), Broken: s.broken.Load()}
 }
 
 // Receive reads the next message of a stream. Its error is the status of the stream, io.EOF if the Envoy closed it.

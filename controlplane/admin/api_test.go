@@ -15,6 +15,7 @@ import (
 
 	"steelyard/controlplane/view"
 	"steelyard/e2e/rig/golden"
+	"steelyard/internal/stat"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -133,7 +134,7 @@ func TestNoListIsNull(t *testing.T) {
 	bare := fixed{
 		clusters: []view.Cluster{{Name: "bare", Endpoints: []view.Endpoint{{Address: "a"}},
 			Sources: []view.SourceStatus{{Name: "scrape"}}}, {Name: "empty"}},
-		clients: []Client{{NodeID: "n"}},
+		clients: []Client{{Client: stat.Client{Node: stat.Node{NodeID: "n"}}}},
 	}
 	h := handlerOf(bare)
 	for _, route := range []string{"/api/v1/status", "/api/v1/clusters", "/api/v1/clusters/bare",

@@ -140,7 +140,8 @@ func TestWhatVanishedAndWhatWasTurnedAwayAreProblemsForAWhile(t *testing.T) {
 		{Reason: "other"},
 	}})
 	for i := range 12 {
-		p.left = append(p.left, LeftEnvoy{NodeID: fmt.Sprint("edge-", i), Address: "10.0.0.1:1", Vanished: true,
+		p.left = append(p.left, LeftEnvoy{Node: stat.Node{NodeID: fmt.Sprint("edge-", i)}, Address: "10.0.0.1:1",
+			Vanished: true,
 			Clusters: []string{"llama", "mixtral"}, LeftAt: view.At(noon.Add(-5 * time.Minute)),
 			LeftReason: "the connection was reset"})
 	}

@@ -95,11 +95,11 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	collectEnvoys(s, clients, state.seen.left)
 	s.set("steelyard_log_lines_dropped_total", "Lines of the process's log that were not written, because their "+
 		"reader had stalled or gone.", num(status.Log.DroppedLines))
-	collectPorts(s, status.XDSPort, status.AdminPort)
+	collectPorts(s, &status.XDSPort, &status.AdminPort)
 	collectSignals(s, status.Signals.complete())
 	collectCertificates(s, status.Certificates, now)
 	collectRefusals(s, &status, state)
-	collectReplicas(s, status.Replicas.complete(now))
+	collectReplicas(s, completeReplicas(status.Replicas, now))
 	collectTracing(s, status.Tracing)
 	s.set("steelyard_pickers", "Pickers that follow the loads.", num(len(status.Pickers.List)))
 }

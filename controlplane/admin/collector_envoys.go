@@ -1,6 +1,9 @@
 package admin
 
-import "steelyard/controlplane/view"
+import (
+	"steelyard/controlplane/view"
+	"steelyard/internal/envoyid"
+)
 
 // maxEnvoySeries bounds the Envoys with series of their own: clients choose their names.
 const maxEnvoySeries = 1000
@@ -67,23 +70,23 @@ func collectSubscriptions(s sink, clusters []view.Cluster, clients []Client) {
 
 // collectEnvoys has series for each connected Envoy, over all its connections, and for those that left.
 func collectEnvoys(s sink, clients []Client, left []LeftEnvoy) {
-	all := map[envoyID][]*Client{}
-	var order []envoyID
+	all := map[envoyid.ID][]*Client{}
+	var order []envoyid.ID
 	for i := range clients {
-		id := idOf(&clients[i])
+		id := idOf(clients[i].NodeID, clients[i].Address)
 		if all[id] == nil {
 			order = append(order, id)
 		}
 		all[id] = append(all[id], &clients[i])
 	}
 	for _, l := range left {
-		id := idOf(&Client{NodeID: l.NodeID, Address: l.Address})
+		id := idOf(l.NodeID, l.Address)
 		if _, known := all[id]; !known {
 			all[id], order = nil, append(order, id)
 		}
 	}
 	for _, id := range limit(order, maxEnvoySeries) {
-		collectEnvoy(s.with("envoy", id.node, "host", id.host), all[id])
+		collectEnvoy(s.with("envoy", id.NodeID, "host", id.Host), all[id])
 	}
 	s.set("steelyard_envoy_series_dropped", "Envoys without series of their own because there are too many.",
 		num(max(0, len(order)-maxEnvoySeries)))

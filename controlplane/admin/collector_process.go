@@ -4,10 +4,11 @@ import (
 	"time"
 
 	"steelyard/controlplane/view"
+	"steelyard/internal/stat"
 )
 
-func collectPorts(s sink, p Port, a AdminPort) {
-	for _, b := range p.bounds() {
+func collectPorts(s sink, p *stat.Port, a *stat.AdminPort) {
+	for _, b := range append(configuredBounds(p), namedBound{name: "unread_bytes", Bound: p.UnreadBytes}) {
 		of := s.with("bound", b.name)
 		of.set("steelyard_xds_port_used", "What the peers of the xDS port have open, by what is bounded: connections, "+
 			"connections of the address that has the most, streams, subscriptions, unread bytes.", num(b.Used))
@@ -16,7 +17,7 @@ func collectPorts(s sink, p Port, a AdminPort) {
 		each(of, labelResult, "steelyard_xds_port_refused_total", "How often the bound was reached: the new one was "+
 			"refused, or a connection displaced to make room for it.", results(b.Bound))
 	}
-	for _, b := range a.bounds() {
+	for _, b := range adminBounds(a) {
 		of := s.with("bound", b.name)
 		of.set("steelyard_admin_port_used", "What the peers of the admin listener have open, by what is bounded: "+
 			"connections, connections of the address that has the most.", num(b.Used))
@@ -37,7 +38,7 @@ func collectSignals(s sink, t SignalTotals) {
 	if t.AccessLog {
 		each(s, labelResult, "steelyard_access_log_entries_total", "Access log entries received, by result: counted, "+
 			"ignored (of an address or a cluster that the Envoy does not watch) or unpaired (the end of a request "+
-			"whose beginning was not seen).", map[string]uint64{"counted": t.Entries.counted(),
+			"whose beginning was not seen).", map[string]uint64{"counted": counted(t.Entries),
 			"ignored": t.Entries.Ignored, "unpaired": t.Entries.Unpaired})
 	}
 	if t.LoadReports {
@@ -106,15 +107,15 @@ func collectRefusals(s sink, status *Status, state *snapshot) {
 }
 
 // collectReplicas has no series of the only replica.
-func collectReplicas(s sink, r Replicas) {
+func collectReplicas(s sink, r stat.Replicas) {
 	if !r.Enabled {
 		return
 	}
-	states := map[string]int{replicaLive: 0, "gone": 0, "unreachable": 0}
+	states := map[stat.ReplicaState]int{stat.ReplicaLive: 0, stat.ReplicaGone: 0, stat.ReplicaUnreachable: 0}
 	var oldest view.Number
 	for _, o := range r.Others {
 		states[o.State]++
-		if age := o.AgeSeconds; o.State == replicaLive && age.Or(0) >= oldest.Or(0) {
+		if age := o.AgeSeconds; o.State == stat.ReplicaLive && age.Or(0) >= oldest.Or(0) {
 			oldest = age
 		}
 	}
@@ -132,7 +133,7 @@ func collectReplicas(s sink, r Replicas) {
 }
 
 // collectTracing has no series where there are no traces.
-func collectTracing(s sink, t Tracing) {
+func collectTracing(s sink, t stat.Tracing) {
 	if t.Enabled {
 		each(s, labelResult, "steelyard_trace_spans_total", "Spans of decisions that were sent to the collector of "+
 			"traces, or lost, by result.", map[string]uint64{resultOK: t.Exported, resultError: t.Failed})

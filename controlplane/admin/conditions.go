@@ -9,6 +9,7 @@ import (
 
 	"steelyard/controlplane/view"
 	"steelyard/internal/spelling"
+	"steelyard/internal/stat"
 )
 
 // The kinds of incidents. docs/admin-api.md describes them.
@@ -162,11 +163,11 @@ func edgeConditions(p *observation) (out []condition) {
 		}
 		out = append(out, f)
 	}
-	add(kindPortFull, "xds", "The port for Envoys refuses or closes connections", portProblems(p.status.XDSPort, p.now),
-		view.BlameYes, "One of its limits was reached.",
+	add(kindPortFull, "xds", "The port for Envoys refuses or closes connections",
+		portProblems(&p.status.XDSPort, p.now), view.BlameYes, "One of its limits was reached.",
 		"See who connects; raise xds.limits, or the limit of open files.", "curl -s localhost:19000/api/v1/status")
 	add(kindPortFull, "admin", "The admin listener refuses or closes connections",
-		adminPortProblems(p.status.AdminPort, p.now), view.BlameYes, "One of its limits was reached.",
+		adminPortProblems(&p.status.AdminPort, p.now), view.BlameYes, "One of its limits was reached.",
 		"See who polls it, and from where.", "curl -s localhost:19000/api/v1/status")
 	add(kindCertificate, "", "A certificate needs attention", certificateProblems(p.status.Certificates, p.now),
 		view.BlameNo, "Its end was fixed when it was issued.", "Renew it.", "")
@@ -247,7 +248,7 @@ func goneCondition(l *LeftEnvoy) condition {
 }
 
 // subscriptionConditions are what is wrong with what an Envoy does with one assignment.
-func subscriptionConditions(p *observation, c *Client, s *Subscription) []condition {
+func subscriptionConditions(p *observation, c *Client, s *stat.Subscription) []condition {
 	subject := view.Subject{Kind: view.SubjectEnvoy, Cluster: s.Cluster, Name: c.NodeID}
 	configured := names(p.clusters)
 	switch {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"steelyard/controlplane/view"
+	"steelyard/internal/stat"
 )
 
 // clusterConditions returns the conditions about a cluster as a whole.
@@ -126,7 +127,7 @@ func queueConditions(p *observation, c *view.Cluster, subject view.Subject) []co
 	watching := 0
 	for i := range p.clients {
 		watching += boolToInt(slices.ContainsFunc(p.clients[i].Subscriptions,
-			func(s Subscription) bool { return s.Cluster == c.Name }))
+			func(s stat.Subscription) bool { return s.Cluster == c.Name }))
 	}
 	if c.Queue == nil || c.Queue.Shared || c.Queue.Envoys >= watching {
 		return nil
@@ -375,7 +376,7 @@ func notFollowing(p *observation, cluster string) (names []string) {
 
 func refuses(p *observation, cluster, name string) bool {
 	return slices.ContainsFunc(p.clients, func(c Client) bool {
-		return c.NodeID == name && slices.ContainsFunc(c.Subscriptions, func(s Subscription) bool {
+		return c.NodeID == name && slices.ContainsFunc(c.Subscriptions, func(s stat.Subscription) bool {
 			return s.Cluster == cluster && s.Nack.Current
 		})
 	})

@@ -47,15 +47,6 @@ func xdsAccessProblems(a XDSAccess, now time.Time) []view.Problem {
 	return out
 }
 
-// A GoneEnvoy is one whose connection ended while its streams were open.
-type GoneEnvoy struct {
-	NodeID  string    `json:"node_id"`
-	Address string    `json:"address"`
-	Since   view.Time `json:"since"`
-	Cause   string    `json:"cause"`  // how the connection ended
-	Silent  bool      `json:"silent"` // it did not answer pings, and Steelyard closed the connection
-}
-
 // refusalMemory is for how long a refusal is a problem: what was refused tries again within seconds.
 const refusalMemory = time.Minute
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"steelyard/controlplane/view"
+	"steelyard/internal/stat"
 )
 
 // An EnvoyState shows whether an Envoy follows the weights. The page, the commands and the counts all use it.
@@ -28,7 +29,7 @@ const (
 const goneFor = 10 * time.Minute
 
 // SubscriptionState returns the state of one name that an Envoy subscribes to.
-func SubscriptionState(s *Subscription, now time.Time) EnvoyState {
+func SubscriptionState(s *stat.Subscription, now time.Time) EnvoyState {
 	switch {
 	case s.Nack.Current:
 		return EnvoyRefuses
@@ -41,7 +42,7 @@ func SubscriptionState(s *Subscription, now time.Time) EnvoyState {
 }
 
 // behind reports whether an Envoy has not answered for longer than Envoys take.
-func behind(s *Subscription, now time.Time) bool {
+func behind(s *stat.Subscription, now time.Time) bool {
 	return !s.InSync && s.VersionSent != s.VersionAcked && s.LastSent.Age(now).Or(0) > ackPatience.Seconds()
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"steelyard/controlplane/view"
+	"steelyard/internal/envoyid"
 )
 
 // The bounds of the events that are kept.
@@ -175,19 +176,16 @@ func unread(e *view.Endpoint) bool {
 	return false
 }
 
-// An envoyID identifies an Envoy over its connections.
-type envoyID struct{ node, host string }
-
 // A nacking is what an Envoy has refused, over its connections.
 type nacking struct {
 	nacks            uint64
 	cluster, message string // of one that is refused now
 }
 
-func nackings(clients []Client) map[envoyID]nacking {
-	out := make(map[envoyID]nacking, len(clients))
+func nackings(clients []Client) map[envoyid.ID]nacking {
+	out := make(map[envoyid.ID]nacking, len(clients))
 	for i := range clients {
-		id := idOf(&clients[i])
+		id := idOf(clients[i].NodeID, clients[i].Address)
 		n := out[id]
 		for _, s := range clients[i].Subscriptions {
 			n.nacks += s.Nacks
@@ -218,10 +216,10 @@ func changes(before, after *observation) (out []change) {
 	for id, now := range nackings(after.clients) {
 		was, known := envoys[id]
 		if !known {
-			out = append(out, change{kind: view.EventEnvoyJoined, subjects: []string{id.node}})
+			out = append(out, change{kind: view.EventEnvoyJoined, subjects: []string{id.NodeID}})
 		}
 		if now.nacks > was.nacks && now.message != "" {
-			out = append(out, change{kind: view.EventNack, cluster: now.cluster, subjects: []string{id.node},
+			out = append(out, change{kind: view.EventNack, cluster: now.cluster, subjects: []string{id.NodeID},
 				detail: now.message})
 		}
 	}

@@ -60,11 +60,11 @@ func typical(now time.Time) fixed {
 			LastReload:       Reload{At: view.At(now.Add(-40 * time.Minute)), OK: true},
 			Signals: SignalTotals{
 				AccessLog: true, LoadReports: true,
-				Entries: Entries{Received: 183_204, Ignored: 12, Unpaired: 7, Reconciled: 3}, Reports: 10_741,
+				Entries: stat.Entries{Received: 183_204, Ignored: 12, Unpaired: 7, Reconciled: 3}, Reports: 10_741,
 				Envoys: map[SignalMode]int{ModeEvents: 1, ModeReports: 1}, Silent: 1,
 				ReportIntervalsSeconds: map[string]view.Number{view.SourceAccessLog: view.Num(1),
 					view.SourceLoadReports: view.Num(0.1)},
-				Streams: map[string]SignalStreams{view.SourceAccessLog: {Open: 4, Refused: 1},
+				Streams: map[string]stat.SignalStreams{view.SourceAccessLog: {Open: 4, Refused: 1},
 					view.SourceLoadReports: {Open: 2, Broken: 3}},
 			},
 			XDSAccess: XDSAccess{TLS: true, ClientCertificates: true, Rules: 2, Denied: []stat.DeniedClients{
@@ -73,11 +73,13 @@ func typical(now time.Time) fixed {
 				{Kind: "watch", Count: 7, LastAt: view.At(now.Add(-2 * time.Minute)),
 					LastClient: "spiffe://prod/ns/edge/sa/envoy", LastPeer: "10.0.9.3:51230", LastCluster: "mixtral"},
 			}},
-			XDSPort: Port{
-				Connections: stat.Bound{Used: 9, Limit: 765, Displaced: 3,
-					LastDisplaced: view.At(now.Add(-40 * time.Minute))},
-				ConnectionsPerAddress: stat.Bound{Used: 9, Limit: 573},
-				Streams:               stat.Bound{Used: 24, Limit: 131_072},
+			XDSPort: stat.Port{
+				AdminPort: stat.AdminPort{
+					Connections: stat.Bound{Used: 9, Limit: 765, Displaced: 3,
+						LastDisplaced: view.At(now.Add(-40 * time.Minute))},
+					ConnectionsPerAddress: stat.Bound{Used: 9, Limit: 573},
+				},
+				Streams: stat.Bound{Used: 24, Limit: 131_072},
 				Subscriptions: stat.Bound{Used: 4, Limit: 262_144, Refused: 2,
 					LastRefused: view.At(now.Add(-time.Hour))},
 				UnreadBytes: stat.Bound{Used: 700, Limit: 268_435_456, Displaced: 1,
@@ -87,7 +89,7 @@ func typical(now time.Time) fixed {
 				AcceptErrors:   1, LastAcceptError: "accept4: too many open files",
 				LastAcceptErrorAt: view.At(now.Add(-2 * time.Hour)),
 			},
-			AdminPort: AdminPort{
+			AdminPort: stat.AdminPort{
 				Connections: stat.Bound{Used: 3, Limit: 128},
 				ConnectionsPerAddress: stat.Bound{Used: 2, Limit: 96, Displaced: 1,
 					LastDisplaced: view.At(now.Add(-3 * time.Hour))},
@@ -104,23 +106,24 @@ func typical(now time.Time) fixed {
 				{Reason: "no_certificate", Count: 812, LastAt: view.At(now.Add(-2 * time.Second)),
 					LastPeer: "10.0.9.3:51234", LastError: "tls: client didn't provide a certificate"},
 			},
-			Replicas: Replicas{Enabled: true, ID: "MF2XK3DJNZTSA43UMVSWY6LBOJSA", Name: "steelyard-0", Connected: true,
-				Since: view.At(now.Add(-2 * time.Hour)), Scraping: view.Num(2),
-				Messages: ReplicaMessages{Sent: 90_211, Failed: 2, Received: 88_120, Lost: 1, Stale: 3, Foreign: 4,
+			Replicas: stat.Replicas{Enabled: true, ID: "MF2XK3DJNZTSA43UMVSWY6LBOJSA", Name: "steelyard-0",
+				Connected: true,
+				Since:     view.At(now.Add(-2 * time.Hour)), Scraping: view.Num(2),
+				Messages: stat.ReplicaMessages{Sent: 90_211, Failed: 2, Received: 88_120, Lost: 1, Stale: 3, Foreign: 4,
 					Invalid: 5, Refused: 6, LastForeign: view.At(now.Add(-time.Hour))},
-				Others: []Replica{
+				Others: []stat.Replica{
 					{ID: "ON2GKZLMPFQXEZBNGEWXG5DFMVWG", Name: "steelyard-1", State: "live", Envoys: 3,
 						Since:       view.At(now.Add(-2 * time.Hour)),
 						LastMessage: view.At(now.Add(-40 * time.Millisecond))},
 				}},
-			GoneEnvoys: []GoneEnvoy{{NodeID: "edge-9", Address: "10.0.9.9:40112",
+			GoneEnvoys: []stat.GoneEnvoy{{NodeID: "edge-9", Address: "10.0.9.9:40112",
 				Since: view.At(now.Add(-42 * time.Second)), Cause: "the connection was reset"}},
 			Pickers: Pickers{List: []stat.Picker{
 				{Name: "gateway-7f9c", Address: "10.0.9.4:50122", Clusters: []string{"llama"},
 					Since: view.At(now.Add(-time.Hour))},
 				{Name: "gateway-x2x4", Address: "10.0.9.5:40990", Since: view.At(now.Add(-20 * time.Minute))}}},
-			Tracing: Tracing{Enabled: true, Skipped: 3, Exported: 4_096, Failed: 12},
-			Log:     LogStatus{DroppedLines: 17, LastDrop: view.At(now.Add(-time.Hour))},
+			Tracing: stat.Tracing{Enabled: true, Skipped: 3, Exported: 4_096, Failed: 12},
+			Log:     stat.LogStatus{DroppedLines: 17, LastDrop: view.At(now.Add(-time.Hour))},
 		},
 	}
 }
@@ -180,7 +183,7 @@ func llama(now time.Time) view.Cluster {
 			{Kind: view.DisputeFailures, NodeID: "edge-3", Host: "127.0.0.1", Endpoints: []string{"10.0.0.7:8000"},
 				Since: view.At(now.Add(-12 * time.Second))},
 		},
-		Queue: &view.Queue{MaxInFlight: new(4), InFlight: 29, Envoys: 3, Classes: []view.QueueClass{
+		Queue: &stat.Queue{MaxInFlight: new(4), InFlight: 29, Envoys: 3, Classes: []stat.QueueClass{
 			{Name: "interactive", Weight: 3, MaxWaiting: 200, MaxWaitSeconds: view.Num(10), Waiting: 2, Tenants: 1,
 				OldestAt: view.At(now.Add(-300 * time.Millisecond)), Granted: 9031, Left: 4},
 			{Name: "batch", Weight: 1, MaxWaiting: 1000, MaxWaitSeconds: view.Num(600), Waiting: 41, Tenants: 7,
@@ -271,7 +274,7 @@ func endpointDecision(now time.Time, i int, reason weighting.Reason, share float
 }
 
 func envoys(now time.Time) []Client {
-	sub := Subscription{
+	sub := stat.Subscription{
 		Resource: "llama", Cluster: "llama", Known: true, VersionSent: "a81f-1842", VersionAcked: "a81f-1842",
 		InSync:   true,
 		LastSent: view.At(now.Add(-80 * time.Millisecond)), LastAck: view.At(now.Add(-76 * time.Millisecond)),
@@ -279,32 +282,33 @@ func envoys(now time.Time) []Client {
 	}
 	refused := sub
 	refused.VersionAcked, refused.InSync, refused.Nacks = "a81f-1790", false, 52
-	refused.Nack = Nack{
+	refused.Nack = stat.Nack{
 		Message: "ClusterLoadAssignment.Endpoints[0]: load_balancing_weight: value must be greater than or equal to 1",
 		At:      view.At(now.Add(-70 * time.Millisecond)), Current: true,
 	}
-	strange := Subscription{Resource: "lama", Cluster: "lama", Known: false}
-	node := func(i int, subs ...Subscription) Client {
-		return Client{
-			NodeID: fmt.Sprintf("edge-%d", i), NodeCluster: "edge", Version: "1.40.0", Locality: "eu-1/a",
+	strange := stat.Subscription{Resource: "lama", Cluster: "lama", Known: false}
+	node := func(i int, subs ...stat.Subscription) Client {
+		return Client{Client: stat.Client{
+			Node: stat.Node{NodeID: fmt.Sprintf("edge-%d", i), NodeCluster: "edge", Version: "1.40.0",
+				Locality: "eu-1/a"},
 			Address: fmt.Sprintf("127.0.0.1:5%04d", i), ConnectedAt: view.At(now.Add(-time.Hour)),
 			Transport: "EDS delta", Subscriptions: subs,
-		}
+		}}
 	}
 	clients := []Client{node(1, sub), node(2, refused), node(3, sub, strange)}
 	clients[0].Signals = Signals{
 		State: SignalOK, Mode: ModeEvents, RequestRate: view.Num(41.26), OpenRequests: view.Num(33), Streams: 2,
 		ReportStreams: 1,
-		Entries:       Entries{Received: 182_900, Ignored: 0, Unpaired: 7, Reconciled: 3},
+		Entries:       stat.Entries{Received: 182_900, Ignored: 0, Unpaired: 7, Reconciled: 3},
 		LastEntry:     view.At(now.Add(-4 * time.Millisecond)), LastReport: view.At(now.Add(-400 * time.Millisecond)),
 		ReportIntervalSeconds: view.Num(1),
-		Runtime:               Runtime{Subscribed: true, InSync: true},
+		Runtime:               stat.Runtime{Subscribed: true, InSync: true},
 	}
 	clients[1].Signals = Signals{
 		State: SignalSilent, Mode: ModeReports, RequestRate: view.Num(0), OpenRequests: view.Num(0),
-		Entries: Entries{Received: 304, Ignored: 12}, LastReport: view.At(now.Add(-8 * time.Second)),
+		Entries: stat.Entries{Received: 304, Ignored: 12}, LastReport: view.At(now.Add(-8 * time.Second)),
 		ReportIntervalSeconds: view.Num(1),
-		Runtime:               Runtime{Subscribed: true, Nack: "unexpected runtime value"},
+		Runtime:               stat.Runtime{Subscribed: true, Nack: "unexpected runtime value"},
 	}
 	return clients
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"steelyard/controlplane/view"
+	"steelyard/internal/stat"
 )
 
 // A scene is an observation that a test changes from second to second.
@@ -28,9 +29,11 @@ func calm() *scene {
 	s := &scene{observation: observation{now: noon, clusters: []view.Cluster{c},
 		status: Status{ConfigGeneration: 3, Now: view.At(noon)}}}
 	for i := range 3 {
-		s.clients = append(s.clients, Client{NodeID: fmt.Sprintf("edge-%d", i+1), Version: "1.40.0",
-			Address: "10.9.0.1:4000", Subscriptions: []Subscription{{Resource: "llama", Cluster: "llama", Known: true,
-				InSync: true, VersionSent: "7", VersionAcked: "7", LastSent: view.At(noon), LastAck: view.At(noon)}}})
+		sub := stat.Subscription{Resource: "llama", Cluster: "llama", Known: true, InSync: true, VersionSent: "7",
+			VersionAcked: "7", LastSent: view.At(noon), LastAck: view.At(noon)}
+		s.clients = append(s.clients, Client{Client: stat.Client{
+			Node:    stat.Node{NodeID: fmt.Sprintf("edge-%d", i+1), Version: "1.40.0"},
+			Address: "10.9.0.1:4000", Subscriptions: []stat.Subscription{sub}}})
 	}
 	return s
 }
@@ -229,12 +232,12 @@ func TestPagesThatBreakOneAfterTheOtherAreOneIncident(t *testing.T) {
 
 // An Envoy that stands still neither answers nor reports, and what it sends follows no decision: one incident.
 func TestAnEnvoyThatStandsStillIsOneIncident(t *testing.T) {
-	for kind, stand := range map[view.IncidentKind]func(*Subscription, time.Time){
-		kindBehind: func(s *Subscription, now time.Time) {
+	for kind, stand := range map[view.IncidentKind]func(*stat.Subscription, time.Time){
+		kindBehind: func(s *stat.Subscription, now time.Time) {
 			s.InSync, s.VersionSent, s.LastSent = false, "8", view.At(now)
 		},
-		kindRefuses: func(s *Subscription, now time.Time) {
-			s.Nack = Nack{Message: "no", At: view.At(now), Current: true}
+		kindRefuses: func(s *stat.Subscription, now time.Time) {
+			s.Nack = stat.Nack{Message: "no", At: view.At(now), Current: true}
 		},
 	} {
 		s := calm()
@@ -331,7 +334,7 @@ func TestARefusalIsSteelyardsWhereItIsAboutWhatSteelyardWrites(t *testing.T) {
 	} {
 		s := calm()
 		s.look()
-		s.clients[0].Subscriptions[0].Nack = Nack{Message: message, At: view.At(s.now), Current: true}
+		s.clients[0].Subscriptions[0].Nack = stat.Nack{Message: message, At: view.At(s.now), Current: true}
 		if got := only(t, s.after(time.Second)); got.Steelyard != want || got.Kind != kindRefuses ||
 			got.Severity != view.SeverityError || !strings.Contains(got.Why, message) {
 			t.Errorf("%s: %+v", message, got)
@@ -361,7 +364,8 @@ func TestEnvoysThatDoNotFollowAreAnIncidentAfterHalfAMinute(t *testing.T) {
 
 func TestAnEnvoyThatVanishedIsAnIncidentForTenMinutes(t *testing.T) {
 	s := calm()
-	s.left = []LeftEnvoy{{NodeID: "edge-9", Address: "10.9.0.9:4000", LeftAt: view.At(s.now), Vanished: true,
+	s.left = []LeftEnvoy{{Node: stat.Node{NodeID: "edge-9"}, Address: "10.9.0.9:4000",
+		LeftAt: view.At(s.now), Vanished: true,
 		LeftReason: "the connection was reset", Clusters: []string{"llama"}}}
 	got := only(t, s.after(9*time.Minute))
 	if got.Kind != kindGone || !got.Since.Equal(noon) || got.Severity != view.SeverityWarning {
@@ -614,7 +618,8 @@ func TestAFrozenEnvoyIsBehindBeforeAndAfterItsConnectionIsClosed(t *testing.T) {
 	if n := envoysOf(&s.observation); n.Connected != 3 || n.InSync != 2 || n.Behind != 1 || n.Lost != 0 {
 		t.Errorf("%+v", n)
 	}
-	s.left = []LeftEnvoy{{NodeID: "edge-2", Address: "10.9.0.1:4000", Clusters: []string{"llama"}, Vanished: true,
+	s.left = []LeftEnvoy{{Node: stat.Node{NodeID: "edge-2"}, Address: "10.9.0.1:4000",
+		Clusters: []string{"llama"}, Vanished: true,
 		Silent: true, LeftAt: view.At(s.now), LeftReason: "keepalive pings were not answered"}}
 	s.clients = append(s.clients[:1], s.clients[2:]...)
 	for _, passed := range []time.Duration{time.Second, 20 * time.Second, 9 * time.Minute} {
@@ -640,7 +645,8 @@ func TestAFrozenEnvoyIsBehindBeforeAndAfterItsConnectionIsClosed(t *testing.T) {
 
 func TestAnEnvoyThatDiedIsGoneAndNotBehind(t *testing.T) {
 	s := calm()
-	s.left = []LeftEnvoy{{NodeID: "edge-9", Clusters: []string{"llama"}, Vanished: true, LeftAt: view.At(s.now),
+	s.left = []LeftEnvoy{{Node: stat.Node{NodeID: "edge-9"}, Clusters: []string{"llama"}, Vanished: true,
+		LeftAt:     view.At(s.now),
 		LeftReason: "the connection was reset"}}
 	if got := only(t, s.after(time.Second)); got.Kind != kindGone || leftState(&s.left[0], s.now) != EnvoyGone {
 		t.Errorf("%s: %+v", leftState(&s.left[0], s.now), got)
@@ -664,7 +670,7 @@ func TestTheStateOfAnEnvoyAgreesWithItsIncidents(t *testing.T) {
 		counted  fleetEnvoys
 	}{
 		"follows": {func(*Client) {}, EnvoyFollows, "", fleetEnvoys{Connected: 3, InSync: 3}},
-		"refuses": {func(c *Client) { c.Subscriptions[0].Nack = Nack{Message: "weight", Current: true} },
+		"refuses": {func(c *Client) { c.Subscriptions[0].Nack = stat.Nack{Message: "weight", Current: true} },
 			EnvoyRefuses, kindRefuses, fleetEnvoys{Connected: 3, InSync: 2, Refusing: 1}},
 		"behind": {func(c *Client) { c.Subscriptions[0].InSync, c.Subscriptions[0].VersionSent = false, "8" },
 			EnvoyBehind, kindBehind, fleetEnvoys{Connected: 3, InSync: 2, Behind: 1}},
@@ -673,9 +679,10 @@ func TestTheStateOfAnEnvoyAgreesWithItsIncidents(t *testing.T) {
 			s.InSync, s.VersionSent, s.Known, s.Cluster = false, "8", false, "gone"
 		}, EnvoyBehind, kindBehind, fleetEnvoys{Connected: 3, InSync: 2, Behind: 1}},
 		"asks for the unknown": {func(c *Client) {
-			c.Subscriptions[0] = Subscription{Resource: "lama", Cluster: "lama"}
+			c.Subscriptions[0] = stat.Subscription{Resource: "lama", Cluster: "lama"}
 		}, EnvoyUnknown, kindUnknownCluster, fleetEnvoys{Connected: 3, InSync: 2}},
-		"refuses its runtime values": {func(c *Client) { c.Signals.Runtime = Runtime{Subscribed: true, Nack: "no"} },
+		"refuses its runtime values": {
+			func(c *Client) { c.Signals.Runtime = stat.Runtime{Subscribed: true, Nack: "no"} },
 			EnvoyFollows, kindRefuses, fleetEnvoys{Connected: 3, InSync: 3}},
 		"asks for nothing": {func(c *Client) { c.Subscriptions = nil }, EnvoyIdle, "",
 			fleetEnvoys{Connected: 3, InSync: 2}},

@@ -1,6 +1,9 @@
 package admin
 
-import "steelyard/controlplane/view"
+import (
+	"steelyard/controlplane/view"
+	"steelyard/internal/stat"
+)
 
 // A ClusterList is the answer of /api/v1/clusters.
 type ClusterList struct {
@@ -16,10 +19,7 @@ type ClientList struct {
 
 // A LeftEnvoy is one that was connected and is not any more.
 type LeftEnvoy struct {
-	NodeID      string    `json:"node_id"`
-	NodeCluster string    `json:"node_cluster"`
-	Version     string    `json:"version"`
-	Locality    string    `json:"locality"`
+	stat.Node
 	Address     string    `json:"address"`
 	ConnectedAt view.Time `json:"connected_at"`
 	Clusters    []string  `json:"clusters"` // that it subscribed to

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"steelyard/controlplane/view"
+	"steelyard/internal/stat"
 
 	"golang.org/x/net/html"
 )
@@ -152,7 +153,7 @@ func hostileSource() fixed {
 	c := &f.clients[1]
 	c.NodeID, c.NodeCluster, c.Version, c.Locality, c.Address, c.Transport = hostile, hostile, hostile, hostile,
 		hostile, hostile
-	c.Signals = Signals{State: hostile, Mode: hostile, Runtime: Runtime{Subscribed: true, Nack: hostile}}
+	c.Signals = Signals{State: hostile, Mode: hostile, Runtime: stat.Runtime{Subscribed: true, Nack: hostile}}
 	f.clusters[0].Sources[3].Envoys.Missing = []string{hostile}
 	f.clusters[0].MinIntervalReason, e.InFlightSource = hostile, hostile
 	c.Subscriptions[0].Cluster, c.Subscriptions[0].Nack.Message, c.Subscriptions[0].VersionSent = hostile, hostile,

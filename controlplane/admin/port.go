@@ -7,35 +7,6 @@ import (
 	"steelyard/internal/stat"
 )
 
-// A Port is what all peers of a listener together use of their limits.
-type Port struct {
-	Connections stat.Bound `json:"connections"`
-	// ConnectionsPerAddress is about the address with the most connections.
-	ConnectionsPerAddress stat.Bound `json:"connections_per_address"`
-	Streams               stat.Bound `json:"streams"`
-	Subscriptions         stat.Bound `json:"subscriptions"`
-	// UnreadBytes is about requests that are not complete, or that Steelyard has not handled yet. To keep the
-	// limit, it displaces the connection that sent the most of them.
-	UnreadBytes stat.Bound `json:"unread_bytes"`
-
-	// PacedRequests were handled later, because their client sends too many or subscribes to more clusters than others.
-	PacedRequests uint64 `json:"paced_requests"` // since the start
-	// SilentStreams were ended because their first message did not arrive in time.
-	SilentStreams      uint64    `json:"silent_streams"` // since the start
-	LastSilentStreamAt view.Time `json:"last_silent_stream_at"`
-
-	OpenFilesLimit    view.Number `json:"open_files_limit"` // of the process
-	AcceptErrors      uint64      `json:"accept_errors"`
-	LastAcceptError   string      `json:"last_accept_error"` // empty when there never was one
-	LastAcceptErrorAt view.Time   `json:"last_accept_error_at"`
-}
-
-// An AdminPort is what all peers of the admin listener together use of its limits.
-type AdminPort struct {
-	Connections           stat.Bound `json:"connections"`
-	ConnectionsPerAddress stat.Bound `json:"connections_per_address"` // as in Port
-}
-
 // results are how often the limit was reached, by what became of the new one.
 func results(b stat.Bound) map[string]uint64 {
 	return map[string]uint64{"refused": b.Refused, "displaced": b.Displaced}
@@ -47,17 +18,13 @@ type namedBound struct {
 	stat.Bound
 }
 
-func (p Port) bounds() []namedBound {
-	return append(p.configuredBounds(), namedBound{"unread_bytes", "bytes of incomplete requests", p.UnreadBytes})
-}
-
 // configuredBounds are those that have the same name in the configuration's section xds.limits.
-func (p Port) configuredBounds() []namedBound {
-	return append(AdminPort{p.Connections, p.ConnectionsPerAddress}.bounds(),
+func configuredBounds(p *stat.Port) []namedBound {
+	return append(adminBounds(&p.AdminPort),
 		namedBound{"streams", "streams", p.Streams}, namedBound{"subscriptions", "subscriptions", p.Subscriptions})
 }
 
-func (p AdminPort) bounds() []namedBound {
+func adminBounds(p *stat.AdminPort) []namedBound {
 	return []namedBound{
 		{"connections", "connections", p.Connections},
 		{"connections_per_address", "connections from one address", p.ConnectionsPerAddress},
@@ -89,8 +56,8 @@ func boundProblems(listener, closed string, bounds []namedBound, setting func(na
 }
 
 // portProblems returns the problems of the xDS port.
-func portProblems(p Port, now time.Time) []view.Problem {
-	out := boundProblems("the xDS port", "idle connections", p.configuredBounds(), func(b namedBound) string {
+func portProblems(p *stat.Port, now time.Time) []view.Problem {
+	out := boundProblems("the xDS port", "idle connections", configuredBounds(p), func(b namedBound) string {
 		return sprint(" (xds.limits.%s; %s open files are allowed)", b.name, formatFixed(p.OpenFilesLimit, 0))
 	}, now)
 	if b := p.UnreadBytes; within(b.LastDisplaced, now, refusedRecently) {
@@ -110,8 +77,9 @@ func portProblems(p Port, now time.Time) []view.Problem {
 }
 
 // adminPortProblems returns the problems of the admin listener.
-func adminPortProblems(p AdminPort, now time.Time) []view.Problem {
-	return boundProblems("the admin listener", "connections", p.bounds(), func(namedBound) string { return "" }, now)
+func adminPortProblems(p *stat.AdminPort, now time.Time) []view.Problem {
+	return boundProblems("the admin listener", "connections", adminBounds(p),
+		func(namedBound) string { return "" }, now)
 }
 
 // within reports whether t is no longer ago than that.

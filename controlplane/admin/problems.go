@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"steelyard/controlplane/view"
+	"steelyard/internal/stat"
 )
 
 const (
@@ -86,8 +87,8 @@ func statusProblems(p *observation) []view.Problem {
 		out.warn("changes of the config are found by polling only: %s", s.ConfigWatchError)
 	}
 	out = append(out, problemsOf(processConditions(p))...)
-	out = append(out, portProblems(s.XDSPort, p.now)...)
-	out = append(out, adminPortProblems(s.AdminPort, p.now)...)
+	out = append(out, portProblems(&s.XDSPort, p.now)...)
+	out = append(out, adminPortProblems(&s.AdminPort, p.now)...)
 	out = append(out, certificateProblems(s.Certificates, p.now)...)
 	out = append(out, handshakeProblems(s.RefusedHandshakes, p.now)...)
 	if r := s.RefusedRequests; within(r.LastAt, p.now, refusalMemory) {
@@ -120,7 +121,7 @@ func leftProblems(p *observation) []view.Problem {
 	return out
 }
 
-func logProblems(l LogStatus, now time.Time) (out problemList) {
+func logProblems(l stat.LogStatus, now time.Time) (out problemList) {
 	switch stalled, dropped := l.StalledSeconds.Or(0), l.LastDrop.Age(now); {
 	case stalled > logPatience.Seconds():
 		out.warn("the log has not been read for %s; %d lines were dropped since the start: check the reader of "+

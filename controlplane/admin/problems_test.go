@@ -210,16 +210,21 @@ func TestClusterProblems(t *testing.T) {
 }
 
 func TestEnvoysWhoseRequestsDoNotWaitAreAProblem(t *testing.T) {
-	clients := []Client{{Subscriptions: []Subscription{{Cluster: "llama"}, {Cluster: "llama"}}},
-		{Subscriptions: []Subscription{{Cluster: "llama"}}}, {Subscriptions: []Subscription{{Cluster: "mixtral"}}}}
+	of := func(clusters ...string) (c Client) {
+		for _, name := range clusters {
+			c.Subscriptions = append(c.Subscriptions, stat.Subscription{Cluster: name})
+		}
+		return c
+	}
+	clients := []Client{of("llama", "llama"), of("llama"), of("mixtral")}
 	for name, tc := range map[string]struct {
-		queue *view.Queue
+		queue *stat.Queue
 		want  []view.Problem
 	}{
 		"no queue":           {nil, []view.Problem{}},
-		"all of the cluster": {&view.Queue{Envoys: 2}, []view.Problem{}},
-		"a picker for both":  {&view.Queue{Envoys: 1, Shared: true}, []view.Problem{}},
-		"one without": {&view.Queue{Envoys: 1}, []view.Problem{warning("Not all requests of llama wait in its queue: " +
+		"all of the cluster": {&stat.Queue{Envoys: 2}, []view.Problem{}},
+		"a picker for both":  {&stat.Queue{Envoys: 1, Shared: true}, []view.Problem{}},
+		"one without": {&stat.Queue{Envoys: 1}, []view.Problem{warning("Not all requests of llama wait in its queue: " +
 			"Requests of 1 of its 2 Envoys do not.")}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -239,7 +244,7 @@ func TestSheddingThatNoEnvoyFollowsIsAProblem(t *testing.T) {
 		var c Client
 		for _, r := range resources {
 			cluster, _, _ := strings.Cut(r, "/")
-			c.Subscriptions = append(c.Subscriptions, Subscription{Resource: r, Cluster: cluster})
+			c.Subscriptions = append(c.Subscriptions, stat.Subscription{Resource: r, Cluster: cluster})
 		}
 		return c
 	}
@@ -271,42 +276,45 @@ func TestSheddingThatNoEnvoyFollowsIsAProblem(t *testing.T) {
 }
 
 func TestClientProblems(t *testing.T) {
-	inSync := Subscription{Resource: "llama", Cluster: "llama", Known: true, InSync: true, VersionSent: "v2",
+	inSync := stat.Subscription{Resource: "llama", Cluster: "llama", Known: true, InSync: true, VersionSent: "v2",
 		VersionAcked: "v2", LastSent: view.At(noon.Add(-time.Hour))}
-	with := func(change func(*Subscription)) Client {
+	with := func(change func(*stat.Subscription)) Client {
 		s := inSync
 		change(&s)
-		return Client{Subscriptions: []Subscription{s}}
+		return Client{Client: stat.Client{Subscriptions: []stat.Subscription{s}}}
 	}
 	for name, tc := range map[string]struct {
 		in   Client
 		want []view.Problem
 	}{
-		"in sync": {with(func(*Subscription) {}), []view.Problem{}},
+		"in sync": {with(func(*stat.Subscription) {}), []view.Problem{}},
 		"refuses": {
-			with(func(s *Subscription) { s.InSync, s.Nack = false, Nack{Message: "bad weight", Current: true} }),
+			with(func(s *stat.Subscription) {
+				s.InSync, s.Nack = false, stat.Nack{Message: "bad weight", Current: true}
+			}),
 			[]view.Problem{failure("Envoy edge-1 refuses the weights of llama: Its answer: bad weight")},
 		},
-		"refused once": {with(func(s *Subscription) { s.Nack = Nack{Message: "bad weight"} }), []view.Problem{}},
+		"refused once": {with(func(s *stat.Subscription) { s.Nack = stat.Nack{Message: "bad weight"} }),
+			[]view.Problem{}},
 		"silent": {
-			with(func(s *Subscription) {
+			with(func(s *stat.Subscription) {
 				s.InSync, s.VersionAcked, s.LastSent = false, "v1", view.At(noon.Add(-7*time.Second))
 			}),
 			[]view.Problem{failure("Envoy edge-1 does not answer: It was last sent an assignment of llama 7.0 s ago, " +
 				"and last accepted one never.")},
 		},
 		"about to answer": {
-			with(func(s *Subscription) {
+			with(func(s *stat.Subscription) {
 				s.InSync, s.VersionAcked, s.LastSent = false, "v1", view.At(noon.Add(-time.Second))
 			}), []view.Problem{},
 		},
-		"about to be sent the next": {with(func(s *Subscription) { s.InSync = false }), []view.Problem{}},
-		"asks for a stranger": {with(func(s *Subscription) {
+		"about to be sent the next": {with(func(s *stat.Subscription) { s.InSync = false }), []view.Problem{}},
+		"asks for a stranger": {with(func(s *stat.Subscription) {
 			s.Resource, s.Cluster, s.Known = "lama", "lama",
 				false
 		}), []view.Problem{warning("Envoy edge-1 subscribes to lama, which is not configured here: It gets no " +
 			"endpoints for that name, and answers its requests with 503. Did its configuration mean llama?")}},
-		"asks before it is ready": {with(func(s *Subscription) { s.Known = false }), []view.Problem{}},
+		"asks before it is ready": {with(func(s *stat.Subscription) { s.Known = false }), []view.Problem{}},
 		"gave no sign of requests": {
 			Client{Signals: Signals{State: SignalSilent, LastReport: view.At(noon.Add(-8 * time.Second))}},
 			[]view.Problem{warning("Envoy edge-1 does not report its requests: Latest access log entry: never. " +
@@ -318,11 +326,11 @@ func TestClientProblems(t *testing.T) {
 				"a hot restart, which passes, or Envoys that cannot be distinguished: give each its own node id")},
 		},
 		"refuses its runtime": {
-			Client{Signals: Signals{Runtime: Runtime{Subscribed: true, Nack: "bad value"}}},
+			Client{Signals: Signals{Runtime: stat.Runtime{Subscribed: true, Nack: "bad value"}}},
 			[]view.Problem{warning("Envoy edge-1 refuses the runtime values that switch its access log: Its answer: " +
 				"bad value")},
 		},
-		"cannot be told from others": {Client{Duplicates: 2},
+		"cannot be told from others": {Client{Client: stat.Client{Duplicates: 2}},
 			[]view.Problem{warning("2 other connections use the same node id: two Envoys that cannot be " +
 				"distinguished, or one that reconnected")}},
 	} {
@@ -354,27 +362,28 @@ func TestStatusProblems(t *testing.T) {
 			[]view.Problem{warning("changes of the config are found by polling only: no watches left")},
 		},
 		"log is being written": {Status{ConfigGeneration: 1,
-			Log: LogStatus{StalledSeconds: view.Num(0.9), DroppedLines: 4}}, 1, []view.Problem{}},
+			Log: stat.LogStatus{StalledSeconds: view.Num(0.9), DroppedLines: 4}}, 1, []view.Problem{}},
 		"log is not read": {
-			Status{ConfigGeneration: 1, Log: LogStatus{StalledSeconds: view.Num(12), DroppedLines: 4,
+			Status{ConfigGeneration: 1, Log: stat.LogStatus{StalledSeconds: view.Num(12), DroppedLines: 4,
 				LastDrop: view.At(noon)}}, 1,
 			[]view.Problem{warning("the log has not been read for 12.0 s; 4 lines were dropped since the start: " +
 				"check the reader of standard error")},
 		},
 		"log cannot be written": {
-			Status{ConfigGeneration: 1, Log: LogStatus{Error: "broken pipe", DroppedLines: 4, LastDrop: view.At(noon)}},
+			Status{ConfigGeneration: 1,
+				Log: stat.LogStatus{Error: "broken pipe", DroppedLines: 4, LastDrop: view.At(noon)}},
 			1,
 			[]view.Problem{warning("the log cannot be written, 4 lines were dropped since the start: broken pipe")},
 		},
 		"log lacks lines": {
 			Status{ConfigGeneration: 1,
-				Log: LogStatus{DroppedLines: 4, LastDrop: view.At(noon.Add(-9 * time.Minute))}}, 1,
+				Log: stat.LogStatus{DroppedLines: 4, LastDrop: view.At(noon.Add(-9 * time.Minute))}}, 1,
 			[]view.Problem{warning("4 log lines were dropped since the start, the latest 9 min ago, because they " +
 				"could not be written in time")},
 		},
 		"log lacked lines": {
 			Status{ConfigGeneration: 1,
-				Log: LogStatus{DroppedLines: 4, LastDrop: view.At(noon.Add(-11 * time.Minute))}}, 1,
+				Log: stat.LogStatus{DroppedLines: 4, LastDrop: view.At(noon.Add(-11 * time.Minute))}}, 1,
 			[]view.Problem{},
 		},
 		"bad reload": {
@@ -399,28 +408,29 @@ func well(s Status) *observation {
 
 func TestPortProblems(t *testing.T) {
 	before := func(ago time.Duration) view.Time { return view.At(noon.Add(-ago)) }
-	port := Port{Connections: stat.Bound{Used: 765, Limit: 765}, OpenFilesLimit: view.Num(1024)}
-	with := func(change func(*Port)) Port {
+	port := stat.Port{OpenFilesLimit: view.Num(1024)}
+	port.Connections = stat.Bound{Used: 765, Limit: 765}
+	with := func(change func(*stat.Port)) stat.Port {
 		p := port
 		change(&p)
 		return p
 	}
 	for name, tc := range map[string]struct {
-		in   Port
+		in   stat.Port
 		want []view.Problem
 	}{
 		"full": {port, nil},
 		"refused": {
-			with(func(p *Port) { p.Connections.Refused, p.Connections.LastRefused = 7, before(3*time.Second) }),
+			with(func(p *stat.Port) { p.Connections.Refused, p.Connections.LastRefused = 7, before(3*time.Second) }),
 			[]view.Problem{failure("the xDS port has reached its limit of connections: 7 refused so far, the " +
 				"latest 3.0 s ago; 765 of 765 are used (xds.limits.connections; 1024 open files are allowed)")},
 		},
-		"refused long ago": {with(func(p *Port) {
+		"refused long ago": {with(func(p *stat.Port) {
 			p.Connections.Refused, p.Connections.LastRefused = 7,
 				before(time.Hour)
 		}), nil},
 		"displaced": {
-			with(func(p *Port) {
+			with(func(p *stat.Port) {
 				p.OpenFilesLimit = view.Number{}
 				p.ConnectionsPerAddress = stat.Bound{Used: 20, Limit: 20, Displaced: 1,
 					LastDisplaced: before(2 * time.Minute)}
@@ -430,7 +440,7 @@ func TestPortProblems(t *testing.T) {
 				"(xds.limits.connections_per_address; – open files are allowed)")},
 		},
 		"streams and subscriptions": {
-			with(func(p *Port) {
+			with(func(p *stat.Port) {
 				p.Streams = stat.Bound{Used: 900, Limit: 1000, Refused: 1, LastRefused: before(0)}
 				p.Subscriptions = stat.Bound{Used: 800, Limit: 1000, Refused: 2, LastRefused: before(0)}
 			}),
@@ -442,7 +452,7 @@ func TestPortProblems(t *testing.T) {
 			},
 		},
 		"incomplete requests": {
-			with(func(p *Port) {
+			with(func(p *stat.Port) {
 				p.UnreadBytes = stat.Bound{Used: 5, Limit: 268_435_456, Displaced: 3,
 					LastDisplaced: before(time.Second)}
 			}),
@@ -451,12 +461,12 @@ func TestPortProblems(t *testing.T) {
 				"connect, or Steelyard is overloaded")},
 		},
 		"silent streams": {
-			with(func(p *Port) { p.SilentStreams, p.LastSilentStreamAt = 5, before(time.Second) }),
+			with(func(p *stat.Port) { p.SilentStreams, p.LastSilentStreamAt = 5, before(time.Second) }),
 			[]view.Problem{warning("the xDS port ended 5 streams whose first message did not arrive in time, " +
 				"the latest 1.0 s ago: peers that are not Envoys connect, or cannot send")},
 		},
 		"accepting fails": {
-			with(func(p *Port) {
+			with(func(p *stat.Port) {
 				p.AcceptErrors, p.LastAcceptError, p.LastAcceptErrorAt = 4, "too many open files", before(time.Second)
 			}),
 			[]view.Problem{failure("the xDS port could not accept connections 4 times, the latest 1.0 s ago: too " +
@@ -464,7 +474,7 @@ func TestPortProblems(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, portProblems(tc.in, noon)); diff != "" {
+			if diff := cmp.Diff(tc.want, portProblems(&tc.in, noon)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			status := statusProblems(well(Status{XDSPort: tc.in}))
@@ -478,14 +488,14 @@ func TestPortProblems(t *testing.T) {
 func TestAdminPortProblems(t *testing.T) {
 	before := func(ago time.Duration) view.Time { return view.At(noon.Add(-ago)) }
 	for name, tc := range map[string]struct {
-		in   AdminPort
+		in   stat.AdminPort
 		want []view.Problem
 	}{
-		"full": {AdminPort{Connections: stat.Bound{Used: 128, Limit: 128}}, nil},
-		"long ago": {AdminPort{Connections: stat.Bound{Used: 128, Limit: 128, Displaced: 5,
+		"full": {stat.AdminPort{Connections: stat.Bound{Used: 128, Limit: 128}}, nil},
+		"long ago": {stat.AdminPort{Connections: stat.Bound{Used: 128, Limit: 128, Displaced: 5,
 			LastDisplaced: before(time.Hour)}}, nil},
 		"refused and displaced": {
-			AdminPort{
+			stat.AdminPort{
 				Connections: stat.Bound{Used: 128, Limit: 128, Refused: 2, LastRefused: before(time.Second)},
 				ConnectionsPerAddress: stat.Bound{Used: 96, Limit: 96, Displaced: 44,
 					LastDisplaced: before(2 * time.Minute)},

@@ -1,9 +1,9 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"maps"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"steelyard/controlplane/view"
+	"steelyard/internal/envoyid"
 	"steelyard/internal/loops"
+	"steelyard/internal/stat"
 )
 
 // RecorderOptions are what a Recorder is made of.
@@ -35,9 +37,9 @@ type Recorder struct {
 	clusters map[string]*recorded
 	configs  []Configured
 
-	ticking   sync.Mutex            // one tick at a time; guards the following
-	envoys    map[envoyID]LeftEnvoy // connected, ready for when they leave
-	left      []LeftEnvoy           // the latest first
+	ticking   sync.Mutex               // one tick at a time; guards the following
+	envoys    map[envoyid.ID]LeftEnvoy // connected, ready for when they leave
+	left      []LeftEnvoy              // the latest first
 	incidents []incidentState
 	pushes    pushCounts
 }
@@ -77,7 +79,7 @@ func NewRecorder(o RecorderOptions) *Recorder {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Recorder{o: o, clusters: map[string]*recorded{}, envoys: map[envoyID]LeftEnvoy{},
+	return &Recorder{o: o, clusters: map[string]*recorded{}, envoys: map[envoyid.ID]LeftEnvoy{},
 		hub: hub{next: make(chan struct{})}}
 }
 
@@ -187,7 +189,7 @@ type refusals struct {
 }
 
 // refusing takes in a look, and reports whether the queue has refused requests in the last seconds.
-func (r *refusals) refusing(now time.Time, q *view.Queue) bool {
+func (r *refusals) refusing(now time.Time, q *stat.Queue) bool {
 	if q == nil {
 		*r = refusals{}
 		return false
@@ -204,25 +206,20 @@ func (r *refusals) refusing(now time.Time, q *view.Queue) bool {
 	return now.Sub(r.grew) < defaultKeepFor
 }
 
-// idOf identifies an Envoy.
-func idOf(c *Client) envoyID {
-	host, _, err := net.SplitHostPort(c.Address)
-	if err != nil {
-		host = c.Address
-	}
-	return envoyID{c.NodeID, host}
+// idOf identifies an Envoy over its connections, and after the last of them.
+func idOf(node, address string) envoyid.ID {
+	return envoyid.ID{NodeID: node, Host: cmp.Or(envoyid.HostOf(address), address)}
 }
 
 // follow keeps the list of the Envoys that left.
-func (r *Recorder) follow(now time.Time, clients []Client, gone []GoneEnvoy) {
-	connected := make(map[envoyID]LeftEnvoy, len(clients))
+func (r *Recorder) follow(now time.Time, clients []Client, gone []stat.GoneEnvoy) {
+	connected := make(map[envoyid.ID]LeftEnvoy, len(clients))
 	back := map[string]bool{}
 	for i := range clients {
-		c := &clients[i]
+		c, id := &clients[i], idOf(clients[i].NodeID, clients[i].Address)
 		back[c.NodeID] = true
-		e := LeftEnvoy{NodeID: c.NodeID, NodeCluster: c.NodeCluster, Version: c.Version, Locality: c.Locality,
-			Address: c.Address, ConnectedAt: c.ConnectedAt, Clusters: []string{}}
-		if before, ok := connected[idOf(c)]; ok {
+		e := LeftEnvoy{Node: c.Node, Address: c.Address, ConnectedAt: c.ConnectedAt, Clusters: []string{}}
+		if before, ok := connected[id]; ok {
 			e.Clusters = before.Clusters
 		}
 		for k := range c.Subscriptions {
@@ -230,7 +227,7 @@ func (r *Recorder) follow(now time.Time, clients []Client, gone []GoneEnvoy) {
 				e.Clusters = append(e.Clusters, name)
 			}
 		}
-		connected[idOf(c)] = e
+		connected[id] = e
 	}
 	var leaving []string
 	var why string
@@ -239,7 +236,7 @@ func (r *Recorder) follow(now time.Time, clients []Client, gone []GoneEnvoy) {
 			continue
 		}
 		e.LeftAt, e.LeftReason = view.At(now), "it closed its streams"
-		if i := slices.IndexFunc(gone, func(g GoneEnvoy) bool { return g.NodeID == e.NodeID }); i >= 0 {
+		if i := slices.IndexFunc(gone, func(g stat.GoneEnvoy) bool { return g.NodeID == e.NodeID }); i >= 0 {
 			e.LeftAt, e.LeftReason, e.Vanished, e.Silent = gone[i].Since, gone[i].Cause, true, gone[i].Silent
 			why = gone[i].Cause
 		}
@@ -263,11 +260,11 @@ func (r *Recorder) follow(now time.Time, clients []Client, gone []GoneEnvoy) {
 const maxClusters = 20
 
 // unseen are Envoys that came and vanished between two looks.
-func (r *Recorder) unseen(gone []GoneEnvoy) (out []LeftEnvoy) {
+func (r *Recorder) unseen(gone []stat.GoneEnvoy) (out []LeftEnvoy) {
 	for _, g := range limit(gone, maxLeft) {
 		if !slices.ContainsFunc(r.left, func(e LeftEnvoy) bool { return e.NodeID == g.NodeID }) {
-			out = append(out, LeftEnvoy{NodeID: g.NodeID, Address: g.Address, Clusters: []string{}, LeftAt: g.Since,
-				LeftReason: g.Cause, Vanished: true, Silent: g.Silent})
+			out = append(out, LeftEnvoy{Node: stat.Node{NodeID: g.NodeID}, Address: g.Address, Clusters: []string{},
+				LeftAt: g.Since, LeftReason: g.Cause, Vanished: true, Silent: g.Silent})
 		}
 	}
 	return out

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"steelyard/controlplane/view"
+	"steelyard/internal/stat"
 )
 
 // A stage is a source that a test changes, with a recorder and a clock of its own.
@@ -310,8 +311,8 @@ func TestEventsAreWhatChangedBetweenTwoLooks(t *testing.T) {
 			e.Inputs = []view.Input{{Field: "queue", Value: view.Num(1), AgeSeconds: view.Num(5), State: "decay"}}
 		}, "llama: the metrics endpoint of 10.1.0.2:8000 was lost: get http://x/metrics: refused"},
 		{func(*view.Cluster) {
-			s.clients[0].Subscriptions = []Subscription{{Cluster: "llama", Nacks: 1,
-				Nack: Nack{Message: "no such field", Current: true}}}
+			s.clients[0].Subscriptions = []stat.Subscription{{Cluster: "llama", Nacks: 1,
+				Nack: stat.Nack{Message: "no such field", Current: true}}}
 		}, "llama: Envoy edge-1 refused an assignment: no such field"},
 		{func(*view.Cluster) { s.clients = nil }, "Envoy edge-1 left"},
 		{func(*view.Cluster) { s.clients = envoys(noon)[:1] }, "Envoy edge-1 connected"},
@@ -388,8 +389,8 @@ func TestATryOfAServerThatAnswersNothingIsOneEvent(t *testing.T) {
 // A queue that refuses requests now and then is one event and one incident, until it has refused none for a while.
 func TestWhatAQueueRefusesIsAnEventAndAnIncident(t *testing.T) {
 	s := newStage(2)
-	class := &view.QueueClass{Name: "batch", RefusedFull: 7} // before the first look
-	s.clusters[0].Queue = &view.Queue{Classes: []view.QueueClass{*class}}
+	class := &stat.QueueClass{Name: "batch", RefusedFull: 7} // before the first look
+	s.clusters[0].Queue = &stat.Queue{Classes: []stat.QueueClass{*class}}
 	class = &s.clusters[0].Queue.Classes[0]
 	incidents := func() (n int) {
 		for _, i := range s.recorder.latest.Load().incidents {
@@ -454,7 +455,7 @@ func TestAnEnvoyThatLeftIsListedForAnHour(t *testing.T) {
 	s.second(nil)
 	s.second(func() {
 		s.clients = nil
-		s.status.GoneEnvoys = []GoneEnvoy{{NodeID: "edge-1", Address: "127.0.0.1:50001", Since: view.At(s.now),
+		s.status.GoneEnvoys = []stat.GoneEnvoy{{NodeID: "edge-1", Address: "127.0.0.1:50001", Since: view.At(s.now),
 			Cause: "the connection was reset"}}
 	})
 	left := func() []LeftEnvoy {

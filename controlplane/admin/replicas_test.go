@@ -6,26 +6,27 @@ import (
 	"time"
 
 	"steelyard/controlplane/view"
+	"steelyard/internal/stat"
 )
 
 func TestReplicasThatAreGoneOrCutOffAreProblems(t *testing.T) {
 	ago := func(d time.Duration) view.Time { return view.At(noon.Add(-d)) }
-	gone := []Replica{{Name: "b", State: "live", LastMessage: ago(time.Second / 10)},
+	gone := []stat.Replica{{Name: "b", State: "live", LastMessage: ago(time.Second / 10)},
 		{Name: "c", State: "gone", LastMessage: ago(3 * time.Second)}}
 	for name, c := range map[string]struct {
-		replicas Replicas
+		replicas stat.Replicas
 		severity view.Severity
 		text     string
 	}{
-		"none": {Replicas{}, "", ""},
-		"connected": {Replicas{Enabled: true, Connected: true, Others: gone[:1],
-			Messages: ReplicaMessages{Foreign: 4, LastForeign: ago(time.Minute)}}, "", ""},
-		"one is gone": {Replicas{Enabled: true, Connected: true, Others: gone}, view.SeverityWarning,
+		"none": {stat.Replicas{}, "", ""},
+		"connected": {stat.Replicas{Enabled: true, Connected: true, Others: gone[:1],
+			Messages: stat.ReplicaMessages{Foreign: 4, LastForeign: ago(time.Minute)}}, "", ""},
+		"one is gone": {stat.Replicas{Enabled: true, Connected: true, Others: gone}, view.SeverityWarning,
 			"replica c is gone, its last message came 3.0 s ago"},
-		"cut off": {Replicas{Enabled: true, Since: ago(5 * time.Second), Error: "refused", Others: gone},
+		"cut off": {stat.Replicas{Enabled: true, Since: ago(5 * time.Second), Error: "refused", Others: gone},
 			view.SeverityError, "cut off from the other replicas for 5.0 s: refused; this one uses only the counts " +
 				"of its own Envoys, and scrapes every endpoint"},
-		"another version": {Replicas{Enabled: true, Connected: true, Messages: ReplicaMessages{Foreign: 4,
+		"another version": {stat.Replicas{Enabled: true, Connected: true, Messages: stat.ReplicaMessages{Foreign: 4,
 			LastForeign: ago(time.Second)}}, view.SeverityWarning, "4 messages of replicas of another version"},
 	} {
 		got := replicaProblems(c.replicas, noon)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"steelyard/controlplane/view"
+	"steelyard/internal/stat"
 )
 
 // SignalState is whether an Envoy's own counts of its requests are used.
@@ -44,47 +45,32 @@ type Signals struct {
 	Streams      int         `json:"streams"`       // open streams of its access log
 	// ReportStreams are processes that report load: one, the two of a hot restart, or those of several
 	// Envoys that share a node id behind one address. They add up.
-	ReportStreams int     `json:"report_streams"`
-	Entries       Entries `json:"entries"`
+	ReportStreams int          `json:"report_streams"`
+	Entries       stat.Entries `json:"entries"`
 
 	LastEntry             view.Time   `json:"last_entry"`  // of its access log
 	LastReport            view.Time   `json:"last_report"` // of its load
 	ReportIntervalSeconds view.Number `json:"report_interval_seconds"`
 
-	Runtime Runtime `json:"runtime"`
+	Runtime stat.Runtime `json:"runtime"`
 
 	// Filled in by the handler.
 	LastEntryAgeSeconds  view.Number `json:"last_entry_age_seconds"`
 	LastReportAgeSeconds view.Number `json:"last_report_age_seconds"`
 }
 
-// Entries count access log entries by result, all at one time. They never decrease.
-type Entries struct {
-	Received   uint64 `json:"received"`   // all of them
-	Ignored    uint64 `json:"ignored"`    // of addresses or clusters that the Envoy does not watch
-	Unpaired   uint64 `json:"unpaired"`   // ends of requests whose start was not seen
-	Reconciled uint64 `json:"reconciled"` // requests that load reports corrected: removed as lost, or added as unseen
-}
-
 // counted are the entries that moved a count.
-func (e Entries) counted() uint64 {
+func counted(e stat.Entries) uint64 {
 	return e.Received - min(e.Received, e.Ignored+e.Unpaired)
-}
-
-// Runtime is whether an Envoy follows the mode that Steelyard sets over its stream of runtime values.
-type Runtime struct {
-	Subscribed bool   `json:"subscribed"` // it asks for them; where it does not, its own configuration holds
-	InSync     bool   `json:"in_sync"`    // it accepted the latest
-	Nack       string `json:"nack"`       // why it refused the latest, Envoy's message; empty when it did not
 }
 
 // SignalTotals are sums over all Envoys since the start of the process, also those that
 // have left. Its counters never decrease.
 type SignalTotals struct {
-	AccessLog   bool    `json:"access_log"`   // access logs are accepted
-	LoadReports bool    `json:"load_reports"` // load reports are accepted
-	Entries     Entries `json:"entries"`
-	Reports     uint64  `json:"reports"` // load reports received
+	AccessLog   bool         `json:"access_log"`   // access logs are accepted
+	LoadReports bool         `json:"load_reports"` // load reports are accepted
+	Entries     stat.Entries `json:"entries"`
+	Reports     uint64       `json:"reports"` // load reports received
 
 	// Envoys counts the Envoys that ever reported, by mode. A mode without Envoys may be left out.
 	Envoys map[SignalMode]int `json:"envoys"`
@@ -95,14 +81,7 @@ type SignalTotals struct {
 	ReportIntervalsSeconds map[string]view.Number `json:"report_intervals_seconds"`
 
 	// Streams are those over which Envoys report, by source.
-	Streams map[string]SignalStreams `json:"streams"`
-}
-
-// SignalStreams are the streams of one of the services to which Envoys report their requests.
-type SignalStreams struct {
-	Open    int    `json:"open"`
-	Refused uint64 `json:"refused"` // without a node id, or more than an Envoy may have
-	Broken  uint64 `json:"broken"`  // ended because of a message that could not be read
+	Streams map[string]stat.SignalStreams `json:"streams"`
 }
 
 // complete works out what follows from the rest.
@@ -122,7 +101,7 @@ func (t SignalTotals) complete() SignalTotals {
 		t.ReportIntervalsSeconds = map[string]view.Number{}
 	}
 	if t.Streams == nil {
-		t.Streams = map[string]SignalStreams{}
+		t.Streams = map[string]stat.SignalStreams{}
 	}
 	return t
 }

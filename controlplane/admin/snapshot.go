@@ -143,7 +143,7 @@ func (s *snapshot) status(clusters []view.Cluster) Status {
 	status.Signals = status.Signals.complete()
 	status.Ready = ready(status, clusters)
 	status.RefusedRequests, status.AdminAccess = s.refused, s.access
-	status.Replicas, status.Pickers = status.Replicas.complete(now), status.Pickers.complete()
+	status.Replicas, status.Pickers = completeReplicas(status.Replicas, now), status.Pickers.complete()
 	status.RefusedHandshakes, status.GoneEnvoys = orEmpty(status.RefusedHandshakes), orEmpty(status.GoneEnvoys)
 	status.XDSAccess.Denied = orEmpty(status.XDSAccess.Denied)
 	status.Certificates = currentCertificates(status.Certificates, now)

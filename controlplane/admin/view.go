@@ -37,11 +37,11 @@ type Status struct {
 	// Signals sums up the reports of all Envoys about their requests.
 	Signals SignalTotals `json:"signals"`
 	// XDSPort is what the peers of the xDS port use of their limits.
-	XDSPort Port `json:"xds_port"`
+	XDSPort stat.Port `json:"xds_port"`
 	// AdminPort is the same of the admin listener.
-	AdminPort AdminPort `json:"admin_port"`
+	AdminPort stat.AdminPort `json:"admin_port"`
 	// Replicas are the other replicas of this control plane, as this one sees them.
-	Replicas Replicas `json:"replicas"`
+	Replicas stat.Replicas `json:"replicas"`
 	// Pickers follow the loads.
 	Pickers Pickers `json:"pickers"`
 	// Certificates are those that Steelyard uses, its own and those of authorities. The handler
@@ -49,12 +49,12 @@ type Status struct {
 	Certificates []Certificate `json:"certificates"`
 	// RefusedHandshakes are empty where the xDS port speaks plain text.
 	RefusedHandshakes []stat.RefusedHandshake `json:"refused_handshakes"`
-	GoneEnvoys        []GoneEnvoy             `json:"gone_envoys"` // the latest first
-	Log               LogStatus               `json:"log"`
+	GoneEnvoys        []stat.GoneEnvoy        `json:"gone_envoys"` // the latest first
+	Log               stat.LogStatus          `json:"log"`
 	// Overrides are what operators decided about endpoints.
 	Overrides OverrideStatus `json:"overrides"`
 	// Tracing is what became of the traces of decisions.
-	Tracing Tracing `json:"tracing"`
+	Tracing stat.Tracing `json:"tracing"`
 
 	// Filled in by the handler.
 	RefusedRequests RefusedRequests `json:"refused_requests"`
@@ -74,26 +74,6 @@ type Reload struct {
 	At    view.Time `json:"at"`
 	OK    bool      `json:"ok"`
 	Error string    `json:"error"` // empty when it went well
-}
-
-// A LogStatus is the state of the process's log.
-type LogStatus struct {
-	DroppedLines uint64    `json:"dropped_lines"` // since the start; never goes back
-	LastDrop     view.Time `json:"last_drop"`
-	// StalledSeconds is how long the current write has taken; unknown while nothing is written.
-	StalledSeconds view.Number `json:"stalled_seconds"`
-	Error          string      `json:"error"` // of the latest write; empty when it went well
-}
-
-// Tracing is what became of the traces of decisions, since tracing was configured. The zero value is that of a process
-// that makes none.
-type Tracing struct {
-	Enabled  bool      `json:"enabled"`
-	Skipped  uint64    `json:"skipped"`  // pushes that were drawn, and are beyond the bounds
-	Exported uint64    `json:"exported"` // spans
-	Failed   uint64    `json:"failed"`   // spans that are lost
-	Error    string    `json:"error"`    // of the latest export; empty when it succeeded
-	ErrorAt  view.Time `json:"error_at"`
 }
 
 // Pickers are the programs that follow the loads, each by a stream of its own.
@@ -118,43 +98,10 @@ func (p Pickers) complete() Pickers {
 
 // A Client is one connected Envoy.
 type Client struct {
-	NodeID        string         `json:"node_id"`
-	NodeCluster   string         `json:"node_cluster"`
-	Version       string         `json:"version"` // of Envoy
-	Locality      string         `json:"locality"`
-	Address       string         `json:"address"`
-	Certificate   string         `json:"certificate"` // the names in it; empty without one
-	ConnectedAt   view.Time      `json:"connected_at"`
-	Transport     string         `json:"transport"`
-	Duplicates    int            `json:"duplicates"` // other connections under the same node id and certificate
-	Subscriptions []Subscription `json:"subscriptions"`
-	Signals       Signals        `json:"signals"`
+	stat.Client
+	Signals Signals `json:"signals"`
 
 	// Filled in by the handler.
 	State    EnvoyState     `json:"state"`
 	Problems []view.Problem `json:"problems"`
-}
-
-// A Subscription is what was sent of one cluster to one Envoy, and its answers.
-type Subscription struct {
-	Resource string `json:"resource"` // its EDS name: the cluster's, or a variant of it
-	Cluster  string `json:"cluster"`  // the cluster that this name belongs to
-	// false: there is nothing to send, because the cluster is not configured, or not ready
-	Known           bool        `json:"known"`
-	VersionSent     string      `json:"version_sent"`
-	VersionAcked    string      `json:"version_acked"`
-	InSync          bool        `json:"in_sync"`
-	LastSent        view.Time   `json:"last_sent"`
-	LastAck         view.Time   `json:"last_ack"`
-	AckDelaySeconds view.Number `json:"ack_delay_seconds"`
-	Acks            uint64      `json:"acks"`
-	Nacks           uint64      `json:"nacks"`
-	Nack            Nack        `json:"nack"`
-}
-
-// A Nack is the latest refusal of an assignment.
-type Nack struct {
-	Message string    `json:"message"` // Envoy's message; empty when there never was one
-	At      view.Time `json:"at"`
-	Current bool      `json:"current"` // nothing was acknowledged since
 }

@@ -5,56 +5,48 @@ import (
 	"reflect"
 	"strings"
 	"time"
-)
 
-// A KeyChange is a value that differs between two configurations of a cluster. An empty text is a value that is not
-// there.
-type KeyChange struct{ Path, Before, After string }
+	"steelyard/controlplane/view"
+)
 
 // Changes lists the values in which two clusters differ, in the order of the schema. Static endpoints are compared by
 // address; one that joins or leaves is one change.
-func Changes(before, after *Cluster) []KeyChange {
-	var out []KeyChange
-	changes(reflect.ValueOf(before).Elem(), reflect.ValueOf(after).Elem(), "", &out)
+func Changes(before, after *Cluster) []view.KeyDiff {
+	var out differences
+	out.compare(reflect.ValueOf(before).Elem(), reflect.ValueOf(after).Elem(), "")
 	return out
 }
 
-func changes(before, after reflect.Value, path string, out *[]KeyChange) {
+// differences collects the values in which two configurations differ.
+type differences []view.KeyDiff
+
+func (d *differences) add(path, before, after string) {
+	*d = append(*d, view.KeyDiff{Path: path, Before: before, After: after})
+}
+
+func (d *differences) compare(before, after reflect.Value, path string) {
 	if reflect.DeepEqual(before.Interface(), after.Interface()) {
 		return
 	}
-	switch before.Kind() {
-	case reflect.Struct:
+	endpoints, static := before.Interface().([]StaticEndpoint)
+	switch {
+	case before.Kind() == reflect.Struct:
 		was, will := fieldsOf(before), fieldsOf(after)
 		for i := range was {
-			changes(was[i].value, will[i].value, join(path, was[i].key), out)
+			d.compare(was[i].value, will[i].value, join(path, was[i].key))
 		}
-	case reflect.Pointer:
-		if before.IsNil() || after.IsNil() {
-			*out = append(*out, KeyChange{path, shownValue(before), shownValue(after)})
-			return
-		}
-		changes(before.Elem(), after.Elem(), path, out)
-	case reflect.Slice:
-		if endpoints, ok := before.Interface().([]StaticEndpoint); ok {
-			endpointChanges(endpoints, after.Interface().([]StaticEndpoint), path, out)
-			return
-		}
-		*out = append(*out, KeyChange{path, shownValue(before), shownValue(after)})
+	case before.Kind() == reflect.Pointer && !before.IsNil() && !after.IsNil():
+		d.compare(before.Elem(), after.Elem(), path)
+	case static:
+		d.compareEndpoints(endpoints, after.Interface().([]StaticEndpoint), path)
+	case path == "capacity" || strings.HasSuffix(path, ".capacity"):
+		d.add(path, shownCapacity(before), shownCapacity(after))
 	default:
-		change := KeyChange{path, shownValue(before), shownValue(after)}
-		if path == "capacity" || strings.HasSuffix(path, ".capacity") { // 0 is one that is not written
-			for _, v := range []*string{&change.Before, &change.After} {
-				if *v == "0" {
-					*v = ""
-				}
-			}
-		}
-		*out = append(*out, change)
+		d.add(path, shownValue(before), shownValue(after))
 	}
 }
 
-func endpointChanges(before, after []StaticEndpoint, path string, out *[]KeyChange) {
+func (d *differences) compareEndpoints(before, after []StaticEndpoint, path string) {
 	next := make(map[string]StaticEndpoint, len(after))
 	for _, e := range after {
 		next[e.Address] = e
@@ -64,16 +56,24 @@ func endpointChanges(before, after []StaticEndpoint, path string, out *[]KeyChan
 		was[e.Address] = true
 		at := fmt.Sprintf("%s[%s]", path, e.Address)
 		if to, stays := next[e.Address]; stays {
-			changes(reflect.ValueOf(&e).Elem(), reflect.ValueOf(&to).Elem(), at, out)
+			d.compare(reflect.ValueOf(e), reflect.ValueOf(to), at)
 		} else {
-			*out = append(*out, KeyChange{at, e.Address, ""})
+			d.add(at, e.Address, "")
 		}
 	}
 	for _, e := range after {
 		if !was[e.Address] {
-			*out = append(*out, KeyChange{fmt.Sprintf("%s[%s]", path, e.Address), "", e.Address})
+			d.add(fmt.Sprintf("%s[%s]", path, e.Address), "", e.Address)
 		}
 	}
+}
+
+// shownCapacity leaves out 0, which is a capacity that is not written.
+func shownCapacity(v reflect.Value) string {
+	if v.IsZero() {
+		return ""
+	}
+	return shownValue(v)
 }
 
 // shownValue is a value as one would write it.

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"steelyard/controlplane/view"
 )
 
 func TestChangesNameEachValueThatDiffers(t *testing.T) {
@@ -21,7 +23,8 @@ func TestChangesNameEachValueThatDiffers(t *testing.T) {
   capacity: 2.5
   scrape: {interval: 1s, timeout: 200ms, tls: {ca_file: /ca.pem}, scheme: https, body_limit: 2MiB}
 `)
-	want := []KeyChange{
+	var want differences
+	for _, d := range [][3]string{
 		{"endpoints.static[10.0.0.1:1]", "10.0.0.1:1", ""},
 		{"endpoints.static[10.0.0.2:1].capacity", "4", "8"},
 		{"endpoints.static[10.0.0.3:1]", "", "10.0.0.3:1"},
@@ -30,8 +33,10 @@ func TestChangesNameEachValueThatDiffers(t *testing.T) {
 		{"scrape.scheme", "http", "https"},
 		{"scrape.body_limit", "1MiB", "2MiB"},
 		{"scrape.tls", "", "{…}"},
+	} {
+		want.add(d[0], d[1], d[2])
 	}
-	if diff := cmp.Diff(want, Changes(before, after)); diff != "" {
+	if diff := cmp.Diff([]view.KeyDiff(want), Changes(before, after)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if got := Changes(after, after); got != nil {

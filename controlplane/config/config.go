@@ -3,6 +3,8 @@ package config
 import (
 	"strings"
 	"time"
+
+	"steelyard/controlplane/discovery"
 )
 
 // The tags of the structs below are the whole schema, and the decoder, the
@@ -287,6 +289,16 @@ type Endpoints struct {
 	Kubernetes *KubernetesService `yaml:"kubernetes"`
 	// InferencePool finds the Pods of a pool of the Gateway API Inference Extension. Default none.
 	InferencePool *InferencePool `yaml:"inferencePool"`
+}
+
+// Listed returns the endpoints of the list, as discovery has them; nil where they come from another source.
+func (e *Endpoints) Listed() []discovery.Endpoint {
+	var all []discovery.Endpoint
+	for _, s := range e.Static {
+		all = append(all, discovery.Endpoint{Address: s.Address, Zone: s.Zone, Capacity: s.Capacity, Engine: s.Engine,
+			MetricsPort: s.MetricsPort, MetricsPath: s.MetricsPath})
+	}
+	return all
 }
 
 // Remote reports whether the endpoints come from a server, so that they are unknown until it answers: from any source

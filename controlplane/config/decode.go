@@ -213,9 +213,9 @@ func (d *decoder) scalar(n *yaml.Node, f field, path string) {
 			shown(word))
 	}
 	if text := v.String(); f.tag.Get("kind") == "path" && !filepath.IsAbs(text) {
-		v = reflect.ValueOf(filepath.Join(d.folder, text))
+		v = reflect.ValueOf(filepath.Join(d.folder, text)).Convert(v.Type())
 	}
-	f.value.Set(v.Convert(f.value.Type()))
+	f.value.Set(v)
 }
 
 // variable is what shells and templates fill in.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -471,5 +472,22 @@ func TestConnectionsPerAddressFollowFewConnectionsUnlessTheyAreWritten(t *testin
 		if got := cfg.XDS.Limits.ConnectionsPerAddress; got != c.want {
 			t.Errorf("%s: %d of one address, want %d", c.limits, got, c.want)
 		}
+	}
+}
+
+func TestAFieldMayHaveATypeOfItsOwn(t *testing.T) {
+	type word string
+	type ratio float64
+	var got struct {
+		Mode   word   `yaml:"mode" default:"fast" oneof:"fast slow"`
+		Other  word   `yaml:"other" default:"fast" oneof:"fast slow"`
+		Folder word   `yaml:"folder" kind:"path"`
+		Names  []word `yaml:"names" max:"2"`
+		Part   ratio  `yaml:"part" default:"0.5" range:"0..1"`
+	}
+	err := Decode("/etc/x.yaml", []byte("mode: slow\nfolder: data\nnames: [a, b]\n"), &got, func(*Checker) {})
+	if err != nil || got.Mode != "slow" || got.Other != "fast" || got.Folder != "/etc/data" ||
+		!slices.Equal(got.Names, []word{"a", "b"}) || got.Part != 0.5 {
+		t.Errorf("%+v, %v", got, err)
 	}
 }

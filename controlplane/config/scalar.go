@@ -26,30 +26,28 @@ const longestText = 4096
 // parseScalar turns the text of a scalar into a value of type t. The error is
 // for the user: the offending text, what is wrong with it, what to write.
 func parseScalar(n *yaml.Node, t reflect.Type) (reflect.Value, error) {
+	v, err := parseKind(n, t)
+	return reflect.ValueOf(v).Convert(t), err // t may be a named type, such as a string of a few words
+}
+
+func parseKind(n *yaml.Node, t reflect.Type) (any, error) {
 	switch t {
 	case durationType:
-		d, err := parseDuration(n.Value)
-		return reflect.ValueOf(d), err
+		return parseDuration(n.Value)
 	case sizeType:
-		s, err := parseSize(n.Value)
-		return reflect.ValueOf(s), err
+		return parseSize(n.Value)
 	case portType:
-		p, err := parsePortRef(n.Value)
-		return reflect.ValueOf(p), err
+		return parsePortRef(n.Value)
 	}
 	switch t.Kind() {
 	case reflect.Bool:
-		b, err := parseBool(n)
-		return reflect.ValueOf(b), err
+		return parseBool(n)
 	case reflect.Int:
-		i, err := parseInt(n)
-		return reflect.ValueOf(i), err
+		return parseInt(n)
 	case reflect.Float64:
-		f, err := parseFloat(n)
-		return reflect.ValueOf(f), err
+		return parseFloat(n)
 	case reflect.String:
-		s, err := parseText(n)
-		return reflect.ValueOf(s), err
+		return parseText(n)
 	}
 	panic("config: no scalar of type " + t.String())
 }

@@ -1,5 +1,7 @@
 package view
 
+import "steelyard/internal/stat"
+
 // Severity is how much a problem matters.
 type Severity string
 
@@ -39,7 +41,7 @@ type Cluster struct {
 	// Shedding is whether the cluster may have Envoys refuse requests when it is saturated.
 	Shedding bool `json:"shedding"`
 	// Queue is the queue in which requests wait for an endpoint with a place; null: none.
-	Queue *Queue `json:"queue"`
+	Queue *stat.Queue `json:"queue"`
 
 	// Requests began since the start, according to the Envoys; unknown without a source that counts them. It never
 	// decreases.

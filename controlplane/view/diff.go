@@ -27,7 +27,7 @@ type ClusterDiff struct {
 	Note string `json:"note"` // what the dry run cannot show; empty: nothing
 }
 
-// A KeyDiff is a value of the configuration that differs.
+// A KeyDiff is a value of the configuration that differs. An empty text is a value that is not there.
 type KeyDiff struct {
 	Path   string `json:"path"`
 	Before string `json:"before"`

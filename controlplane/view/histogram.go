@@ -3,21 +3,16 @@ package view
 import (
 	"math"
 	"slices"
-)
 
-// A Histogram is how long something took, of about the last minute. It does not change.
-type Histogram struct {
-	Bounds []float64 // upper, in seconds, rising; the last may be infinite
-	Counts []float64 // of requests, in each bucket
-	Sum    float64   // seconds
-}
+	"steelyard/internal/stat"
+)
 
 // p99 is the part of the requests that FirstTokenP99 is for.
 const p99 = 0.99
 
 // Latencies returns the mean, and the p99 with the bounds of its bucket, in which it is interpolated. All of it is
-// unknown without a request.
-func (h *Histogram) Latencies() FirstToken {
+// unknown without a request, or for nil.
+func Latencies(h *stat.Histogram) FirstToken {
 	if h == nil {
 		return FirstToken{}
 	}
@@ -48,13 +43,13 @@ func (h *Histogram) Latencies() FirstToken {
 
 // Merge adds up histograms, bucket by bucket. Those of other bounds than the first are left out: they are of another
 // version of the engine.
-func Merge(all []*Histogram) *Histogram {
-	var sum *Histogram
+func Merge(all []*stat.Histogram) *stat.Histogram {
+	var sum *stat.Histogram
 	for _, h := range all {
 		switch {
 		case h == nil:
 		case sum == nil:
-			sum = &Histogram{Bounds: h.Bounds, Counts: slices.Clone(h.Counts), Sum: h.Sum}
+			sum = &stat.Histogram{Bounds: h.Bounds, Counts: slices.Clone(h.Counts), Sum: h.Sum}
 		case slices.Equal(sum.Bounds, h.Bounds):
 			for i, n := range h.Counts {
 				sum.Counts[i] += n

@@ -36,3 +36,45 @@ type Picker struct {
 	Clusters []string `json:"clusters"` // that it asks for; empty: all
 	Since    Time     `json:"since"`
 }
+
+// Entries count access log entries by result, all at one time. They never decrease.
+type Entries struct {
+	Received   uint64 `json:"received"`   // all of them
+	Ignored    uint64 `json:"ignored"`    // of addresses or clusters that the Envoy does not watch
+	Unpaired   uint64 `json:"unpaired"`   // ends of requests whose start was not seen
+	Reconciled uint64 `json:"reconciled"` // requests that load reports corrected: removed as lost, or added as unseen
+}
+
+// SignalStreams are the streams of one of the services to which Envoys report their requests.
+type SignalStreams struct {
+	Open    int    `json:"open"`
+	Refused uint64 `json:"refused"` // without a node id, or more than an Envoy may have
+	Broken  uint64 `json:"broken"`  // ended because of a message that could not be read
+}
+
+// Tracing is what became of the traces of decisions, since tracing was configured. The zero value is that of a process
+// that makes none.
+type Tracing struct {
+	Enabled  bool   `json:"enabled"`
+	Skipped  uint64 `json:"skipped"`  // pushes that were drawn, and are beyond the bounds
+	Exported uint64 `json:"exported"` // spans
+	Failed   uint64 `json:"failed"`   // spans that are lost
+	Error    string `json:"error"`    // of the latest export; empty when it succeeded
+	ErrorAt  Time   `json:"error_at"`
+}
+
+// A LogStatus is the state of the process's log.
+type LogStatus struct {
+	DroppedLines uint64 `json:"dropped_lines"` // since the start; never goes back
+	LastDrop     Time   `json:"last_drop"`
+	// StalledSeconds is how long the current write has taken; unknown while nothing is written.
+	StalledSeconds Number `json:"stalled_seconds"`
+	Error          string `json:"error"` // of the latest write; empty when it went well
+}
+
+// A Histogram has the distribution of a time over about the last minute. It is immutable.
+type Histogram struct {
+	Bounds []float64 // upper, in seconds, ascending; the last may be infinite
+	Counts []float64 // of requests, in each bucket
+	Sum    float64   // seconds
+}

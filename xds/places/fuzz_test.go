@@ -46,7 +46,7 @@ func FuzzTake(f *testing.F) {
 			}
 		}
 		h.leave(s, now)
-		if state, _ := h.state(); state.InFlight != 0 || state.Classes[0].Waiting != 0 || state.Streams != 0 {
+		if state, _ := h.state(); state.InFlight != 0 || state.Classes[0].Waiting != 0 || state.Envoys != 0 {
 			t.Fatalf("after the stream: %+v", state)
 		}
 	})

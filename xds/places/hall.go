@@ -1,13 +1,13 @@
 package places
 
 import (
-	"maps"
 	"math"
 	"math/rand/v2"
 	"strings"
 	"sync"
 	"time"
 
+	"steelyard/internal/stat"
 	"steelyard/picking"
 	"steelyard/picking/queue"
 	"steelyard/weighting"
@@ -24,28 +24,22 @@ type hall struct {
 
 	mu      sync.Mutex
 	queue   *queue.Queue
-	counts  map[string]*Counts // by class
+	counts  map[string]*stat.QueueClass // only the counts in it
 	streams map[uint64]*stream
 	last    uint64    // number of the newest stream
 	ticked  time.Time // when tick was last called
 }
 
-// Counts has the outcomes of the requests of a class since the start.
-type Counts struct {
-	Granted, Released, Left uint64
-	Refused                 map[queue.Refusal]uint64
-}
-
 func newHall(cluster string, o Observer, opens time.Time) *hall {
-	return &hall{cluster: cluster, observer: o, queue: queue.New(opens, rand.Float64), counts: make(map[string]*Counts),
-		streams: make(map[uint64]*stream)}
+	return &hall{cluster: cluster, observer: o, queue: queue.New(opens, rand.Float64),
+		counts: make(map[string]*stat.QueueClass), streams: make(map[uint64]*stream)}
 }
 
 // of returns the counts of a class.
-func (h *hall) of(class string) *Counts {
+func (h *hall) of(class string) *stat.QueueClass {
 	c := h.counts[class]
 	if c == nil {
-		c = &Counts{Refused: make(map[queue.Refusal]uint64)}
+		c = &stat.QueueClass{Name: class}
 		h.counts[class] = c
 	}
 	return c
@@ -56,8 +50,11 @@ func (h *hall) give(verdicts []queue.Verdict) {
 	for _, v := range verdicts {
 		counts, result := h.of(v.Class), ResultReleased
 		switch {
-		case v.Refused != "":
-			counts.Refused[v.Refused]++
+		case v.Refused == queue.RefusedFull:
+			counts.RefusedFull++
+			result = string(v.Refused)
+		case v.Refused == queue.RefusedTimeout:
+			counts.RefusedTimeout++
 			result = string(v.Refused)
 		case v.Endpoint != "":
 			counts.Granted++
@@ -211,15 +208,20 @@ func (h *hall) tick(now time.Time) {
 }
 
 // state returns the state of the queue; ok is false while it is off.
-func (h *hall) state() (out State, ok bool) {
+func (h *hall) state() (out stat.Queue, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, c := range h.queue.Classes() {
-		counts := *h.of(c.Name)
-		counts.Refused = maps.Clone(counts.Refused)
-		out.Classes = append(out.Classes, ClassState{ClassState: c, Counts: counts})
+		class := *h.of(c.Name)
+		class.Weight, class.Strict = c.Weight, c.Strict
+		class.MaxWaiting, class.MaxWaitSeconds = c.MaxWaiting, stat.Seconds(c.MaxWait)
+		class.Waiting, class.Tenants, class.OldestAt = c.Waiting, c.Tenants, stat.At(c.Oldest)
+		out.Classes = append(out.Classes, class)
 	}
-	out.InFlight, out.MaxInFlight, out.Streams = h.queue.Held(), h.queue.MaxInFlight(), len(h.streams)
+	out.InFlight, out.Envoys = h.queue.Held(), len(h.streams)
+	if most := h.queue.MaxInFlight(); most > 0 {
+		out.MaxInFlight = &most
+	}
 	for _, s := range h.streams {
 		out.Shared = out.Shared || s.shared
 	}

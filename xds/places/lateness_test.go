@@ -97,7 +97,7 @@ func TestARequestWhoseMessageIsLateIsSentBeforeAYoungerOne(t *testing.T) {
 	if got := streams[1].taken(); len(got) != 1 || got[0].GetId() != 3 || got[0].GetEndpoint() != "10.0.0.1:80" {
 		t.Errorf("the verdicts of the second stream are %v, want that the older request has the place", got)
 	}
-	if state, _ := h.state(); !state.Classes[0].Oldest.Equal(noon.Add(95 * time.Millisecond)) {
-		t.Errorf("what still waits came at %v, want 95 ms after noon", state.Classes[0].Oldest)
+	if state, _ := h.state(); !state.Classes[0].OldestAt.Equal(noon.Add(95 * time.Millisecond)) {
+		t.Errorf("what still waits came at %v, want 95 ms after noon", state.Classes[0].OldestAt)
 	}
 }

@@ -15,9 +15,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	"steelyard/internal/loops"
+	"steelyard/internal/stat"
 	"steelyard/internal/streams"
 	"steelyard/picking"
-	"steelyard/picking/queue"
 	"steelyard/weighting"
 	"steelyard/xds/loads/loadsv1"
 )
@@ -121,28 +121,12 @@ func (s *Server) Publish(cluster string, d weighting.Decision) {
 	}
 }
 
-// A State is the state of one queue.
-type State struct {
-	MaxInFlight int // of each endpoint; 0: its slots
-	InFlight    int // requests that the queue sent and that have not ended
-	Streams     int // of Envoys
-	// Shared is true if one of the streams is of a picker that several Envoys may ask.
-	Shared  bool
-	Classes []ClassState
-}
-
-// A ClassState is one class with its counts.
-type ClassState struct {
-	queue.ClassState
-	Counts
-}
-
 // State returns the state of a cluster's queue; ok is false if it has none.
-func (s *Server) State(cluster string) (state State, ok bool) {
+func (s *Server) State(cluster string) (state stat.Queue, ok bool) {
 	if h := s.known(cluster); h != nil {
 		return h.state()
 	}
-	return State{}, false
+	return stat.Queue{}, false
 }
 
 // Run refuses requests that have waited too long, until ctx is done.

@@ -220,7 +220,7 @@ func TestRequestsOfAllEnvoysWaitInOneQueue(t *testing.T) {
 	if got := s.results.of("llama all granted"); got != 3 {
 		t.Errorf("%d were granted", got)
 	}
-	if state, _ := s.State("llama"); state.Streams != 2 || state.MaxInFlight != 1 || state.Classes[0].Granted != 3 {
+	if state, _ := s.State("llama"); state.Envoys != 2 || *state.MaxInFlight != 1 || state.Classes[0].Granted != 3 {
 		t.Errorf("the state is %+v", state)
 	}
 }
@@ -231,7 +231,7 @@ func TestTheStateSaysWhetherSeveralEnvoysMayHaveOneStream(t *testing.T) {
 	is := func(streams int, shared bool) func() bool {
 		return func() bool {
 			state, _ := s.State("llama")
-			return state.Streams == streams && state.Shared == shared
+			return state.Envoys == streams && state.Shared == shared
 		}
 	}
 	s.join(llama)
@@ -311,8 +311,8 @@ func TestAnEnvoyThatHangsGivesItsPlacesToTheOthers(t *testing.T) {
 				}
 			}
 			pass(c.silent)
-			if state, _ := h.state(); state.Streams != map[bool]int{true: 1, false: 2}[c.gone] {
-				t.Errorf("%d streams, want that one has ended: %t", state.Streams, c.gone)
+			if state, _ := h.state(); state.Envoys != map[bool]int{true: 1, false: 2}[c.gone] {
+				t.Errorf("%d streams, want that one has ended: %t", state.Envoys, c.gone)
 			}
 			err := h.take(hangs, &loadsv1.WaitRequest{}, now)
 			if ended := status.Code(err) == codes.DeadlineExceeded; ended != c.gone {
@@ -375,7 +375,7 @@ func TestARequestThatWaitsForTooLongIsRefused(t *testing.T) {
 	if v.GetId() != 2 || v.GetRefused() != string(queue.RefusedTimeout) || v.GetRetryAfterSeconds() != 1 {
 		t.Errorf("the verdict is %v", v)
 	}
-	if state, _ := s.State("llama"); state.Classes[0].Refused[queue.RefusedTimeout] != 1 {
+	if state, _ := s.State("llama"); state.Classes[0].RefusedTimeout != 1 {
 		t.Errorf("the state is %+v", state)
 	}
 }

@@ -49,22 +49,7 @@ type Listener struct {
 	mu    sync.Mutex // guards the fields below
 	room  int        // connections for which there are enough file descriptors
 	table table
-	stats Stats // of which only the counters are kept up to date
-}
-
-// Stats shows how much of each limit is used, and how often it was reached.
-type Stats struct {
-	Connections stat.Bound
-	PerAddress  stat.Bound // of the address with the most connections
-	Streams     stat.Bound
-	Unread      stat.Bound // in bytes; Displaced are the connections that were closed
-
-	SilentStreams    uint64    // ended because their first message did not arrive in time
-	SilentStreamTime time.Time // of the latest; zero when there was none
-
-	AcceptErrors    uint64
-	AcceptError     string // of the latest
-	AcceptErrorTime time.Time
+	stats stat.Port // of which only the counters are kept up to date
 }
 
 // Listen binds a TCP address.
@@ -151,7 +136,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 func (l *Listener) acceptFailed(err error) {
 	l.mu.Lock()
 	l.stats.AcceptErrors++
-	l.stats.AcceptError, l.stats.AcceptErrorTime = err.Error(), time.Now()
+	l.stats.LastAcceptError, l.stats.LastAcceptErrorAt = err.Error(), stat.At(time.Now())
 	victim := first(&l.table.idle)
 	if victim != nil {
 		l.table.remove(victim)
@@ -192,7 +177,7 @@ func (l *Listener) enter(c *conn) (victim *conn, full int) {
 	switch {
 	case open >= each:
 		victim, full = ownVictim, each
-		turnedAway(&l.stats.PerAddress, victim)
+		turnedAway(&l.stats.ConnectionsPerAddress, victim)
 	case len(l.table.open) >= total:
 		victim, full = first(&l.table.idle), total
 		turnedAway(&l.stats.Connections, victim)
@@ -269,13 +254,14 @@ func (l *Listener) closeMatching(matches func(*conn) bool) {
 	}
 }
 
-// Stats returns the current usage, and the counters.
-func (l *Listener) Stats() Stats {
+// Stats returns how much of each limit is used, and how often it was reached. It leaves out what the listener does not
+// have: subscriptions, paced requests, open files.
+func (l *Listener) Stats() stat.Port {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.stats
-	s.Connections.Used, s.PerAddress.Used = len(l.table.open), l.table.mostOfOneHost()
-	s.Connections.Limit, s.PerAddress.Limit = l.limits(s.PerAddress.Used)
-	s.Streams, s.Unread = l.streams.Usage(), l.unread.Usage()
+	s.Connections.Used, s.ConnectionsPerAddress.Used = len(l.table.open), l.table.mostOfOneHost()
+	s.Connections.Limit, s.ConnectionsPerAddress.Limit = l.limits(s.ConnectionsPerAddress.Used)
+	s.Streams, s.UnreadBytes = l.streams.Usage(), l.unread.Usage()
 	return s
 }

@@ -176,8 +176,9 @@ func TestTheConnectionsOfAnAddressAreLimited(t *testing.T) {
 			t.Error("another address was refused")
 		}
 		s := h.listener.Stats()
-		if s.PerAddress.Used != 2 || s.PerAddress.Limit != 2 || s.PerAddress.Refused != 1 ||
-			s.PerAddress.Displaced != 1 || s.Connections.Used != 4 || s.Connections.Refused != 0 {
+		if s.ConnectionsPerAddress.Used != 2 || s.ConnectionsPerAddress.Limit != 2 ||
+			s.ConnectionsPerAddress.Refused != 1 ||
+			s.ConnectionsPerAddress.Displaced != 1 || s.Connections.Used != 4 || s.Connections.Refused != 0 {
 			t.Errorf("%+v", s)
 		}
 	})
@@ -198,7 +199,7 @@ func TestANetworkOfIPv6CountsAsOneAddress(t *testing.T) {
 				t.Errorf("%s was refused, though nothing else of its /64, or of its IPv4 address, is connected", ip)
 			}
 		}
-		if s := h.listener.Stats().PerAddress; s.Used != 2 || s.Refused != 1 {
+		if s := h.listener.Stats().ConnectionsPerAddress; s.Used != 2 || s.Refused != 1 {
 			t.Errorf("%+v, want the two of the /64, and one refused", s)
 		}
 	})
@@ -219,8 +220,8 @@ func TestFewFileDescriptorsLeaveSomeForOtherAddresses(t *testing.T) {
 		l := newListener(&arrivals{closed: make(chan struct{})},
 			Options{Connections: tt.connections, PerAddress: tt.each})
 		l.SetRoom(tt.room)
-		if s := l.Stats(); s.Connections.Limit != tt.wantTotal || s.PerAddress.Limit != tt.wantEach {
-			t.Errorf("%+v: limits %d and %d", tt, s.Connections.Limit, s.PerAddress.Limit)
+		if s := l.Stats(); s.Connections.Limit != tt.wantTotal || s.ConnectionsPerAddress.Limit != tt.wantEach {
+			t.Errorf("%+v: limits %d and %d", tt, s.Connections.Limit, s.ConnectionsPerAddress.Limit)
 		}
 	}
 }
@@ -245,8 +246,8 @@ func TestABusyConnectionIsDisplacedOnAPortOfShortRequests(t *testing.T) {
 		if third.server == nil || second.open() || !other.open() || !probe.open() {
 			t.Errorf("open: %v %v %v, want the oldest of all closed", second.open(), other.open(), probe.open())
 		}
-		if s := h.listener.Stats(); s.Connections.Refused != 0 || s.PerAddress.Refused != 0 ||
-			s.Connections.Displaced != 1 || s.PerAddress.Displaced != 1 || s.Connections.Used != 3 {
+		if s := h.listener.Stats(); s.Connections.Refused != 0 || s.ConnectionsPerAddress.Refused != 0 ||
+			s.Connections.Displaced != 1 || s.ConnectionsPerAddress.Displaced != 1 || s.Connections.Used != 3 {
 			t.Errorf("%+v, want two displaced, none refused", s)
 		}
 	})
@@ -263,8 +264,9 @@ func TestTheFewerConnectionsAreLeftTheFewerOneAddressMayTake(t *testing.T) {
 			}
 		}
 		s := h.listener.Stats()
-		if s.Connections.Used > 660 || s.Connections.Used < 650 || s.PerAddress.Used > 330 ||
-			s.PerAddress.Limit != s.PerAddress.Used || s.PerAddress.Refused == 0 || s.Connections.Refused != 0 {
+		if s.Connections.Used > 660 || s.Connections.Used < 650 || s.ConnectionsPerAddress.Used > 330 ||
+			s.ConnectionsPerAddress.Limit != s.ConnectionsPerAddress.Used ||
+			s.ConnectionsPerAddress.Refused == 0 || s.Connections.Refused != 0 {
 			t.Errorf("%+v, want 328 connections for each of two addresses", s)
 		}
 		for i := range 30 { // Envoys with a worker thread each
@@ -299,8 +301,8 @@ func TestTheListenerSurvivesAcceptErrors(t *testing.T) {
 		if idle.open() || !busy.open() {
 			t.Error("want the idle connection closed for its file descriptor, and the other one open")
 		}
-		if s := h.listener.Stats(); s.AcceptErrors != 101 || s.AcceptError != "an unknown error" ||
-			s.AcceptErrorTime.IsZero() {
+		if s := h.listener.Stats(); s.AcceptErrors != 101 || s.LastAcceptError != "an unknown error" ||
+			s.LastAcceptErrorAt.IsZero() {
 			t.Errorf("%+v, want 101 errors", s)
 		}
 		if lines := strings.Count(h.log.String(), "cannot be accepted"); lines < 9 || lines > 11 {
@@ -368,7 +370,7 @@ func TestCloseClosesConnectionsThatNeverHadAStream(t *testing.T) {
 			t.Error("connections are still open")
 		}
 		served.endStream() // a stream may end after its connection
-		if s := h.listener.Stats(); s.Connections.Used != 0 || s.PerAddress.Used != 0 {
+		if s := h.listener.Stats(); s.Connections.Used != 0 || s.ConnectionsPerAddress.Used != 0 {
 			t.Errorf("%+v", s)
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"steelyard/internal/loops"
+	"steelyard/internal/stat"
 )
 
 // limit bounds the lines that wait, in bytes: some five thousand lines. The writer may hold as many again.
@@ -21,16 +22,9 @@ type queue struct {
 	spare      []byte     // the memory of the lines written last
 	full       bool       // a line was dropped after those that wait
 	unreported uint64     // dropped lines that no line in the log has counted yet
-	status     Status
-}
-
-// A Status is the state of the writing.
-type Status struct {
-	Dropped  uint64    // lines that were not written, since the start
-	LastDrop time.Time // zero before the first
-	// WritingSince is when the write that has not returned yet began; zero while none is under way.
-	WritingSince time.Time
-	Err          error // of the latest write, nil when it went well
+	status     stat.LogStatus
+	// writingSince is when the write that has not returned yet began; zero while none is under way.
+	writingSince time.Time
 }
 
 // Write queues a line, or drops it. After a dropped line all lines are dropped until the writer has taken those before
@@ -51,8 +45,8 @@ func (q *queue) Write(line []byte) (int, error) {
 // drop counts lines that are not written. It is called with the lock.
 func (q *queue) drop(lines int) {
 	q.unreported += uint64(lines)
-	q.status.Dropped += uint64(lines)
-	q.status.LastDrop = time.Now()
+	q.status.DroppedLines += uint64(lines)
+	q.status.LastDrop = stat.At(time.Now())
 }
 
 // take returns the waiting lines to the writer, and how many were dropped after them. The lines belong to the writer
@@ -64,7 +58,7 @@ func (q *queue) take() (lines []byte, dropped uint64) {
 	q.waiting, q.spare = q.spare[:0], lines
 	q.full = false
 	if len(lines) > 0 || q.unreported > 0 {
-		q.status.WritingSince = time.Now()
+		q.writingSince = time.Now()
 	}
 	return lines, q.unreported
 }
@@ -73,7 +67,10 @@ func (q *queue) take() (lines []byte, dropped uint64) {
 func (q *queue) written(left []byte, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.status.WritingSince, q.status.Err = time.Time{}, err
+	q.writingSince, q.status.Error = time.Time{}, ""
+	if err != nil {
+		q.status.Error = err.Error()
+	}
 	if lost := bytes.Count(left, []byte("\n")); lost > 0 {
 		q.drop(lost)
 	}
@@ -86,8 +83,12 @@ func (q *queue) reported(dropped uint64) {
 	q.mu.Unlock()
 }
 
-func (q *queue) snapshot() Status {
+func (q *queue) snapshot() stat.LogStatus {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.status
+	out := q.status
+	if !q.writingSince.IsZero() {
+		out.StalledSeconds = stat.Seconds(time.Since(q.writingSince))
+	}
+	return out
 }

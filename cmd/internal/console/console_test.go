@@ -60,10 +60,10 @@ func someStatus() *Status {
 				VersionAcked: "a1b2.tox.1520", LagSeconds: view.Num(0.0018), Signals: "batched"},
 		},
 		Left: []admin.LeftEnvoy{
-			{NodeID: "edge-5", Clusters: []string{"llama-70b"}, LeftAt: before(3 * time.Minute),
+			{Node: stat.Node{NodeID: "edge-5"}, Clusters: []string{"llama-70b"}, LeftAt: before(3 * time.Minute),
 				LeftReason: "keepalive pings were not answered", Vanished: true, Silent: true,
 				State: admin.EnvoyBehind},
-			{NodeID: "edge-6", Clusters: []string{"llama-70b"}, LeftAt: before(4 * time.Minute),
+			{Node: stat.Node{NodeID: "edge-6"}, Clusters: []string{"llama-70b"}, LeftAt: before(4 * time.Minute),
 				LeftReason: "the connection was reset", Vanished: true, State: admin.EnvoyGone}},
 		Overrides: []view.Override{drained, pinned},
 		Incidents: []view.Incident{{Severity: view.SeverityError, Since: before(31 * time.Second),
@@ -300,23 +300,28 @@ func TestEnvoysThatLeftStandAmongTheOthersTheWorstFirst(t *testing.T) {
 	}
 }
 
+func clientWith(subs ...stat.Subscription) *admin.Client {
+	return &admin.Client{Client: stat.Client{Node: stat.Node{NodeID: "a"}, Subscriptions: subs}}
+}
+
 func TestAnEnvoyIsBehindOnlyAfterALongSilence(t *testing.T) {
-	sub := admin.Subscription{Resource: "llama", Known: true, VersionSent: "v.2", VersionAcked: "v.1",
+	sub := stat.Subscription{Resource: "llama", Known: true, VersionSent: "v.2", VersionAcked: "v.1",
 		AckDelaySeconds: view.Num(0.002)}
 	for wait, want := range map[time.Duration]admin.EnvoyState{
 		time.Second: admin.EnvoyFollows, 6 * time.Second: admin.EnvoyBehind} {
 		sub.LastSent = before(wait)
-		got := envoys(&admin.Client{NodeID: "a", Subscriptions: []admin.Subscription{sub}}, noon)
+		got := envoys(clientWith(sub), noon)
 		if len(got) != 1 || got[0].State != want {
 			t.Errorf("after %v: %+v", wait, got)
 		}
 	}
 	refused := sub
-	refused.Nack = admin.Nack{Message: "no", Current: true}
+	refused.Nack = stat.Nack{Message: "no", Current: true}
 	none := sub
 	none.Known, none.VersionSent, none.VersionAcked = false, "", ""
-	got := envoys(&admin.Client{Subscriptions: []admin.Subscription{refused, none},
-		Problems: []view.Problem{{Message: "Envoy a subscribes to llama, did you mean lama?"}}}, noon)
+	client := clientWith(refused, none)
+	client.Problems = []view.Problem{{Message: "Envoy a subscribes to llama, did you mean lama?"}}
+	got := envoys(client, noon)
 	if got[0].State != admin.EnvoyRefuses || got[0].Nack != "no" || got[1].State != admin.EnvoyUnknown ||
 		!strings.HasSuffix(got[1].Note, "did you mean lama?") {
 		t.Errorf("%+v", got)

@@ -168,22 +168,17 @@ func (d *Daemon) Status() admin.Status {
 	generation := d.generation
 	d.mu.Unlock()
 	s := admin.Status{
-		Signals: d.signals.totals(time.Now()), XDSPort: d.viewPort(), AdminPort: d.viewAdminPort(),
+		Signals: d.signals.totals(time.Now()), XDSPort: d.xdsPort(), AdminPort: d.adminListener.Stats().AdminPort,
 		StartedAt:        view.At(d.started),
 		ConfigGeneration: generation, Draining: d.draining.Load(), BeenReady: d.manager.EverReady(),
 	}
-	s.Replicas, s.Tracing = d.replicasStatus(), d.tracingStatus()
+	s.Replicas, s.Tracing = d.replicasStatus(), d.tracing.Load().Status()
 	s.Overrides = d.operate.status()
 	s.Pickers.List = d.loads.Followers()
-	s.XDSAccess = d.viewAccess()
+	s.GoneEnvoys, s.XDSAccess = d.streams.Gone(), d.viewAccess()
 	s.Certificates = d.certificates()
 	if d.handshakes != nil {
 		s.RefusedHandshakes = d.handshakes.Refused()
-	}
-	for _, g := range d.streams.Gone() {
-		s.GoneEnvoys = append(s.GoneEnvoys,
-			admin.GoneEnvoy{NodeID: g.NodeID, Address: g.Peer, Since: view.At(g.Since), Cause: g.Cause,
-				Silent: g.Silent})
 	}
 	if d.options.LogStatus != nil {
 		s.Log = d.options.LogStatus()
@@ -207,29 +202,7 @@ func (d *Daemon) Clients() []admin.Client {
 	signals := d.signals.clientSignals(time.Now())
 	out := make([]admin.Client, len(clients))
 	for i, c := range clients {
-		out[i] = admin.Client{
-			NodeID: c.NodeID, NodeCluster: c.NodeCluster, Version: c.Version, Locality: c.Locality,
-			Address: c.Peer, Certificate: c.Certificate, ConnectedAt: view.At(c.ConnectedAt), Transport: c.Transport,
-			Signals:    signals[c.Envoy()],
-			Duplicates: c.Duplicates, Subscriptions: make([]admin.Subscription, len(c.Subscriptions)),
-		}
-		for j, s := range c.Subscriptions {
-			out[i].Subscriptions[j] = subscription(s)
-		}
-	}
-	return out
-}
-
-func subscription(s xds.Subscription) admin.Subscription {
-	out := admin.Subscription{
-		Resource: s.Cluster, Cluster: xds.BaseName(s.Cluster), Known: s.Known,
-		VersionSent: s.VersionSent, VersionAcked: s.VersionAcked, InSync: s.InSync,
-		LastSent: view.At(s.SentAt), LastAck: view.At(s.AckedAt),
-		Acks: s.Acks, Nacks: s.Nacks,
-		Nack: admin.Nack{Message: s.NackMessage, At: view.At(s.NackedAt), Current: s.Nacked},
-	}
-	if s.Acks > 0 {
-		out.AckDelaySeconds = view.Seconds(s.AckDelaySmoothed)
+		out[i] = admin.Client{Client: c, Signals: signals[xds.EnvoyOf(&c)]}
 	}
 	return out
 }

@@ -27,6 +27,7 @@ import (
 	"steelyard/controlplane/liveness"
 	"steelyard/internal/credentials"
 	"steelyard/internal/loops"
+	"steelyard/internal/stat"
 	"steelyard/picking/queue"
 	"steelyard/xds"
 	"steelyard/xds/access"
@@ -43,7 +44,7 @@ type Options struct {
 	// ConfigStatus is the state of the configuration file for the admin API; nil where there is no file.
 	ConfigStatus func() config.Status
 	// LogStatus is the state of the process log for the admin API; nil if no line of it can get lost.
-	LogStatus func() admin.LogStatus
+	LogStatus func() stat.LogStatus
 	// LogLevel is the least level that is logged, which the admin API can change; nil if it is none of this process's.
 	LogLevel *slog.LevelVar
 }

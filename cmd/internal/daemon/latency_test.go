@@ -204,8 +204,8 @@ func followAcks(ctx context.Context, d *Daemon, book *latency.Book) {
 		}
 		for _, c := range d.streams.Clients() {
 			for _, s := range c.Subscriptions {
-				if s.Cluster == "llama/failsafe" && s.VersionAcked != "" {
-					book.Acked(c.NodeID, sequence(s.VersionAcked), s.AckedAt)
+				if s.Resource == "llama/failsafe" && s.VersionAcked != "" {
+					book.Acked(c.NodeID, sequence(s.VersionAcked), s.LastAck.Time)
 				}
 			}
 		}

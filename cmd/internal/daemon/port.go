@@ -10,9 +10,8 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"steelyard/collectors/wire"
-	"steelyard/controlplane/admin"
 	"steelyard/controlplane/config"
-	"steelyard/controlplane/view"
+	"steelyard/internal/stat"
 	"steelyard/xds"
 	"steelyard/xds/port"
 )
@@ -47,7 +46,7 @@ func (d *Daemon) listen(cfg *config.Config) (err error) {
 	d.keepFiles(0)
 	bounds := d.xdsListener.Stats()
 	d.options.Log.Info("connections to the xDS port are bounded", "open_files_limit", openFilesLimit(),
-		"connections", bounds.Connections.Limit, "per_address", bounds.PerAddress.Limit)
+		"connections", bounds.Connections.Limit, "per_address", bounds.ConnectionsPerAddress.Limit)
 	return nil
 }
 
@@ -91,31 +90,12 @@ func (d *Daemon) serveEnvoys() error {
 	return nil
 }
 
-// viewPort returns how much of the limits of the xDS port its peers use.
-func (d *Daemon) viewPort() admin.Port {
-	s := d.xdsListener.Stats()
-	p := admin.Port{
-		Connections:           s.Connections,
-		ConnectionsPerAddress: s.PerAddress,
-		Streams:               s.Streams,
-		Subscriptions:         d.streams.Names(),
-		UnreadBytes:           s.Unread,
-		PacedRequests:         d.streams.Paced(),
-		SilentStreams:         s.SilentStreams, LastSilentStreamAt: view.At(s.SilentStreamTime),
-		AcceptErrors: s.AcceptErrors, LastAcceptError: s.AcceptError,
-		LastAcceptErrorAt: view.At(s.AcceptErrorTime),
-	}
+// xdsPort returns how much of the limits of the xDS port its peers use.
+func (d *Daemon) xdsPort() stat.Port {
+	p := d.xdsListener.Stats()
+	p.Subscriptions, p.PacedRequests = d.streams.Names(), d.streams.Paced()
 	if files := openFilesLimit(); files > 0 {
-		p.OpenFilesLimit = view.Num(float64(files))
+		p.OpenFilesLimit = stat.Num(float64(files))
 	}
 	return p
-}
-
-// viewAdminPort returns the same of the admin listener.
-func (d *Daemon) viewAdminPort() admin.AdminPort {
-	s := d.adminListener.Stats()
-	return admin.AdminPort{
-		Connections:           s.Connections,
-		ConnectionsPerAddress: s.PerAddress,
-	}
 }

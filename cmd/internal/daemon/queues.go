@@ -45,21 +45,7 @@ func prefixOf(c *config.Prefix) *loadsv1.Prefix {
 
 // addQueue fills in the queue of a cluster.
 func (d *Daemon) addQueue(c *view.Cluster) {
-	state, on := d.places.State(c.Name)
-	if !on {
-		return
-	}
-	c.Queue = &view.Queue{InFlight: state.InFlight, Envoys: state.Streams, Shared: state.Shared}
-	if state.MaxInFlight > 0 {
-		c.Queue.MaxInFlight = &state.MaxInFlight
-	}
-	for _, s := range state.Classes {
-		c.Queue.Classes = append(c.Queue.Classes, view.QueueClass{
-			Name: s.Name, Weight: s.Weight, Strict: s.Strict, MaxWaiting: s.MaxWaiting,
-			MaxWaitSeconds: view.Seconds(s.MaxWait),
-			Waiting:        s.Waiting, Tenants: s.Tenants, OldestAt: view.At(s.Oldest),
-			Granted: s.Granted, Released: s.Released, Left: s.Left,
-			RefusedFull: s.Refused[queue.RefusedFull], RefusedTimeout: s.Refused[queue.RefusedTimeout],
-		})
+	if state, on := d.places.State(c.Name); on {
+		c.Queue = &state
 	}
 }

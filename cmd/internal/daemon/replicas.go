@@ -16,9 +16,9 @@ import (
 	"steelyard/collectors/replicas/merge"
 	"steelyard/collectors/scrape"
 	"steelyard/controlplane"
-	"steelyard/controlplane/admin"
 	"steelyard/controlplane/config"
 	"steelyard/controlplane/view"
+	"steelyard/internal/stat"
 	"steelyard/weighting"
 	"steelyard/weighting/flight"
 )
@@ -133,7 +133,7 @@ func (d *Daemon) scraped(r scrape.Result) {
 	d.metrics.ScrapeDone(r.Cluster, kind, r.Duration, r.BodyBytes)
 	d.traceScrape(r)
 	s := controlplane.Scrape{At: r.At, Took: r.Duration, Err: r.Err, Refused: kind == scrape.KindRefused,
-		FirstToken: (*view.Histogram)(r.FirstToken)}
+		FirstToken: r.FirstToken}
 	link := d.signals.link.Load()
 	if link == nil {
 		c.Scraped(r.Address, r.Report, s)
@@ -206,38 +206,21 @@ func (s *signals) replicasSource() []view.SourceStatus {
 	}
 	status := link.Status()
 	out := view.SourceStatus{Name: view.SourceReplicas, State: view.SourceOK, LastSuccess: view.At(time.Now())}
-	if status.Cut {
-		out.State, out.LastSuccess, out.LastError = view.SourceDown, view.At(status.Since), cutReason(status)
+	if !status.Connected {
+		out.State, out.LastSuccess = view.SourceDown, status.Since
+		out.LastError = "Redis: " + status.Error +
+			"; this replica uses only the counts of its own Envoys, and scrapes every endpoint"
 	}
 	return []view.SourceStatus{out}
 }
 
-func cutReason(s replicas.Status) string {
-	return fmt.Sprintf("Redis: %v; this replica uses only the counts of its own Envoys, and scrapes every endpoint",
-		s.Err)
-}
-
 // replicasStatus is the state of the replicas, for the admin API.
-func (d *Daemon) replicasStatus() admin.Replicas {
+func (d *Daemon) replicasStatus() stat.Replicas {
 	link := d.signals.link.Load()
 	if link == nil {
-		return admin.Replicas{}
+		return stat.Replicas{}
 	}
 	s := link.Status()
-	n := s.Counters
-	out := admin.Replicas{
-		Enabled: true, ID: string(s.ID), Name: s.Name, Connected: !s.Cut, Since: view.At(s.Since),
-		Scraping: view.Num(float64(d.scrapedHere())),
-		Messages: admin.ReplicaMessages{Sent: n.Sent, Failed: n.Failed, Received: n.Received, Lost: n.Lost,
-			Stale: n.Stale, Foreign: n.Foreign, Invalid: n.Invalid, Refused: n.Refused,
-			LastForeign: view.At(n.LastForeign)},
-	}
-	if s.Cut {
-		out.Error = fmt.Sprint(s.Err)
-	}
-	for _, o := range s.Others {
-		out.Others = append(out.Others, admin.Replica{ID: string(o.ID), Name: o.Name, State: string(o.State),
-			Since: view.At(o.Since), LastMessage: view.At(o.LastSeen), Envoys: o.Envoys})
-	}
-	return out
+	s.Scraping = stat.Num(float64(d.scrapedHere()))
+	return s
 }

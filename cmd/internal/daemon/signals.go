@@ -21,6 +21,7 @@ import (
 	"steelyard/controlplane/liveness"
 	"steelyard/controlplane/view"
 	"steelyard/internal/loops"
+	"steelyard/internal/stat"
 	"steelyard/weighting"
 	"steelyard/weighting/flight"
 	"steelyard/weighting/push"
@@ -379,7 +380,7 @@ func (s *signals) clientSignals(now time.Time) map[ledger.Envoy]admin.Signals {
 	}
 	for _, r := range s.streams.RuntimeClients() {
 		v := out[r.ID]
-		v.Runtime = admin.Runtime{Subscribed: true, InSync: r.InSync, Nack: r.NackMessage}
+		v.Runtime = r.Runtime
 		out[r.ID] = v
 	}
 	return out
@@ -389,7 +390,7 @@ func viewSignals(e ledger.EnvoyStatus) admin.Signals {
 	v := admin.Signals{
 		State: admin.SignalOK, Mode: modeOf(e), ReportStreams: e.ReportStreams,
 		RequestRate: view.Num(e.RequestRate), OpenRequests: view.Num(float64(e.OpenRequests)), Streams: e.Streams,
-		Entries:   entriesOf(e.Totals),
+		Entries:   e.Entries,
 		LastEntry: view.At(e.LastEvent), LastReport: view.At(e.LastReport),
 	}
 	if e.Silent {
@@ -417,7 +418,7 @@ func modeOf(e ledger.EnvoyStatus) admin.SignalMode {
 func (s *signals) totals(now time.Time) admin.SignalTotals {
 	t := admin.SignalTotals{
 		AccessLog: s.accessLogs != nil, LoadReports: s.loadReports != nil,
-		Envoys: make(map[admin.SignalMode]int), Streams: make(map[string]admin.SignalStreams),
+		Envoys: make(map[admin.SignalMode]int), Streams: make(map[string]stat.SignalStreams),
 	}
 	for _, e := range s.ledger.Envoys(now) {
 		if mode := modeOf(e); mode != "" {
@@ -427,11 +428,11 @@ func (s *signals) totals(now time.Time) admin.SignalTotals {
 			t.Silent++
 		}
 	}
-	t.Entries = entriesOf(s.ledger.Totals())
+	t.Entries = s.ledger.Totals()
 	if s.loadReports != nil {
 		stats := s.loadReports.Stats()
 		t.Reports = stats.Reports
-		t.Streams[view.SourceLoadReports] = streamsOf(stats.StreamStats)
+		t.Streams[view.SourceLoadReports] = stats.SignalStreams
 		withLog, reportsOnly := s.reportIntervals(s.ledger.Reporters())
 		t.ReportIntervalsSeconds = map[string]view.Number{view.SourceLoadReports: view.Seconds(reportsOnly)}
 		if s.accessLogs != nil {
@@ -439,15 +440,7 @@ func (s *signals) totals(now time.Time) admin.SignalTotals {
 		}
 	}
 	if s.accessLogs != nil {
-		t.Streams[view.SourceAccessLog] = streamsOf(s.accessLogs.StreamStats())
+		t.Streams[view.SourceAccessLog] = s.accessLogs.StreamStats()
 	}
 	return t
-}
-
-func entriesOf(t ledger.Totals) admin.Entries {
-	return admin.Entries{Received: t.Events, Ignored: t.Ignored, Unpaired: t.Unpaired, Reconciled: t.Reconciled}
-}
-
-func streamsOf(s wire.StreamStats) admin.SignalStreams {
-	return admin.SignalStreams{Open: s.Streams, Refused: s.Refused, Broken: s.Broken}
 }

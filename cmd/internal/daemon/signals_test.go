@@ -381,7 +381,7 @@ func TestOnlyAnEnvoyWithoutALogIsAskedForReportsOften(t *testing.T) {
 	withoutLog.mustBeAsked(time.Second) // it has no requests yet
 	begin(t, address, "logged", "10.0.0.1", 80)
 	eventually(t, "the log is open", func() error {
-		if got := d.signals.ledger.Totals().Events; got != 1 {
+		if got := d.signals.ledger.Totals().Received; got != 1 {
 			return fmt.Errorf("%d entries", got)
 		}
 		return nil

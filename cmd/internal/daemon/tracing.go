@@ -3,9 +3,7 @@ package daemon
 import (
 	"steelyard/cmd/internal/tracing"
 	"steelyard/collectors/scrape"
-	"steelyard/controlplane/admin"
 	"steelyard/controlplane/config"
-	"steelyard/controlplane/view"
 )
 
 // newTracer makes what records the traces that cfg configures; nil for none.
@@ -23,14 +21,4 @@ func (d *Daemon) traceScrape(r scrape.Result) {
 		failure = r.Err.Error()
 	}
 	d.tracing.Load().Scraped(r.Cluster, r.Address, r.At, r.Duration, failure)
-}
-
-func (d *Daemon) tracingStatus() admin.Tracing {
-	recorder := d.tracing.Load()
-	if recorder == nil {
-		return admin.Tracing{}
-	}
-	s := recorder.Status()
-	return admin.Tracing{Enabled: true, Skipped: s.Skipped, Exported: s.Exported, Failed: s.Failed, Error: s.Error,
-		ErrorAt: view.At(s.ErrorAt)}
 }

@@ -18,6 +18,7 @@ import (
 
 	"steelyard/controlplane/admin"
 	"steelyard/e2e/rig/grpctest"
+	"steelyard/internal/stat"
 	"steelyard/xds/xdstest"
 )
 
@@ -148,7 +149,7 @@ func TestADecisionIsTracedFromTheScrapeToTheACK(t *testing.T) {
 func TestTracingBeginsAndEndsWithAReload(t *testing.T) {
 	pool := tracedPool(t)
 	d, base := serve(t, parse(t, pool))
-	tracing := func() admin.Tracing {
+	tracing := func() stat.Tracing {
 		var s admin.Status
 		if err := get(base, "/api/v1/status", &s); err != nil {
 			t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/grpc/metadata"
 
+	"steelyard/internal/stat"
 	"steelyard/picking/queue"
 	"steelyard/xds/loads"
 	"steelyard/xds/loads/loadsv1"
@@ -75,7 +76,7 @@ func (r *rig) hasQueue() {
 // inQueue waits until the picker has joined the queue, and so many requests wait and are in flight.
 func (r *rig) inQueue(waiting, inFlight int) {
 	r.t.Helper()
-	var state places.State
+	var state stat.Queue
 	defer func() {
 		if r.t.Failed() {
 			r.t.Logf("the queue is %+v", state)
@@ -91,7 +92,7 @@ func (r *rig) inQueue(waiting, inFlight int) {
 		for _, c := range state.Classes {
 			n += c.Waiting
 		}
-		return on && state.Streams == 1 && state.Shared && n == waiting && state.InFlight == inFlight
+		return on && state.Envoys == 1 && state.Shared && n == waiting && state.InFlight == inFlight
 	})
 }
 

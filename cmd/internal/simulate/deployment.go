@@ -132,11 +132,7 @@ func (f *deployment) endpoints(count int) (endpoints []discovery.Endpoint, from 
 		endpoints, err = discovery.ReadFile(context.Background(), e.File)
 		from = e.File
 	default:
-		for _, static := range e.Static {
-			endpoints = append(endpoints, discovery.Endpoint{Address: static.Address, Zone: static.Zone,
-				Capacity: static.Capacity})
-		}
-		from = f.file
+		endpoints, from = e.Listed(), f.file
 	}
 	if err == nil && len(endpoints) == 0 {
 		err = errors.New("it has no endpoint")

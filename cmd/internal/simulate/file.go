@@ -129,7 +129,7 @@ type prompts struct {
 
 type service struct {
 	// Kind is the distribution. Default exponential.
-	Kind string `yaml:"kind" default:"exponential" oneof:"exponential deterministic log-normal two-class"`
+	Kind sim.ServiceKind `yaml:"kind" default:"exponential" oneof:"exponential deterministic log-normal two-class"`
 	// Mean of the service time on a pod of speed 1, 1ms to 1h. Default 1s.
 	Mean time.Duration `yaml:"mean" default:"1s" range:"1ms..1h"`
 	// Sigma of the logarithm, 0.01 to 5: with log-normal, and needed there.
@@ -161,7 +161,7 @@ type event struct {
 	// At is when it happens, 0s to 24h and before the end. Required.
 	At time.Duration `yaml:"at" required:"write when it happens, e.g. at: 2m" range:"0s..24h"`
 	// Kind is what happens. Required.
-	Kind string `yaml:"kind" required:"write what happens, e.g. kind: leave" oneof:"join leave stall hang recover slow stale-metrics fresh-metrics stuck-running stuck-waiting flash-crowd control-plane-away"`
+	Kind sim.EventKind `yaml:"kind" required:"write what happens, e.g. kind: leave" oneof:"join leave stall hang recover slow stale-metrics fresh-metrics stuck-running stuck-waiting flash-crowd control-plane-away"`
 	// Pods that it happens to, by number from 0 in the order of the groups. Default
 	// none: all.
 	Pods []int `yaml:"pods" max:"10000" range:"0..9999999"`
@@ -209,18 +209,13 @@ func (f *file) scenario() sim.Scenario {
 	if f.engines() {
 		s.Prompts = f.Prompts.requests()
 	} else {
-		s.Service = sim.Service{
-			Kind: sim.ServiceKind(f.Service.Kind), Mean: f.Service.Mean, Sigma: f.Service.Sigma,
-			LongShare: f.Service.LongShare, LongFactor: f.Service.LongFactor,
-		}
+		s.Service = sim.Service(f.Service)
 	}
 	for _, p := range f.Pods {
 		s.Pods = append(s.Pods, p.group())
 	}
 	for _, e := range f.Events {
-		s.Events = append(s.Events, sim.Event{
-			At: e.At, Kind: sim.EventKind(e.Kind), Pods: e.Pods, Factor: e.Factor, For: e.For,
-		})
+		s.Events = append(s.Events, sim.Event(e))
 	}
 	return s
 }
@@ -371,7 +366,7 @@ func (s *service) check(c *config.Checker) {
 		{&s.LongShare, sim.TwoClass, "long_share", "0.1"},
 		{&s.LongFactor, sim.TwoClass, "long_factor", "10"},
 	} {
-		switch written, needed := c.Written(f.field), s.Kind == string(f.kind); {
+		switch written, needed := c.Written(f.field), s.Kind == f.kind; {
 		case needed && !written:
 			c.Fail(&s.Kind, "%s needs %s: add one, such as %s: %s", s.Kind, f.key, f.key, f.such)
 		case written && !needed:
@@ -389,22 +384,21 @@ var (
 )
 
 func (e *event) check(c *config.Checker, pods int, end time.Duration) {
-	kind := sim.EventKind(e.Kind)
 	if e.At >= end {
 		c.Fail(&e.At, "the simulation ends at %s: write an earlier time, or a longer duration",
 			config.DurationText(end))
 	}
 	switch written := c.Written(&e.Factor); {
-	case withFactor[kind] && !written:
-		c.Fail(&e.Kind, "%s needs a factor: add one, such as factor: 3", kind)
-	case written && !withFactor[kind]:
-		c.Fail(&e.Factor, "%s has no factor: remove it", kind)
+	case withFactor[e.Kind] && !written:
+		c.Fail(&e.Kind, "%s needs a factor: add one, such as factor: 3", e.Kind)
+	case written && !withFactor[e.Kind]:
+		c.Fail(&e.Factor, "%s has no factor: remove it", e.Kind)
 	}
-	if ofTheWorld[kind] && c.Written(&e.Pods) {
-		c.Fail(&e.Pods, "%s happens to the whole world: remove the pods", kind)
+	if ofTheWorld[e.Kind] && c.Written(&e.Pods) {
+		c.Fail(&e.Pods, "%s happens to the whole world: remove the pods", e.Kind)
 	}
-	if atOnce[kind] && c.Written(&e.For) {
-		c.Fail(&e.For, "%s has no duration: remove it", kind)
+	if atOnce[e.Kind] && c.Written(&e.For) {
+		c.Fail(&e.For, "%s has no duration: remove it", e.Kind)
 	}
 	for i, pod := range e.Pods {
 		if pod >= pods {

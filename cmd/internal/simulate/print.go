@@ -45,8 +45,9 @@ func printed(s sim.Scenario) string {
 	if s.Prompts != nil {
 		line("prompts: %s", section(promptsOf(s.Prompts), true))
 	} else {
-		v := s.Service
-		line("service: %s", section(service{string(serviceKind(v)), v.Mean, v.Sigma, v.LongShare, v.LongFactor}, true))
+		v := service(s.Service)
+		v.Kind = serviceKind(s.Service)
+		line("service: %s", section(v, true))
 	}
 	if s.Signals != (sim.Signals{}) {
 		line("signals: %s", section(signals(s.Signals), false))
@@ -55,7 +56,7 @@ func printed(s sim.Scenario) string {
 		line("events:")
 	}
 	for _, e := range s.Events {
-		line("- %s", section(event{At: e.At, Kind: string(e.Kind), Pods: e.Pods, Factor: e.Factor, For: e.For}, false))
+		line("- %s", section(event(e), false))
 	}
 	return b.String()
 }

@@ -16,5 +16,5 @@
 // # Bounds
 //
 // A share of the pushes is drawn, at most ten a second and 64 that wait for answers. What exceeds that is not traced.
-// An export takes five seconds at most, and is not repeated; spans that it lost are counted ([Status]).
+// An export takes five seconds at most, and is not repeated; spans that it lost are counted ([Recorder.Status]).
 package tracing

@@ -20,6 +20,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"steelyard/internal/loops"
+	"steelyard/internal/stat"
 )
 
 // The protocols of OTLP, as OTEL_EXPORTER_OTLP_PROTOCOL names them.
@@ -39,14 +40,6 @@ type Options struct {
 	Version string // of Steelyard
 	Replica string // identifies the process
 	Log     *slog.Logger
-}
-
-// A Status is what became of the traces since the Recorder was made.
-type Status struct {
-	Skipped          uint64 // pushes that were drawn, and not traced because of the bounds
-	Exported, Failed uint64 // spans
-	Error            string // of the latest export; empty when it succeeded
-	ErrorAt          time.Time
 }
 
 // New makes a Recorder, which exports nothing before Run. The error names a protocol that is not known.
@@ -123,7 +116,7 @@ type sink struct {
 	spans    []sdktrace.ReadOnlySpan
 
 	mu     sync.Mutex
-	status Status
+	status stat.Tracing
 }
 
 // OnStart, OnEnd, ForceFlush and Shutdown make the sink a processor of the SDK.
@@ -149,7 +142,7 @@ func (s *sink) note(spans int, err error, now time.Time) {
 	failed := s.status.Error != ""
 	if err != nil {
 		s.status.Failed += uint64(spans)
-		s.status.Error, s.status.ErrorAt = err.Error(), now
+		s.status.Error, s.status.ErrorAt = err.Error(), stat.At(now)
 	} else {
 		s.status.Exported += uint64(spans)
 		s.status.Error = ""
@@ -163,15 +156,18 @@ func (s *sink) note(spans int, err error, now time.Time) {
 	}
 }
 
-// Status returns what became of the traces.
-func (r *Recorder) Status() Status {
+// Status returns what became of the traces since the Recorder was made.
+func (r *Recorder) Status() stat.Tracing {
+	if r == nil {
+		return stat.Tracing{}
+	}
 	r.mu.Lock()
 	skipped := r.skipped
 	r.mu.Unlock()
 	r.sink.mu.Lock()
 	defer r.sink.mu.Unlock()
 	out := r.sink.status
-	out.Skipped = skipped
+	out.Enabled, out.Skipped = true, skipped
 	return out
 }
 

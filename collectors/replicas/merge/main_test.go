@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"steelyard/internal/stat"
 	"steelyard/weighting"
 	"steelyard/weighting/flight"
 )
@@ -140,7 +141,7 @@ func TestASilentReplicaIsGoneWithinASecondAndFades(t *testing.T) {
 	_, c := f.merged()
 	want(t, "in flight", c[0].InFlight.Value, 8)
 	f.pass(700 * time.Millisecond)
-	want(t, "state", f.Status()[0].State, Gone)
+	want(t, "state", f.Status()[0].State, stat.ReplicaGone)
 	want(t, "live", len(f.live), 1)
 	var last float64 = 9
 	for range 10 {
@@ -213,11 +214,11 @@ func TestAReplicaThatComesBackIsFollowedFromThere(t *testing.T) {
 	live := by("a", 1, 6, 100, 94)
 	f.pass(time.Second, live)
 	f.pass(2 * time.Second)
-	want(t, "state", f.Status()[0].State, Gone)
+	want(t, "state", f.Status()[0].State, stat.ReplicaGone)
 	back := by("a", live.Seq+30, 9, 5000, 4991)
 	f.Take(f.now, back)
 	_, c := f.merged()
-	want(t, "state", f.Status()[0].State, Live)
+	want(t, "state", f.Status()[0].State, stat.ReplicaLive)
 	want(t, "in flight", c[0].InFlight.Value, 9)
 	want(t, "issued: nothing of the time between", c[0].Proxies.Issued.Value, 0)
 	f.Take(f.now, by("a", back.Seq+1, 9, 5003, 4994))
@@ -237,7 +238,7 @@ func TestWhileRedisIsCutTheOthersAreUnreachableAndCountsPartial(t *testing.T) {
 	}
 	cut, _ := f.Cut()
 	want(t, "cut", cut, true)
-	want(t, "state", f.Status()[0].State, Unreachable)
+	want(t, "state", f.Status()[0].State, stat.ReplicaUnreachable)
 	want(t, "scrapes everything", f.Mine(f.now, llama, x, time.Second) && f.Mine(f.now, llama, y, time.Second), true)
 	f.now = f.now.Add(time.Minute)
 	_, c := f.merged()
@@ -266,10 +267,10 @@ func TestAReplicaThatIsNotHeardItselfFollowsNobody(t *testing.T) {
 	}
 	cut, _ := f.Cut()
 	want(t, "cut", cut, true)
-	want(t, "state", f.Status()[0].State, Unreachable)
+	want(t, "state", f.Status()[0].State, stat.ReplicaUnreachable)
 	live.Seq++
 	f.Take(f.now, live)
-	want(t, "state, with another message", f.Status()[0].State, Unreachable)
+	want(t, "state, with another message", f.Status()[0].State, stat.ReplicaUnreachable)
 }
 
 func TestAReplicaNotHeardOfWhenRedisIsBackIsGone(t *testing.T) {
@@ -280,7 +281,7 @@ func TestAReplicaNotHeardOfWhenRedisIsBackIsGone(t *testing.T) {
 		f.Tick(f.now)
 	}
 	f.pass(time.Second)
-	want(t, "state", f.Status()[0].State, Gone)
+	want(t, "state", f.Status()[0].State, stat.ReplicaGone)
 }
 
 // A process that was stopped has not heard the others because of itself.
@@ -291,7 +292,7 @@ func TestAProcessThatStoodStillJudgesNobody(t *testing.T) {
 	want(t, "changed", f.Tick(f.now), false)
 	cut, _ := f.Cut()
 	want(t, "cut", cut, false)
-	want(t, "state", f.Status()[0].State, Live)
+	want(t, "state", f.Status()[0].State, stat.ReplicaLive)
 }
 
 func TestReplicasAreBounded(t *testing.T) {
@@ -300,11 +301,11 @@ func TestReplicasAreBounded(t *testing.T) {
 		f.Take(f.now, by(ID(rune('A'+i)), 1, 1, 0, 0))
 	}
 	want(t, "replicas", len(f.Status()), MaxReplicas)
-	want(t, "refused", f.Counters().Refused, 5)
+	want(t, "refused", f.Messages.Refused, 5)
 	f.pass(time.Second)
 	f.Take(f.now, by("new", 1, 1, 0, 0))
 	want(t, "replicas after all went", len(f.Status()), MaxReplicas)
-	want(t, "refused", f.Counters().Refused, 5)
+	want(t, "refused", f.Messages.Refused, 5)
 }
 
 func TestWhatIsNotConfiguredHereIsNotKept(t *testing.T) {
@@ -477,7 +478,7 @@ func TestMessagesInAnyOrderComeToTheSameCounts(t *testing.T) {
 		}
 		for _, o := range f.peers { // what is left of runs that ended is another test's
 			// One that ended is live for a second if a message of it came late.
-			if o.state != Live || o.id != replicas[0].id && o.id != replicas[1].id {
+			if o.state != stat.ReplicaLive || o.id != replicas[0].id && o.id != replicas[1].id {
 				delete(f.peers, o.id)
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"math"
 	"time"
 
+	"steelyard/internal/stat"
 	"steelyard/weighting"
 	"steelyard/weighting/flight"
 )
@@ -111,7 +112,7 @@ func (p *Peers) Merge(now time.Time, name string, own Head, parts []flight.Part,
 		s := o.clusters[name]
 		switch {
 		case s == nil:
-		case o.state == Live:
+		case o.state == stat.ReplicaLive:
 			live = append(live, s)
 			all.add(&s.head)
 			age.add(&s.head, s.age(now, o))

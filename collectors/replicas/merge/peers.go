@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"steelyard/internal/stat"
 	"steelyard/weighting/flight"
 )
 
@@ -25,16 +26,6 @@ const (
 	transit = 5 * time.Millisecond
 )
 
-// A State is the state of another replica.
-type State string
-
-// The states.
-const (
-	Live        State = "live"
-	Gone        State = "gone"        // silent for Silence, or it has stopped
-	Unreachable State = "unreachable" // nothing is known of it, because there is no connectivity through Redis
-)
-
 // Peers has the state of the other replicas. It is not safe for concurrent use.
 type Peers struct {
 	self     ID
@@ -45,15 +36,8 @@ type Peers struct {
 	cut      bool
 	since    time.Time // of cut
 	live     []ID      // sorted, with this one
-	counters Counters
-}
-
-// Counters counts the messages of other replicas. They never decrease.
-type Counters struct {
-	Received uint64
-	Lost     uint64 // by gaps in their numbers
-	Stale    uint64 // older than an earlier one, or duplicated
-	Refused  uint64 // of more replicas than are followed
+	// Messages are counted here, but for those that do not get here, which the caller counts.
+	Messages stat.ReplicaMessages
 }
 
 // A peer is another replica.
@@ -62,7 +46,7 @@ type peer struct {
 	name     string
 	seq      uint64
 	lastSeen time.Time
-	state    State
+	state    stat.ReplicaState
 	since    time.Time
 	clusters map[string]*share
 }
@@ -161,14 +145,14 @@ func (p *Peers) Take(now time.Time, m *Message) (changed []string, scrapes []Scr
 	if o == nil {
 		return nil, nil
 	}
-	p.counters.Received++
+	p.Messages.Received++
 	o.lastSeen = now
 	switch {
 	case m.Leaving:
-		p.leave(now, o, Gone)
+		p.leave(now, o, stat.ReplicaGone)
 		return p.names(), nil
-	case o.state != Live:
-		o.state, o.since, o.clusters = Live, now, make(map[string]*share)
+	case o.state != stat.ReplicaLive:
+		o.state, o.since, o.clusters = stat.ReplicaLive, now, make(map[string]*share)
 		p.relist()
 		changed = p.names()
 	}
@@ -192,20 +176,20 @@ func (p *Peers) of(now time.Time, m *Message) *peer {
 	o := p.peers[m.From]
 	if o == nil {
 		if m.Leaving || len(p.peers) >= MaxReplicas && !p.drop() {
-			p.counters.Refused++
+			p.Messages.Refused++
 			return nil
 		}
-		o = &peer{id: m.From, name: m.Name, state: Live, since: now, seq: m.Seq,
+		o = &peer{id: m.From, name: m.Name, state: stat.ReplicaLive, since: now, seq: m.Seq,
 			clusters: make(map[string]*share)}
 		p.peers[m.From] = o
 		p.relist()
 		return o
 	}
 	if m.Seq <= o.seq {
-		p.counters.Stale++
+		p.Messages.Stale++
 		return nil
 	}
-	p.counters.Lost += m.Seq - o.seq - 1
+	p.Messages.Lost += m.Seq - o.seq - 1
 	o.seq = m.Seq
 	return o
 }
@@ -214,7 +198,7 @@ func (p *Peers) of(now time.Time, m *Message) *peer {
 func (p *Peers) drop() bool {
 	var longest *peer
 	for _, o := range p.peers {
-		if o.state != Live && (longest == nil || o.since.Before(longest.since)) {
+		if o.state != stat.ReplicaLive && (longest == nil || o.since.Before(longest.since)) {
 			longest = o
 		}
 	}
@@ -288,16 +272,17 @@ func (p *Peers) Tick(now time.Time) (changed bool) {
 	}
 	for id, o := range p.peers {
 		switch {
-		case o.state == Live && p.cut:
-			p.leave(now, o, Unreachable)
+		case o.state == stat.ReplicaLive && p.cut:
+			p.leave(now, o, stat.ReplicaUnreachable)
 			changed = true
-		case o.state == Live && now.Sub(o.lastSeen) > Silence && silent <= Silence/2:
-			p.leave(now, o, Gone)
+		case o.state == stat.ReplicaLive && now.Sub(o.lastSeen) > Silence && silent <= Silence/2:
+			p.leave(now, o, stat.ReplicaGone)
 			changed = true
-		case o.state == Unreachable && !p.cut && now.Sub(p.since) > Silence && now.Sub(o.lastSeen) > Silence:
-			o.state = Gone // it sent nothing since the link is back
+		case o.state == stat.ReplicaUnreachable && !p.cut && now.Sub(p.since) > Silence &&
+			now.Sub(o.lastSeen) > Silence:
+			o.state = stat.ReplicaGone // it sent nothing since the link is back
 			changed = true
-		case o.state != Live && now.Sub(o.since) > shown:
+		case o.state != stat.ReplicaLive && now.Sub(o.since) > shown:
 			delete(p.peers, id)
 		}
 	}
@@ -314,8 +299,8 @@ func (p *Peers) Served(now time.Time, address string, requests float64) {
 }
 
 // leave marks a replica as gone, or unreachable. Its requests in flight fade from now on.
-func (p *Peers) leave(now time.Time, o *peer, s State) {
-	if o.state == Live {
+func (p *Peers) leave(now time.Time, o *peer, s stat.ReplicaState) {
+	if o.state == stat.ReplicaLive {
 		o.since = now
 		for name, shared := range o.clusters {
 			shared.other = p.reconciled(name, o)
@@ -331,7 +316,7 @@ func (p *Peers) reconciled(name string, but *peer) (n int) {
 		n = c.own.Reconciled
 	}
 	for _, o := range p.peers {
-		if s := o.clusters[name]; s != nil && o != but && o.state == Live {
+		if s := o.clusters[name]; s != nil && o != but && o.state == stat.ReplicaLive {
 			n += s.head.Reconciled
 		}
 	}
@@ -341,7 +326,7 @@ func (p *Peers) reconciled(name string, but *peer) (n int) {
 func (p *Peers) relist() {
 	p.live = append(p.live[:0:0], p.self)
 	for id, o := range p.peers {
-		if o.state == Live {
+		if o.state == stat.ReplicaLive {
 			p.live = append(p.live, id)
 		}
 	}
@@ -354,29 +339,19 @@ func (p *Peers) names() []string { return slices.Collect(maps.Keys(p.clusters)) 
 // Cut reports whether there is no connectivity through Redis, and since when.
 func (p *Peers) Cut() (cut bool, since time.Time) { return p.cut, p.since }
 
-// Counters returns the counters of messages.
-func (p *Peers) Counters() Counters { return p.counters }
-
-// A Status is the status of another replica.
-type Status struct {
-	ID       ID
-	Name     string
-	State    State
-	Since    time.Time // of the state
-	LastSeen time.Time // when its last message came
-	Envoys   int       // that subscribe to the cluster with the most of them
-}
-
 // Status returns the other replicas, sorted.
-func (p *Peers) Status() []Status {
-	all := make([]Status, 0, len(p.peers))
+func (p *Peers) Status() []stat.Replica {
+	all := make([]stat.Replica, 0, len(p.peers))
 	for _, o := range p.peers {
-		s := Status{ID: o.id, Name: o.name, State: o.state, Since: o.since, LastSeen: o.lastSeen}
+		s := stat.Replica{ID: string(o.id), Name: o.name, State: o.state, Since: stat.At(o.since),
+			LastMessage: stat.At(o.lastSeen)}
 		for _, shared := range o.clusters {
 			s.Envoys = max(s.Envoys, shared.head.Watching)
 		}
 		all = append(all, s)
 	}
-	slices.SortFunc(all, func(a, b Status) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
+	slices.SortFunc(all, func(a, b stat.Replica) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
+	})
 	return all
 }

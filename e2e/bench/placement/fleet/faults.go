@@ -9,6 +9,7 @@ import (
 
 	"steelyard/controlplane/view"
 	"steelyard/e2e/rig/proc"
+	"steelyard/internal/stat"
 )
 
 // Steelyard returns the process of a replica; the first is 0.
@@ -27,7 +28,7 @@ func (f *Fleet) RestartSteelyard(ctx context.Context, i int) error { return f.re
 func (f *Fleet) RestartPicker(ctx context.Context, i int) error { return f.pickers[i].run(ctx, f) }
 
 // QueueState returns the queue of the row's cluster as its first Steelyard has it.
-func (f *Fleet) QueueState(ctx context.Context) (*view.Queue, error) {
+func (f *Fleet) QueueState(ctx context.Context) (*stat.Queue, error) {
 	url := "http://" + f.replicas[0].admin + "/api/v1/clusters/" + clusterName
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

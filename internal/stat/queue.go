@@ -1,4 +1,4 @@
-package view
+package stat
 
 // A Queue is the queue of a cluster.
 type Queue struct {
