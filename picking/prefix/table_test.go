@@ -72,6 +72,13 @@ func TestRoutesExpireUnlessTheyAreConfirmed(t *testing.T) {
 	wantMatches(t, "when time went backwards", matches(table, of(1), start.Add(-time.Hour)), "a:1")
 }
 
+func TestByDefaultRoutesExpireAfterAnHour(t *testing.T) {
+	table := NewTable(Limits{})
+	table.Learn(of(1), "a", Own, start)
+	wantMatches(t, "before", matches(table, of(1), start.Add(time.Hour)), "a:1")
+	wantMatches(t, "after", matches(table, of(1), start.Add(time.Hour+time.Second)))
+}
+
 func TestBeyondTheCapTheRoutesOfOthersGoFirst(t *testing.T) {
 	table := NewTable(Limits{Routes: 4})
 	table.Learn(of(1), "a", Own, start)
