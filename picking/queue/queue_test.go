@@ -203,6 +203,17 @@ func TestAFullClassRefusesTheLatestOfItsLargestTenant(t *testing.T) {
 	want(t, "the flood itself", verdicts, "6:-full")
 }
 
+func TestOfTenantsWithAsManyRequestsTheLatestIsRefused(t *testing.T) {
+	q := queued(endpoints(0), Class{Name: "small", Weight: 1, MaxWaiting: 3, MaxWait: time.Minute})
+	q.Arrive(start, request(1, "", "x", 0))
+	var verdicts []Verdict
+	for n, tenant := range []string{"x", "x", "y", "y"} {
+		at := time.Duration(n) * time.Second
+		verdicts = q.Arrive(after(at), request(uint64(2+n), "", tenant, at))
+	}
+	want(t, "of the second tenant", verdicts, "5:-full")
+}
+
 func TestAClassWithoutAQueueRefusesAtOnce(t *testing.T) {
 	q := queued(endpoints(0), Class{Name: "none", Weight: 1})
 	want(t, "with a place", q.Arrive(start, request(1, "", "", 0)), "1:a")
