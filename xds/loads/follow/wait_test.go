@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -242,6 +243,30 @@ func TestMessagesAreBounded(t *testing.T) {
 	}
 	if all != maxRequests {
 		t.Errorf("%d arrivals were reported", all)
+	}
+}
+
+// TestTheLargestMessagesAreTaken: Steelyard's port takes 1 MiB. A stream with more could not be opened again.
+func TestTheLargestMessagesAreTaken(t *testing.T) {
+	const taken = 1 << 20
+	w, s := waiting(t, nil), &settlements{}
+	w.last = 1 << 40
+	w.open()
+	name := strings.Repeat("x", 256) // to which module and picker cut it
+	for n := range maxRequests {
+		id, _ := w.Arrive(noon, Arrival{Class: name, Tenant: name, Size: 1 << 40}, s.of(n))
+		if n == maxBatch-1 {
+			if size := proto.Size(w.news(noon.Add(time.Hour))); size > taken {
+				t.Errorf("a message of arrivals has %d bytes", size)
+			}
+		}
+		const longest = "[2001:db8:1111:2222:3333:4444:5555:6666]:65535"
+		if n >= maxBatch {
+			w.settle(verdicts(&loadsv1.Verdict{Id: id, Endpoint: longest}), noon)
+		}
+	}
+	if m := w.open(); len(m.GetHeld()) != maxRequests-maxBatch || proto.Size(m) > taken {
+		t.Errorf("the first message names %d requests in flight, in %d bytes", len(m.GetHeld()), proto.Size(m))
 	}
 }
 
