@@ -216,6 +216,41 @@ func TestThePrefixSectionIsFollowedWhileEnvoyRuns(t *testing.T) {
 	becomes("prefix: {choice: longest-match, ttl: 1s}", "fill") // nothing confirms the route
 }
 
+// TestAnEngineThatRestartedTakesItsRoutesWithIt: Steelyard sees its counters begin again, and its cache is empty.
+func TestAnEngineThatRestartedTakesItsRoutesWithIt(t *testing.T) {
+	withModule(t)
+	pool := servers(t, same(2, wide)...)
+	f := start(t, plan{servers: pool, cluster: "prefix: {choice: longest-match}",
+		bootstrap: []string{"--module", "--prefix"}})
+	f.chooses(t, 0)
+	prompt := talk("a conversation")
+	answered := pool[f.post(t, prompt)]
+	if got := f.reason(t, prompt); got == "fill" {
+		t.Error("no route is learned")
+	}
+	f.eventually("Steelyard has read what it counted", func() error {
+		e, err := f.endpoint(answered.Address())
+		if err == nil && !(e.CompletedRequests.Or(0) > 0) {
+			err = fmt.Errorf("%v requests", e.CompletedRequests)
+		}
+		return err
+	})
+	if err := answered.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := modelsim.Start(modelsim.Options{Slots: wide.Slots, Address: answered.Address()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { again.Close() })
+	f.eventually("its route is forgotten", func() error {
+		if got := f.reason(t, prompt); got != "fill" {
+			return fmt.Errorf("the reason is %s", got)
+		}
+		return nil
+	})
+}
+
 // withChangedModule builds the module with another text in one of its files, and has Envoys that the test starts find
 // it.
 func withChangedModule(t *testing.T, file string, beforeAfter ...string) {

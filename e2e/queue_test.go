@@ -149,20 +149,36 @@ func queueing(t *testing.T, c carrier, pool []*modelsim.Server, envoys int, queu
 	return c.start(t, plan{servers: pool, envoys: envoys, cluster: "queue: " + queue})
 }
 
-// waitBehindOne sends a request that holds the only place until it is released, and others that wait behind it, at two
-// Envoys in turn.
-func waitBehindOne(t *testing.T, by carrier, requests int) (f *fleet, c *callers, release func()) {
+// A turn is a request that waits, with its number among those that are sent.
+type turn struct {
+	class, tenant string
+	number        int
+}
+
+// waitBehind sends a request that holds the only place until it is released, and others that wait behind it, one after
+// the other at two Envoys in turn.
+func waitBehind(t *testing.T, by carrier, queue string, turns ...turn) (f *fleet, c *callers, release func()) {
 	t.Helper()
-	f = queueing(t, by, servers(t, modelsim.Options{Slots: 8}), 2, "{max_in_flight: 1}")
+	f = queueing(t, by, servers(t, modelsim.Options{Slots: 8}), 2, queue)
 	c = newCallers(t, f)
 	first, release := context.WithCancel(t.Context())
 	c.send(first, 0, 0, "", "", time.Minute)
 	f.eventually("the place is taken", func() error { return f.waits(0, 1) })
-	for i := 1; i <= requests; i++ {
-		c.send(t.Context(), i, i%2, "", "", 20*time.Millisecond)
-		f.eventually("the request waits", func() error { return f.waits(i, 1) })
+	for i, r := range turns {
+		c.send(t.Context(), r.number, (i+1)%2, r.class, r.tenant, 20*time.Millisecond)
+		f.eventually("the request waits", func() error { return f.waits(i+1, 1) })
 	}
 	return f, c, release
+}
+
+// waitBehindOne is waitBehind for requests of one class and tenant, which are numbered from 1.
+func waitBehindOne(t *testing.T, by carrier, requests int) (f *fleet, c *callers, release func()) {
+	t.Helper()
+	turns := make([]turn, requests)
+	for i := range turns {
+		turns[i].number = i + 1
+	}
+	return waitBehind(t, by, "{max_in_flight: 1}", turns...)
 }
 
 // inOrder wants the end of the first request, and the answers to the others in the order of their numbers.
@@ -334,6 +350,31 @@ func sharesAreTheWeightsWhileAllClassesWait(t *testing.T, by carrier) {
 	if n := len(c.answers); n > 0 {
 		t.Errorf("%d requests failed, the first: %+v", n, <-c.answers)
 	}
+}
+
+// takeTurns has requests wait behind one, and wants them to be sent by their numbers.
+func takeTurns(t *testing.T, by carrier, queue string, turns ...turn) {
+	t.Helper()
+	f, c, release := waitBehind(t, by, queue, turns...)
+	release()
+	c.inOrder(len(turns))
+	f.eventually("no place is held", func() error { return f.waits(0, 0) })
+}
+
+func TestAStrictClassIsSentFirstHoweverLongOthersHaveWaited(t *testing.T) {
+	eachCarrier(t, func(t *testing.T, by carrier) {
+		takeTurns(t, by, "{max_in_flight: 1, classes: [{name: base, weight: 100}, {name: urgent, strict: true}]}",
+			turn{"base", "", 4}, turn{"base", "", 5}, turn{"base", "", 6},
+			turn{"urgent", "", 1}, turn{"urgent", "", 2}, turn{"urgent", "", 3})
+	})
+}
+
+func TestTenantsOfAClassTakeTurns(t *testing.T) {
+	eachCarrier(t, func(t *testing.T, by carrier) {
+		takeTurns(t, by, "{max_in_flight: 1}",
+			turn{"", "many", 1}, turn{"", "many", 3}, turn{"", "many", 5}, turn{"", "many", 6},
+			turn{"", "few", 2}, turn{"", "few", 4})
+	})
 }
 
 func TestAClientThatGivesUpLeavesTheQueue(t *testing.T) {

@@ -11,12 +11,14 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
@@ -228,8 +230,8 @@ func (r *routerProcess) idle() {
 	})
 }
 
-// metric returns the sum of a series of the router.
-func (r *routerProcess) metric(name string) float64 {
+// families returns the series of the router, by name.
+func (r *routerProcess) families() map[string]*dto.MetricFamily {
 	r.t.Helper()
 	resp, err := http.Get(r.url + "/_custom_router/metrics")
 	if err != nil {
@@ -241,14 +243,31 @@ func (r *routerProcess) metric(name string) float64 {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	if families[name] == nil {
+	return families
+}
+
+// metric returns the sum of a series of the router.
+func (r *routerProcess) metric(name string) float64 {
+	r.t.Helper()
+	family := r.families()[name]
+	if family == nil {
 		r.t.Fatalf("there is no series %s", name)
 	}
 	var sum float64
-	for _, m := range families[name].GetMetric() {
+	for _, m := range family.GetMetric() {
 		sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
 	}
 	return sum
+}
+
+// published are the series of the contract, with the types of the reference.
+var published = []string{
+	"custom_router_backend_ewma_latency_seconds GAUGE",
+	"custom_router_backend_inflight_requests GAUGE",
+	"custom_router_queue_depth GAUGE",
+	"custom_router_requests_dispatched_total COUNTER",
+	"custom_router_requests_evicted_total COUNTER",
+	"custom_router_requests_timeout_total COUNTER",
 }
 
 func TestTheRouterKeepsTheContract(t *testing.T) {
@@ -297,6 +316,19 @@ func TestTheRouterKeepsTheContract(t *testing.T) {
 	}
 	if n := r.metric("custom_router_backend_ewma_latency_seconds"); n <= 0 {
 		t.Errorf("the sum of the latencies is %v", n)
+	}
+	var series []string
+	for name, family := range r.families() {
+		series = append(series, name+" "+family.GetType().String())
+		for _, m := range family.GetMetric() {
+			if strings.Contains(name, "_backend_") && (len(m.GetLabel()) != 1 || m.GetLabel()[0].GetName() != "addr" ||
+				m.GetLabel()[0].GetValue() != a && m.GetLabel()[0].GetValue() != b) {
+				t.Errorf("%s has the labels %v, want addr", name, m.GetLabel())
+			}
+		}
+	}
+	if slices.Sort(series); !slices.Equal(series, published) {
+		t.Errorf("the series are %v, want %v", series, published)
 	}
 }
 

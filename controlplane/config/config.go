@@ -531,7 +531,7 @@ type Prefix struct {
 	// with the most of the prompt in its cache, unless its load is above twice the median. Default least-work.
 	Choice string `yaml:"choice" default:"least-work" oneof:"least-work longest-match"`
 	// Routes is how many each picker keeps, 1000 to 10000000: one for each message of a conversation. 100000 take
-	// 11 MB. Default 100000.
+	// 16 MB. Default 100000.
 	Routes int `yaml:"routes" default:"100000" range:"1000..10000000"`
 	// TTL is the time after which a route that no answer confirmed is forgotten, 1s to 168h. Default 1h.
 	TTL time.Duration `yaml:"ttl" default:"1h" range:"1s..168h"`

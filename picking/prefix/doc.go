@@ -53,5 +53,5 @@
 // endpoints with the same prefix, all are known: each step has a set of them, with a bit for each, so a match walks
 // over the steps once, whether one endpoint has them or a thousand. Routes expire [Limits.TTL] after a request last
 // confirmed them; beyond [Limits.Routes], the oldest are evicted, those that other proxies learned before own ones.
-// 100,000 of them take 11 MB, and 0.8 MB more for each further 64 endpoints.
+// 100,000 of them, as they come and go, take 16 MB where up to 64 endpoints have them, and 28 MB where a thousand do.
 package prefix

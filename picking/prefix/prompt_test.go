@@ -202,6 +202,14 @@ func TestTheFirstPartOfABodyIsEnough(t *testing.T) {
 	}
 }
 
+func TestNoMoreOfABodyIsReadThanIsWorthIt(t *testing.T) {
+	body := []byte(`{"prompt":"` + strings.Repeat("x", MaxBody) + `"}`)
+	first := new(Reader).Read(body[:MaxBody], int64(len(body)))
+	if whole := read(body); !slices.Equal(whole.Steps, first.Steps) || whole.Whole != first.Whole {
+		t.Errorf("the whole body has the steps %v, its first part %v", whole.Steps, first.Steps)
+	}
+}
+
 func TestStepsAreBounded(t *testing.T) {
 	var messages []message
 	for i := range 2000 {

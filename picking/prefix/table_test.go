@@ -2,7 +2,11 @@ package prefix
 
 import (
 	"fmt"
+	"os"
+	"regexp"
+	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -66,6 +70,13 @@ func TestRoutesExpireUnlessTheyAreConfirmed(t *testing.T) {
 		t.Errorf("%+v, want the old one to be gone, and nothing evicted", s)
 	}
 	wantMatches(t, "when time went backwards", matches(table, of(1), start.Add(-time.Hour)), "a:1")
+}
+
+func TestByDefaultRoutesExpireAfterAnHour(t *testing.T) {
+	table := NewTable(Limits{})
+	table.Learn(of(1), "a", Own, start)
+	wantMatches(t, "before", matches(table, of(1), start.Add(time.Hour)), "a:1")
+	wantMatches(t, "after", matches(table, of(1), start.Add(time.Hour+time.Second)))
 }
 
 func TestBeyondTheCapTheRoutesOfOthersGoFirst(t *testing.T) {
@@ -176,8 +187,9 @@ func TestASharedPromptCostsAMatchLittleMore(t *testing.T) {
 
 func TestOthersUseTheTableWhileAnEndpointWithManyRoutesLeaves(t *testing.T) {
 	table := NewTable(Limits{})
-	for i := range uint64(DefaultRoutes) {
-		table.Learn(of(i), "a", Own, start)
+	table.Learn(of(0), "b", Own, start)
+	for i := range uint64(DefaultRoutes - 1) {
+		table.Learn(of(1+i), "a", Own, start)
 	}
 	removed := make(chan struct{})
 	go func() {
@@ -186,7 +198,7 @@ func TestOthersUseTheTableWhileAnEndpointWithManyRoutesLeaves(t *testing.T) {
 	}()
 	var m Matches
 	meanwhile := 0
-	for routes := DefaultRoutes; routes > 0; routes = table.Stats().Own {
+	for routes := DefaultRoutes; routes > 1; routes = table.Stats().Own {
 		if table.Match(of(1), &m); len(m.All) > 0 && routes < DefaultRoutes {
 			t.Fatal("a route of an endpoint that leaves matches")
 		}
@@ -197,6 +209,45 @@ func TestOthersUseTheTableWhileAnEndpointWithManyRoutesLeaves(t *testing.T) {
 	<-removed
 	if meanwhile < 10 {
 		t.Errorf("the table was free %d times while 100,000 routes were removed", meanwhile)
+	}
+}
+
+// heap is the memory in use, in MB.
+func heap() float64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc) / 1e6
+}
+
+// TestRoutesTakeTheMemoryThatTheDocumentStates, once many more than the cap have come and gone: maps that lose entries
+// grow.
+func TestRoutesTakeTheMemoryThatTheDocumentStates(t *testing.T) {
+	text, err := os.ReadFile("../../docs/prefix.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for endpoints, statement := range map[uint64]string{64: "(\\d+) MB with up to 64 endpoints",
+		1000: "(\\d+) MB with a thousand"} {
+		found := regexp.MustCompile(statement).FindSubmatch(text)
+		if found == nil {
+			t.Fatalf("docs/prefix.md has no %q", statement)
+		}
+		stated, _ := strconv.ParseFloat(string(found[1]), 64)
+		before := heap()
+		table := NewTable(Limits{})
+		const steps = 10
+		for i := range uint64(3 * DefaultRoutes / steps) {
+			hashes := make([]uint64, steps)
+			for k := range hashes {
+				hashes[k] = mixed(i, uint64(k))
+			}
+			table.Learn(of(hashes...), fmt.Sprintf("10.0.%d.%d:8000", i%endpoints/250, i%endpoints%250), Own, start)
+		}
+		took := heap() - before
+		if s := table.Stats(); s.Own != DefaultRoutes || took < 0.8*stated || took > 1.2*stated {
+			t.Errorf("%d routes of %d endpoints take %.1f MB, docs/prefix.md has %v", s.Own, endpoints, took, stated)
+		}
 	}
 }
 

@@ -135,6 +135,48 @@ func TestAStrictClassIsBeforeAllOthers(t *testing.T) {
 	want(t, "the third", end(q, 0, 4), "2:a")
 }
 
+// sent returns the classes of the next requests that are sent, as each frees the place that the one before had.
+func sent(t *testing.T, q *Queue, first uint64, requests int) (classes []string, last uint64) {
+	t.Helper()
+	for range requests {
+		verdicts := end(q, 0, first)
+		if len(verdicts) != 1 {
+			t.Fatalf("after %v the verdicts are %v", classes, text(verdicts))
+		}
+		classes, first = append(classes, verdicts[0].Class), verdicts[0].ID.Request
+	}
+	return classes, first
+}
+
+// TestAClassThatComesBackHasItsShareAndNoMore: what it did not use is not saved up, and what strict classes were sent is
+// not held against it.
+func TestAClassThatComesBackHasItsShareAndNoMore(t *testing.T) {
+	class := func(name string, strict bool) Class {
+		return Class{Name: name, Weight: 1, Strict: strict, MaxWaiting: 100, MaxWait: time.Minute}
+	}
+	for _, before := range []string{"a", "urgent"} {
+		q := queued(endpoints(0), class("a", false), class("b", false), class("urgent", true))
+		n := uint64(0)
+		add := func(name string, requests int) {
+			for range requests {
+				n++
+				q.Arrive(start, request(n, name, "", 0))
+			}
+		}
+		add(before, 21)
+		if before != "a" {
+			add("a", 1) // waits throughout
+		}
+		_, last := sent(t, q, 1, 20)
+		add("a", 20)
+		add("b", 20)
+		got, _ := sent(t, q, last, 10)
+		if of := len(slices.DeleteFunc(slices.Clone(got), func(c string) bool { return c != "b" })); of < 4 || of > 6 {
+			t.Errorf("after 20 of class %s, those of a and b are sent as %v", before, got)
+		}
+	}
+}
+
 func TestAnUnknownClassIsTheLast(t *testing.T) {
 	q := queued(endpoints(0), one, Class{Name: "rest", Weight: 1, MaxWaiting: 1, MaxWait: time.Minute})
 	q.Arrive(start, request(1, "all", "", 0))
@@ -159,6 +201,17 @@ func TestAFullClassRefusesTheLatestOfItsLargestTenant(t *testing.T) {
 	}
 	verdicts = q.Arrive(after(2600*time.Millisecond), request(6, "", "flood", 2600*time.Millisecond))
 	want(t, "the flood itself", verdicts, "6:-full")
+}
+
+func TestOfTenantsWithAsManyRequestsTheLatestIsRefused(t *testing.T) {
+	q := queued(endpoints(0), Class{Name: "small", Weight: 1, MaxWaiting: 3, MaxWait: time.Minute})
+	q.Arrive(start, request(1, "", "x", 0))
+	var verdicts []Verdict
+	for n, tenant := range []string{"x", "x", "y", "y"} {
+		at := time.Duration(n) * time.Second
+		verdicts = q.Arrive(after(at), request(uint64(2+n), "", tenant, at))
+	}
+	want(t, "of the second tenant", verdicts, "5:-full")
 }
 
 func TestAClassWithoutAQueueRefusesAtOnce(t *testing.T) {

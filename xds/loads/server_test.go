@@ -2,6 +2,7 @@ package loads
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"math"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"steelyard/weighting"
 	"steelyard/xds/loads/loadsv1"
@@ -40,9 +42,15 @@ func (w *wire) Send(u *loadsv1.Update) error {
 }
 
 // decision has one endpoint with a load of n requests.
-func decision(n float64) weighting.Decision {
-	s := weighting.Snapshot{Endpoints: []weighting.Endpoint{{Address: "10.0.0.1:80", Capacity: 4,
-		InFlight: weighting.Reading{Value: n, At: time.Now()}}}}
+func decision(n float64) weighting.Decision { return decisionOf(1, n) }
+
+// decisionOf has so many endpoints.
+func decisionOf(endpoints int, n float64) weighting.Decision {
+	var s weighting.Snapshot
+	for i := range endpoints {
+		s.Endpoints = append(s.Endpoints, weighting.Endpoint{Address: fmt.Sprintf("10.0.%d.%d:80", i/250, 1+i%250),
+			Capacity: 4, InFlight: weighting.Reading{Value: n, At: time.Now()}})
+	}
 	return weighting.NewLaw(weighting.DefaultParams()).Step(time.Now(), s)
 }
 
@@ -110,6 +118,29 @@ func TestChangesAreSentTogetherAndNoFasterThanTheInterval(t *testing.T) {
 			}
 		}
 		time.Sleep(MinInterval)
+	})
+}
+
+// TestManyEndpointsDoNotFloodAFollower: what one stream is sent is bounded, however often all loads change.
+func TestManyEndpointsDoNotFloodAFollower(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, w := New(slog.New(slog.DiscardHandler)), &wire{}
+		d := decisionOf(5000, 1)
+		const length = time.Second
+		_ = follow(s, w, &loadsv1.FollowRequest{}, func() {
+			for begun := time.Now(); time.Since(begun) < length; time.Sleep(MinInterval) {
+				s.Publish("llama", d)
+			}
+			synctest.Wait()
+		})
+		bytes := 0
+		for _, u := range w.sent {
+			bytes += proto.Size(u)
+		}
+		const most = BytesPerSecond * length / time.Second
+		if size := bytes / len(w.sent); bytes > int(most)+2*size || bytes < int(most)-2*size {
+			t.Errorf("%d updates of %d bytes in %v, want %d bytes", len(w.sent), size, length, most)
+		}
 	})
 }
 

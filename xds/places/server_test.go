@@ -356,6 +356,25 @@ func TestEndsMakeRoomForTheArrivalsOfTheirMessage(t *testing.T) {
 	}
 }
 
+func TestARequestHasWaitedForAnHourAtMostWhateverItsEnvoySays(t *testing.T) {
+	for _, said := range []time.Duration{time.Minute, time.Hour, 100 * time.Hour, math.MaxInt64} {
+		s, h := newStream(false, noon), newHall("llama", &results{by: make(map[string]int)}, noon.Add(time.Second))
+		h.configure(one(time.Hour), noon)
+		h.enter(s)
+		arrival := &loadsv1.Arrival{Id: 1, WaitedMicroseconds: uint64(said.Microseconds())}
+		if said == math.MaxInt64 {
+			arrival.WaitedMicroseconds = math.MaxUint64
+		}
+		if err := h.take(s, &loadsv1.WaitRequest{Arrivals: []*loadsv1.Arrival{arrival}}, noon); err != nil {
+			t.Fatal(err)
+		}
+		state, _ := h.state()
+		if waited := noon.Sub(state.Classes[0].OldestAt.Time); waited != min(said, time.Hour) {
+			t.Errorf("a request that says %v counts as one that has waited for %v", said, waited)
+		}
+	}
+}
+
 func TestANewStreamNamesTheRequestsInFlight(t *testing.T) {
 	s := serve(t)
 	c := s.join(&loadsv1.WaitRequest{Cluster: "llama", Held: []*loadsv1.Held{{Id: 4, Endpoint: "10.0.0.1:80"}}})

@@ -332,3 +332,11 @@ func TestRequestsThatDoNotWaitInTheirQueueAreCounted(t *testing.T) {
 		t.Errorf("no %s in\n%s", counted, page)
 	}
 }
+
+// TestALongNameIsCut: the names of a thousand requests have to fit into one message.
+func TestALongNameIsCut(t *testing.T) {
+	m := of(strings.Repeat("gold", 1000), "")
+	if got := nameIn(m.GetRequestHeaders(), "x-class"); len(got) != maxName || !strings.HasPrefix(got, "gold") {
+		t.Errorf("the class has %d bytes, want %d", len(got), maxName)
+	}
+}

@@ -40,7 +40,7 @@ const (
 	waitingPrompts = 256
 	// maxAge bounds the age of loads; they are not used long before.
 	maxAge = time.Hour
-	// maxRoutes bounds the routes of a cluster, whatever a Steelyard asks for: 1 GB.
+	// maxRoutes bounds the routes of a cluster, whatever a Steelyard asks for: 1.6 GB.
 	maxRoutes = 10_000_000
 )
 

@@ -100,6 +100,52 @@ func TestThePoolTakesItsSettingsFromTheUpdate(t *testing.T) {
 	}
 }
 
+// TestWhatOthersLearnIsKeptOfTheEndpointsThatThereAre, and of a prompt no more than one may have.
+func TestWhatOthersLearnIsKeptOfTheEndpointsThatThereAre(t *testing.T) {
+	f := New(nil, "envoy-1", []string{"llama"}, slog.New(slog.DiscardHandler))
+	f.LearnRoutes()
+	p := f.Pool("llama")
+	p.set(&loadsv1.Update{Endpoints: []*loadsv1.Endpoint{{Address: "a", Slots: 1, Speed: 1}}}, noon)
+	for _, c := range []struct {
+		endpoint        string
+		hashes, learned int
+	}{{"b", 1, 0}, {"a", prefix.MaxSteps + 1, 0}, {"a", prefix.MaxSteps, prefix.MaxSteps}} {
+		l := &loadsv1.Learned{Endpoint: c.endpoint}
+		for i := range c.hashes {
+			l.Hashes = append(l.Hashes, uint64(i))
+		}
+		p.received(l, noon)
+		if s, _ := p.Routes(); s.Own != 0 || s.Others != c.learned {
+			t.Errorf("%d hashes of %s: %+v, want %d routes of others", c.hashes, c.endpoint, s, c.learned)
+		}
+	}
+}
+
+// TestALearnedPromptWaitsForNoSteelyard: while what is learned cannot be shared, it is kept, and no request is held up.
+func TestALearnedPromptWaitsForNoSteelyard(t *testing.T) {
+	f := New(nil, "envoy-1", []string{"llama"}, slog.New(slog.DiscardHandler))
+	f.LearnRoutes()
+	p := f.Pool("llama")
+	p.set(&loadsv1.Update{Endpoints: []*loadsv1.Endpoint{{Address: "a", Slots: 1, Speed: 1}}}, noon)
+	const prompts = 2 * waitingPrompts
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := range uint64(prompts) {
+			prompt := prefix.FromBlocks([]uint64{i}, nil)
+			p.Learn(&prompt, "a", noon)
+		}
+	}()
+	select {
+	case <-done:
+	case <-time.After(20 * time.Second):
+		t.Fatal("it waits")
+	}
+	if s, _ := p.Routes(); s.Own != prompts {
+		t.Errorf("%d routes are learned, want %d", s.Own, prompts)
+	}
+}
+
 // TestLoadsThatNothingRenewsGrowOldWhileTheyAreSentAgain, as by the heartbeats of a Steelyard whose loop hangs.
 func TestLoadsThatNothingRenewsGrowOldWhileTheyAreSentAgain(t *testing.T) {
 	p := New(nil, "envoy-1", []string{"llama"}, slog.New(slog.DiscardHandler)).Pool("llama")

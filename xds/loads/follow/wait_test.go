@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -175,6 +176,10 @@ func TestANewStreamHasAllRequestsInTheirOrder(t *testing.T) {
 	w, s := waiting(t, nil), &settlements{}
 	w.open()
 	a, b, c := arrive(t, w, s, noon, 1), arrive(t, w, s, noon.Add(time.Second), 2), arrive(t, w, s, noon, 3)
+	want := []uint64{b}
+	for range 30 {
+		want = append(want, arrive(t, w, s, noon, 4))
+	}
 	w.news(noon)
 	w.settle(verdicts(&loadsv1.Verdict{Id: a, Endpoint: "10.0.0.1:80"}), noon)
 	w.closed()
@@ -185,9 +190,12 @@ func TestANewStreamHasAllRequestsInTheirOrder(t *testing.T) {
 		t.Errorf("the first message is %v", m)
 	}
 	m = w.news(noon.Add(3 * time.Second))
-	if got := m.GetArrivals(); len(got) != 1 || got[0].GetId() != b || got[0].GetWaitedMicroseconds() != 2e6 ||
-		len(m.GetEnded()) != 0 {
-		t.Errorf("the second message is %v, want what waits, for two seconds", m)
+	var ids []uint64
+	for _, r := range m.GetArrivals() {
+		ids = append(ids, r.GetId())
+	}
+	if !slices.Equal(ids, want) || m.GetArrivals()[0].GetWaitedMicroseconds() != 2e6 || len(m.GetEnded()) != 0 {
+		t.Errorf("the second message is %v, want what waits, the first for two seconds", m)
 	}
 }
 
@@ -238,28 +246,55 @@ func TestMessagesAreBounded(t *testing.T) {
 	}
 }
 
+// TestTheLargestMessagesAreTaken: Steelyard's port takes 1 MiB. A stream with more could not be opened again.
+func TestTheLargestMessagesAreTaken(t *testing.T) {
+	const taken = 1 << 20
+	w, s := waiting(t, nil), &settlements{}
+	w.last = 1 << 40
+	w.open()
+	name := strings.Repeat("x", 256) // to which module and picker cut it
+	for n := range maxRequests {
+		id, _ := w.Arrive(noon, Arrival{Class: name, Tenant: name, Size: 1 << 40}, s.of(n))
+		if n == maxBatch-1 {
+			if size := proto.Size(w.news(noon.Add(time.Hour))); size > taken {
+				t.Errorf("a message of arrivals has %d bytes", size)
+			}
+		}
+		const longest = "[2001:db8:1111:2222:3333:4444:5555:6666]:65535"
+		if n >= maxBatch {
+			w.settle(verdicts(&loadsv1.Verdict{Id: id, Endpoint: longest}), noon)
+		}
+	}
+	if m := w.open(); len(m.GetHeld()) != maxRequests-maxBatch || proto.Size(m) > taken {
+		t.Errorf("the first message names %d requests in flight, in %d bytes", len(m.GetHeld()), proto.Size(m))
+	}
+}
+
 func TestAfterSilenceWhatWaitsIsReleasedInOrderAndNothingMoreWaits(t *testing.T) {
+	const many = 30 // so that no chance has them in order
 	w, s := waiting(t, nil), &settlements{}
 	w.open()
-	for n := range 3 {
-		arrive(t, w, s, noon, n)
+	inFlight := arrive(t, w, s, noon, 0)
+	released := []string{"0 e"}
+	for n := range many {
+		arrive(t, w, s, noon, 1+n)
+		released = append(released, fmt.Sprint(1+n, " "))
 	}
-	inFlight := arrive(t, w, s, noon, 3)
 	w.news(noon)
 	w.settle(verdicts(&loadsv1.Verdict{Id: inFlight, Endpoint: "e"}), noon)
 	w.release(func() bool { return w.stale(noon.Add(picking.Stale)) })
-	if !s.are("3 e")() {
+	if !s.are("0 e")() {
 		t.Fatalf("settled too early: %v", s.all)
 	}
 	w.release(func() bool { return w.stale(noon.Add(picking.Stale + 1)) })
-	if !s.are("3 e", "0 ", "1 ", "2 ")() {
+	if !s.are(released...)() {
 		t.Errorf("settled %v", s.all)
 	}
-	if _, ok := w.Arrive(noon.Add(picking.Stale+1), Arrival{}, s.of(4)); ok {
+	if _, ok := w.Arrive(noon.Add(picking.Stale+1), Arrival{}, s.of(many)); ok {
 		t.Error("a request waits for nothing")
 	}
-	if m := w.news(noon); len(m.GetEnded()) != 3 {
-		t.Errorf("reported %v, want that three do not wait any more", m)
+	if m := w.news(noon); len(m.GetEnded()) != many {
+		t.Errorf("reported %v, want that %d do not wait any more", m, many)
 	}
 }
 

@@ -1,0 +1,126 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"steelyard/e2e/rig/modelsim"
+	"steelyard/xds/places"
+)
+
+// A crowd is requests that wait in the queue of one Envoy, over few connections.
+type crowd struct {
+	f        *fleet
+	client   *http.Client
+	waiting  sync.WaitGroup
+	answered atomic.Int64 // that have not left
+}
+
+func newCrowd(t *testing.T, f *fleet) *crowd {
+	transport := &http.Transport{Protocols: new(http.Protocols)}
+	transport.Protocols.SetUnencryptedHTTP2(true)
+	c := &crowd{f: f, client: &http.Client{Transport: transport}}
+	t.Cleanup(func() {
+		c.waiting.Wait()
+		transport.CloseIdleConnections()
+		if n := c.answered.Load(); n > 0 {
+			t.Errorf("%d requests of the crowd did not wait", n)
+		}
+	})
+	return c
+}
+
+// join has a number of requests of a class wait until ctx is done.
+func (c *crowd) join(ctx context.Context, requests int, class string) {
+	for range requests {
+		c.waiting.Go(func() {
+			_ = c.ask(ctx, class, 10*time.Minute)
+			if ctx.Err() == nil {
+				c.answered.Add(1)
+			}
+		})
+	}
+}
+
+// ask sends a request of a class, and returns an error unless it is answered with 200.
+func (c *crowd) ask(ctx context.Context, class string, service time.Duration) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.f.urls[0], nil)
+	if err != nil {
+		return err
+	}
+	r.Header.Set(modelsim.HeaderService, fmt.Sprint(service.Seconds()))
+	r.Header.Set("X-Steelyard-Class", class)
+	resp, err := c.client.Do(r)
+	if err != nil {
+		return err
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("status %d", resp.StatusCode)
+	}
+	return nil
+}
+
+// unqueued is how many requests did not wait in their queue.
+func (by carrier) unqueued(t *testing.T, f *fleet) float64 {
+	t.Helper()
+	if by == byPicker {
+		return f.pickers[0].value(t, fmt.Sprintf("steelyard_picker_unqueued_total{cluster=%q}", cluster))
+	}
+	return f.envoyStat("dynamicmodulescustom.picker_unqueued")
+}
+
+// TestRequestsBeyondThoseThatAnEnvoyMayQueueAreChosenForAtOnce, and counted. Once one has left, the next waits again.
+func TestRequestsBeyondThoseThatAnEnvoyMayQueueAreChosenForAtOnce(t *testing.T) {
+	eachCarrier(t, requestsBeyondThoseThatAnEnvoyMayQueueAreChosenForAtOnce)
+}
+
+func requestsBeyondThoseThatAnEnvoyMayQueueAreChosenForAtOnce(t *testing.T, by carrier) {
+	const others = places.MaxRequests - 1 // than the one that holds the place
+	p := plan{servers: servers(t, modelsim.Options{Slots: 8}), cluster: "queue: {max_in_flight: 1, classes: " +
+		"[{name: a, max_waiting: 10000, max_wait: 9m}, {name: b, max_waiting: 10000, max_wait: 9m}]}"}
+	if by == byPicker { // on a busy machine, one that waits for a CPU would be taken for one that hangs
+		p.edits = []edit{{"connection_keepalive: {interval: 1s, timeout: 2s}",
+			"connection_keepalive: {interval: 60s, timeout: 60s}"}}
+	}
+	f := by.start(t, p)
+	c := newCrowd(t, f)
+	all, leave := context.WithCancel(t.Context())
+	defer leave()
+	c.join(all, 1, "a")
+	f.eventually("the place is taken", func() error { return f.waits(0, 1) })
+	one, leaves := context.WithCancel(all)
+	defer leaves()
+	c.join(one, 1, "a")
+	for waiting := 1; waiting < others; {
+		more := min(1024, others-waiting)
+		c.join(all, more, []string{"a", "b"}[waiting/1024%2])
+		waiting += more
+		f.eventually("they wait", func() error { return f.waits(waiting, 1) })
+	}
+	if n := by.unqueued(t, f); n != 0 {
+		t.Errorf("%v of them did not wait", n)
+	}
+	soon, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	if err := c.ask(soon, "a", time.Millisecond); err != nil {
+		t.Errorf("one more: %v", err)
+	}
+	if n := by.unqueued(t, f); n != 1 {
+		t.Errorf("%v are counted, want 1", n)
+	}
+	leaves()
+	f.eventually("one has left", func() error { return f.waits(others-1, 1) })
+	c.join(all, 1, "b")
+	f.eventually("the next waits", func() error { return f.waits(others, 1) })
+	if n := by.unqueued(t, f); n != 1 {
+		t.Errorf("%v are counted, want 1", n)
+	}
+	leave()
+	f.eventually("none waits", func() error { return f.waits(0, 0) })
+}
