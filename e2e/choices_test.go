@@ -130,22 +130,44 @@ func TestTheModuleLearnsARouteWithTheFirstBytesOfAnAnswer(t *testing.T) {
 	}
 }
 
-// TestAnswersOfEndpointsThatTheLoadsDoNotHaveAreCounted: Envoy does not have the endpoint that the module names, so the
+// TestAnswersOfEndpointsThatWereNotNamedAreCounted: Envoy does not have the endpoint that the module names, so the
 // requests go by the weights. None fails, and nothing is learned.
-func TestAnswersOfEndpointsThatTheLoadsDoNotHaveAreCounted(t *testing.T) {
+func TestAnswersOfEndpointsThatWereNotNamedAreCounted(t *testing.T) {
 	withModule(t)
-	f := withoutEnvoys(t, plan{servers: servers(t, same(2, wide)...)})
-	_, loads := startIdleAt(t, "127.0.0.1:1")
-	f.startModules(t, 1, loads, "--prefix")
 	const requests = 5
-	for range requests {
-		f.post(t, talk("a conversation"))
-	}
-	if n := f.envoyStat("dynamicmodulescustom.picker_unknown_endpoint"); n != requests {
-		t.Errorf("%v of %d answers are counted", n, requests)
-	}
-	if n := f.choices(t, 0, "prefix"); n != 0 {
-		t.Errorf("%v choices by a route to an endpoint that the loads do not have", n)
+	for _, c := range []struct {
+		name    string
+		named   func(pool []*modelsim.Server) string // address
+		flags   []string
+		other   float64 // answers of endpoints that were not named
+		unknown float64 // answers of endpoints that the loads do not have
+	}{
+		{"by size", func([]*modelsim.Server) string { return "127.0.0.1:1" }, nil, requests, 0},
+		{"by prompt", func([]*modelsim.Server) string { return "127.0.0.1:1" }, []string{"--prefix"}, requests, requests},
+		{"its port begins as that of a server", func(pool []*modelsim.Server) string {
+			return pool[0].Address()[:len(pool[0].Address())-1]
+		}, nil, requests, 0},
+		{"one that Envoy has", func(pool []*modelsim.Server) string { return pool[0].Address() }, nil, 0, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			pool := servers(t, modelsim.Options{Slots: 8})
+			f := withoutEnvoys(t, plan{servers: pool})
+			_, loads := startIdleAt(t, c.named(pool))
+			f.startModules(t, 1, loads, c.flags...)
+			want := map[string]float64{"choices_fill": requests, "not_followed": c.other, "unknown_endpoint": c.unknown}
+			before := map[string]float64{}
+			for name := range want {
+				before[name] = f.envoyStat("dynamicmodulescustom.picker_" + name)
+			}
+			for range requests {
+				f.post(t, talk("a conversation"))
+			}
+			for name, n := range want {
+				if got := f.envoyStat("dynamicmodulescustom.picker_"+name) - before[name]; got != n {
+					t.Errorf("%s: %v of %d requests, want %v", name, got, requests, n)
+				}
+			}
+		})
 	}
 }
 

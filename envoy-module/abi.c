@@ -2,6 +2,7 @@
 #include "abi.h"
 #include <dlfcn.h>
 #include <stdlib.h>
+#include <string.h>
 
 const char *missing(void) {
   static const char *const needed[] = {
@@ -31,7 +32,7 @@ const char *missing(void) {
 
 // These are in C, because they run for each request, or each piece of a body, and a call of Go costs more than what
 // they do.
-void *envoy_dynamic_module_on_http_filter_new(void *config, void *filter) {
+void *envoy_dynamic_module_on_http_filter_new(configuration *config, void *filter) {
   request *r = calloc(1, sizeof *r);
   if (r) r->config = config;
   return r;
@@ -71,6 +72,33 @@ long envoy_dynamic_module_on_http_filter_request_trailers(void *filter, request 
   return go_on;
 }
 
+// names reports whether a list of endpoints, separated by commas, has the address.
+static bool names(text list, text address) {
+  while (list.length >= address.length) {
+    const char *comma = memchr(list.data, ',', list.length);
+    size_t length = comma ? (size_t)(comma - list.data) : list.length;
+    if (length == address.length && !memcmp(list.data, address.data, length)) return true;
+    if (!comma) return false;
+    list.length -= length + 1;
+    list.data = comma + 1;
+  }
+  return false;
+}
+
+// An answer of an endpoint that was not named: this Envoy does not have those that were, or does not use them.
+long envoy_dynamic_module_on_http_filter_response_headers(void *filter, request *r, bool end) {
+  enum { request_headers = 0, upstream_address = 41 };
+  static const char key[] = "x-gateway-destination-endpoint";
+  text named, address;
+  if (r && r->config->counts &&
+      envoy_dynamic_module_callback_http_get_header(filter, request_headers, (text){key, sizeof key - 1}, &named, 0,
+                                                    NULL) &&
+      envoy_dynamic_module_callback_http_filter_get_attribute_string(filter, upstream_address, &address) &&
+      !names(named, address))
+    envoy_dynamic_module_callback_http_filter_increment_counter(filter, r->config->not_followed, NULL, 0, 1);
+  return go_on;
+}
+
 // The first bytes of an answer show that the engine has the prompt: it sends the headers of a stream before.
 long envoy_dynamic_module_on_http_filter_response_body(void *filter, request *r, bool end) {
   if (r && r->asked) {
@@ -81,10 +109,9 @@ long envoy_dynamic_module_on_http_filter_response_body(void *filter, request *r,
 }
 
 // Envoy refuses a module that lacks one of its hooks. Those below have nothing to do here: the filter uses neither
-// callouts nor streams, and sees no headers or trailers of responses. 0 is "continue" in all of them.
+// callouts nor streams, and sees no trailers of responses. 0 is "continue" in all of them.
 #define HOOK(name) \
   long envoy_dynamic_module_on_http_filter_##name(void) { return 0; }
-HOOK(response_headers)
 HOOK(response_trailers)
 HOOK(http_callout_done)
 HOOK(http_stream_headers)

@@ -54,9 +54,17 @@ ENVOY int envoy_dynamic_module_callback_http_filter_config_define_counter(void *
 ENVOY int envoy_dynamic_module_callback_http_filter_increment_counter(void *filter, size_t id, text *labels,
                                                                        size_t count, uint64_t value);
 
+// A configuration of the filter: its handle of Go, and Envoy's number of the counter of answers of other endpoints than
+// those that were named, where it has that counter.
+typedef struct {
+  uintptr_t handle;
+  bool counts;
+  size_t not_followed;
+} configuration;
+
 // A request is what Envoy keeps of each: the configuration of its filter, and handles of Go, 0 for none.
 typedef struct {
-  void *config;
+  configuration *config;
   uintptr_t hold;  // of one that waits or waited in the queue
   uintptr_t asked; // of one whose answer is to be learned from
   uint64_t waits;  // bytes of its body before it is chosen for; 0: it is, or never will be

@@ -32,7 +32,7 @@ type asked struct {
 //export begun
 func begun(envoy unsafe.Pointer, r *C.request, whole C.bool) {
 	defer guard()
-	f := filterOf(r.config)
+	f := configuredFor(r).(*filter)
 	if aside() {
 		name(envoy, f, "", reasonAside)
 		return

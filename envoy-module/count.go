@@ -28,12 +28,14 @@ const (
 	countUnqueued = "unqueued" // requests of a cluster with a queue that did not wait in it
 	// countUnknown counts answers of endpoints that are not in the loads: nothing is learned of them.
 	countUnknown = "unknown_endpoint"
+	// countNotFollowed counts answers of endpoints that were not named, in abi.c.
+	countNotFollowed = "not_followed"
 )
 
 // define makes the counters of a configuration. Those that Envoy refuses are left out.
 func define(config unsafe.Pointer) map[string]uint64 {
-	ids := make(map[string]uint64, len(reasons)+3)
-	all := []string{countPanics, countUnqueued, countUnknown}
+	ids := make(map[string]uint64, len(reasons)+4)
+	all := []string{countPanics, countUnqueued, countUnknown, countNotFollowed}
 	for _, reason := range reasons {
 		all = append(all, "choices_"+reason)
 	}

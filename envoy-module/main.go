@@ -86,19 +86,21 @@ func envoy_dynamic_module_on_http_filter_config_new(envoy unsafe.Pointer, filter
 		log.Error("configuration refused", "error", err)
 		return nil
 	}
+	// Envoy keeps C memory: a handle, which is a number, in it.
+	c := (*C.configuration)(C.calloc(1, C.size_t(unsafe.Sizeof(C.configuration{}))))
+	c.handle = C.uintptr_t(cgo.NewHandle(f))
 	if f, ok := f.(*filter); ok {
 		f.counters = define(envoy)
+		id, ok := f.counters[countNotFollowed]
+		c.counts, c.not_followed = C.bool(ok), C.size_t(id)
 	}
-	// Envoy keeps C memory: a handle, which is a number, in it.
-	handle = C.malloc(C.size_t(unsafe.Sizeof(cgo.Handle(0))))
-	*(*cgo.Handle)(handle) = cgo.NewHandle(f)
-	return handle
+	return unsafe.Pointer(c)
 }
 
 //export envoy_dynamic_module_on_http_filter_config_destroy
 func envoy_dynamic_module_on_http_filter_config_destroy(handle unsafe.Pointer) {
 	defer guard()
-	h := *(*cgo.Handle)(handle)
+	h := cgo.Handle((*C.configuration)(handle).handle)
 	h.Value().(stopper).stop()
 	h.Delete()
 	C.free(handle)
@@ -107,7 +109,8 @@ func envoy_dynamic_module_on_http_filter_config_destroy(handle unsafe.Pointer) {
 // A stopper is a configuration of a filter: *filter or *routing. stop is called once.
 type stopper interface{ stop() }
 
-func filterOf(handle unsafe.Pointer) *filter { return (*cgo.Handle)(handle).Value().(*filter) }
+// configuredFor is the configuration of a request's filter: *filter or *routing.
+func configuredFor(r *C.request) any { return cgo.Handle(r.config.handle).Value() }
 
 // configured makes the filter of a name.
 func configured(name, config string, log *slog.Logger) (stopper, error) {
@@ -127,7 +130,7 @@ func envoy_dynamic_module_on_http_filter_request_headers(envoy unsafe.Pointer, r
 	if r == nil {
 		return goOn
 	}
-	config := (*cgo.Handle)(r.config).Value()
+	config := configuredFor(r)
 	if q, ok := config.(*routing); ok { // it does not step aside: without it there is no backend
 		return q.headers(envoy, r)
 	}
