@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -315,5 +316,33 @@ func TestTheDocumentsStateTheArithmeticThatIsTested(t *testing.T) {
 				t.Errorf("%s does not say %q", document, text)
 			}
 		}
+	}
+}
+
+// TestTheTablesOfSimulateAreWhatItPrints: docs/simulate.md promises the same result to the last digit.
+func TestTheTablesOfSimulateAreWhatItPrints(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("docs/simulate.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tables := regexp.MustCompile("(?s)\n    steelyard (simulate [^\n]*)\n\n```\n(.*?)```\n").FindAllStringSubmatch(string(text), -1)
+	if len(tables) < 3 {
+		t.Fatalf("%d tables with a command above them, want 3 at least", len(tables))
+	}
+	for _, table := range tables {
+		t.Run(table[1], func(t *testing.T) {
+			t.Parallel()
+			command := exec.CommandContext(t.Context(), "go", append([]string{"run", "./cmd/steelyard"},
+				strings.Fields(table[1])...)...)
+			command.Stderr = os.Stderr
+			out, err := command.Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.TrimRight(string(out), "\n"); got != strings.TrimRight(table[2], "\n") {
+				t.Errorf("docs/simulate.md has\n%s\nbut steelyard %s prints\n%s", table[2], table[1], got)
+			}
+		})
 	}
 }

@@ -25,6 +25,7 @@ import (
 type Options struct {
 	Policies []string // rows to run, of those of policies
 	Envoys   int
+	Workers  int // of each Envoy
 	Engines  int
 	Engine   engine.Params
 	Mixed    bool    // every third engine is half as fast
@@ -48,7 +49,7 @@ type Options struct {
 // Default returns the options of the published bench: the whole trace once, in nine minutes.
 func Default() Options {
 	return Options{
-		Policies: usual(), Envoys: 6, Engines: 12, Engine: engine.Defaults(),
+		Policies: usual(), Envoys: 6, Workers: 1, Engines: 12, Engine: engine.Defaults(),
 		Load: 0.8, Trace: trace.Azure(), Burst: 1, Seed: 1,
 		WarmUp: time.Minute, Requests: len(trace.Azure().Requests), Lateness: 20 * time.Millisecond, Attempts: 2,
 	}
@@ -72,9 +73,9 @@ func (o *Options) converse(builtIn bool) {
 
 func (o *Options) validate() error {
 	switch {
-	case o.Envoys < 1 || o.Engines < 1 || o.Requests < 1 || o.Burst < 1 || o.Attempts < 1:
-		return fmt.Errorf("%d Envoys, %d engines, %d requests, %d at the same moment, %d attempts: want 1 at least",
-			o.Envoys, o.Engines, o.Requests, o.Burst, o.Attempts)
+	case min(o.Envoys, o.Workers, o.Engines, o.Requests, o.Burst, o.Attempts) < 1:
+		return fmt.Errorf("%d Envoys of %d workers, %d engines, %d requests, %d at the same moment, %d attempts: "+
+			"want 1 at least", o.Envoys, o.Workers, o.Engines, o.Requests, o.Burst, o.Attempts)
 	case !(o.Load > 0) || math.IsInf(o.Load, 0):
 		return fmt.Errorf("load %v: want a number above 0, such as 0.8", o.Load)
 	case !(o.From >= 0 && o.From < 1):
@@ -176,7 +177,7 @@ func (o *Options) picker(policy string, servers []*modelsim.Server) load.Picker 
 
 // size returns the size of a row's fleet.
 func (o *Options) size() fleet.Size {
-	s := fleet.Size{Envoys: o.Envoys, Servers: o.Engines}
+	s := fleet.Size{Envoys: o.Envoys, Workers: o.Workers, Servers: o.Engines}
 	for i := range o.Engines {
 		s.Engines = append(s.Engines, modelsim.Options{
 			Batching: &o.Engine, Speed: o.speed(i), Seed: o.Seed + uint64(i),

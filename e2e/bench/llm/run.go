@@ -58,7 +58,7 @@ func (o *Options) conditions(ctx context.Context, rate float64) (report.LLMCondi
 	build, err := proc.EnvoyBuild(ctx, path)
 	c := report.LLMConditions{
 		Started: time.Now().UTC().Truncate(time.Second), Trace: o.Trace.Name, From: o.From, Rate: rate, Load: o.Load,
-		Envoys: o.Envoys, Engines: o.Engines, Mixed: o.Mixed, Burst: o.Burst, Chunked: o.Chunked,
+		Envoys: o.Envoys, Workers: o.Workers, Engines: o.Engines, Mixed: o.Mixed, Burst: o.Burst, Chunked: o.Chunked,
 		KVTokens: o.Engine.KVTokens, Sequences: o.Engine.MaxSequences, Seed: o.Seed,
 		WarmUp: o.WarmUp.Seconds(), Block: bootstrapSeconds, Lateness: o.Lateness.Seconds(),
 		Cores: runtime.NumCPU(), Envoy: build, Conversations: o.Cached,

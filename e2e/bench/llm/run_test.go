@@ -135,6 +135,7 @@ func TestTheTraceIsStretchedToTheLoad(t *testing.T) {
 func TestABenchThatMakesNoSenseIsRefused(t *testing.T) {
 	for want, change := range map[string]func(*Options){
 		"0 Envoys":                 func(o *Options) { o.Envoys = 0 },
+		"of 0 workers":             func(o *Options) { o.Workers = 0 },
 		"load NaN":                 func(o *Options) { o.Load = math.NaN() },
 		"from 1 of the trace":      func(o *Options) { o.From = 1 },
 		"no rows":                  func(o *Options) { o.Policies = nil },

@@ -349,7 +349,8 @@ func (f *Fleet) startEnvoy(ctx context.Context, i int) error {
 	if err != nil {
 		return fmt.Errorf("making the bootstrap of %s: %w", name, err)
 	}
-	e, err := proc.StartEnvoy(ctx, proc.EnvoyConfig{Bootstrap: text, Dir: f.dir, Name: name})
+	e, err := proc.StartEnvoy(ctx, proc.EnvoyConfig{Bootstrap: text, Dir: f.dir, Name: name,
+		Concurrency: f.Size.Workers})
 	if err != nil {
 		return err
 	}

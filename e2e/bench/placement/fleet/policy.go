@@ -171,6 +171,7 @@ func (p Policy) with(variants string) (Policy, error) {
 // A Size is how large a row is, and of what.
 type Size struct {
 	Envoys  int
+	Workers int // of each Envoy; 0: 1
 	Servers int
 	Slots   int     // of each server; 0: Engines
 	Slow    int     // of the servers, which take three times as long

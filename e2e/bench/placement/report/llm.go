@@ -183,6 +183,7 @@ type LLMConditions struct {
 	Rate      float64   `json:"requests_per_second"`
 	Load      float64   `json:"load"`
 	Envoys    int       `json:"envoys"`
+	Workers   int       `json:"envoy_workers"` // of each Envoy
 	Engines   int       `json:"engines"`
 	Mixed     bool      `json:"every_third_engine_half_as_fast"`
 	Burst     int       `json:"requests_at_the_same_moment"`

@@ -36,6 +36,9 @@ func (d LLMDocument) Write(w io.Writer) error {
 // settings returns the settings that differ from the usual ones.
 func (c LLMConditions) settings() string {
 	var b strings.Builder
+	if c.Workers > 1 {
+		fmt.Fprintf(&b, ", %d workers in each Envoy", c.Workers)
+	}
 	if c.Mixed {
 		b.WriteString(", every third engine half as fast")
 	}
