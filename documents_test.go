@@ -326,7 +326,8 @@ func TestTheTablesOfSimulateAreWhatItPrints(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tables := regexp.MustCompile("(?s)\n    steelyard (simulate [^\n]*)\n\n```\n(.*?)```\n").FindAllStringSubmatch(string(text), -1)
+	shown := regexp.MustCompile("(?s)\n    steelyard (simulate [^\n]*)\n\n```\n(.*?)```\n")
+	tables := shown.FindAllStringSubmatch(string(text), -1)
 	if len(tables) < 3 {
 		t.Fatalf("%d tables with a command above them, want 3 at least", len(tables))
 	}

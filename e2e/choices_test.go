@@ -135,6 +135,7 @@ func TestTheModuleLearnsARouteWithTheFirstBytesOfAnAnswer(t *testing.T) {
 func TestAnswersOfEndpointsThatWereNotNamedAreCounted(t *testing.T) {
 	withModule(t)
 	const requests = 5
+	elsewhere := func([]*modelsim.Server) string { return "127.0.0.1:1" }
 	for _, c := range []struct {
 		name    string
 		named   func(pool []*modelsim.Server) string // address
@@ -142,8 +143,8 @@ func TestAnswersOfEndpointsThatWereNotNamedAreCounted(t *testing.T) {
 		other   float64 // answers of endpoints that were not named
 		unknown float64 // answers of endpoints that the loads do not have
 	}{
-		{"by size", func([]*modelsim.Server) string { return "127.0.0.1:1" }, nil, requests, 0},
-		{"by prompt", func([]*modelsim.Server) string { return "127.0.0.1:1" }, []string{"--prefix"}, requests, requests},
+		{"by size", elsewhere, nil, requests, 0},
+		{"by prompt", elsewhere, []string{"--prefix"}, requests, requests},
 		{"its port begins as that of a server", func(pool []*modelsim.Server) string {
 			return pool[0].Address()[:len(pool[0].Address())-1]
 		}, nil, requests, 0},

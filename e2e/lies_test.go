@@ -178,8 +178,8 @@ func (f *fleet) problem(texts ...string) {
 }
 
 // TestOneClientsLoadReportsDoNotOverruleTheServers: any client of the xDS port can send false load reports. Reports
-// that contradict the servers, and that no other Envoy confirms, count for a few seconds only; a few requests, where that
-// is much for a server, for some seconds more.
+// that contradict the servers, and that no other Envoy confirms, count for a few seconds only; a few requests, where
+// that is much for a server, for some seconds more.
 func TestOneClientsLoadReportsDoNotOverruleTheServers(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

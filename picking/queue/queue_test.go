@@ -148,8 +148,8 @@ func sent(t *testing.T, q *Queue, first uint64, requests int) (classes []string,
 	return classes, first
 }
 
-// TestAClassThatComesBackHasItsShareAndNoMore: what it did not use is not saved up, and what strict classes were sent is
-// not held against it.
+// TestAClassThatComesBackHasItsShareAndNoMore: what it did not use is not saved up, and what strict classes were sent
+// is not held against it.
 func TestAClassThatComesBackHasItsShareAndNoMore(t *testing.T) {
 	class := func(name string, strict bool) Class {
 		return Class{Name: name, Weight: 1, Strict: strict, MaxWaiting: 100, MaxWait: time.Minute}

@@ -48,8 +48,8 @@ func TestByWorkNeverWorseThanLeastRequest(t *testing.T) {
 	}
 }
 
-// An engine that holds requests back, because its KV cache is short, keeps their work. That is worth the most where only
-// some of the engines do: without it the mean time to the first token is 0.8 of least request, and its p99 0.85.
+// An engine that holds requests back, because its KV cache is short, keeps their work. That is worth the most where
+// only some of the engines do: without it the mean time to the first token is 0.8 of least request, and its p99 0.85.
 func TestTheWorkOfRequestsThatSomeEnginesHoldBackStays(t *testing.T) {
 	t.Parallel()
 	var law, least sums
