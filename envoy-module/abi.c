@@ -87,11 +87,9 @@ static bool names(text list, text address) {
 
 // An answer of an endpoint that was not named: this Envoy does not have those that were, or does not use them.
 long envoy_dynamic_module_on_http_filter_response_headers(void *filter, request *r, bool end) {
-  enum { request_headers = 0, upstream_address = 41 };
-  static const char key[] = "x-gateway-destination-endpoint";
   text named, address;
   if (r && r->config->counts &&
-      envoy_dynamic_module_callback_http_get_header(filter, request_headers, (text){key, sizeof key - 1}, &named, 0,
+      envoy_dynamic_module_callback_http_get_header(filter, request_headers, (text){DESTINATION, sizeof DESTINATION - 1}, &named, 0,
                                                     NULL) &&
       envoy_dynamic_module_callback_http_filter_get_attribute_string(filter, upstream_address, &address) &&
       !names(named, address))

@@ -9,6 +9,12 @@ typedef struct {
   size_t length;
 } text;
 
+// The header and the metadata that name the endpoints of a request.
+#define DESTINATION "x-gateway-destination-endpoint"
+
+// Envoy's numbers: of the maps of headers, and of the attribute upstream.address.
+enum { request_headers = 0, response_headers = 2, upstream_address = 41 };
+
 // Envoy's functions are found when it loads the module. Weak, so that every linker leaves them open until then.
 #define ENVOY extern __attribute__((weak))
 

@@ -58,12 +58,12 @@ func answered(envoy unsafe.Pointer, handle C.uintptr_t) {
 	h := cgo.Handle(handle)
 	defer h.Delete()
 	a := h.Value().(*asked)
-	if code := headerOf(envoy, responseHeaders, status); len(code) != 3 || code[0] != '2' {
+	if code := headerOf(envoy, C.response_headers, status); len(code) != 3 || code[0] != '2' {
 		return
 	}
 	var address C.text
 	//nolint:gocritic // cgo writes 0 == 0 for the address of a variable
-	if C.envoy_dynamic_module_callback_http_filter_get_attribute_string(envoy, upstreamAddress, &address) {
+	if C.envoy_dynamic_module_callback_http_filter_get_attribute_string(envoy, C.upstream_address, &address) {
 		endpoint := C.GoStringN(address.data, C.int(min(address.length, maxValue)))
 		if a.filter.pool.Unknown(endpoint) {
 			a.filter.add(envoy, countUnknown, 1)

@@ -22,13 +22,10 @@ import (
 
 // What Envoy calls with the results of the module.
 const (
-	requestHeaders  = 0  // the map of the request's headers
-	responseHeaders = 2  // that of the answer's
-	upstreamAddress = 41 // the attribute upstream.address
-	goOn            = 0  // to the next filter
-	waitForBody     = 1  // only the body goes on, to this filter
-	wait            = 4  // nothing goes on until the module says so; beyond Envoy's buffer the body is not read
-	maxValue        = 256
+	goOn        = 0 // to the next filter
+	waitForBody = 1 // only the body goes on, to this filter
+	wait        = 4 // nothing goes on until the module says so; beyond Envoy's buffer the body is not read
+	maxValue    = 256
 )
 
 var (
@@ -39,7 +36,7 @@ var (
 	contentType = constant("content-type")
 	expect      = constant("expect")
 	status      = constant(":status")
-	destination = constant("x-gateway-destination-endpoint")
+	destination = constant(C.DESTINATION)
 	space       = constant("envoy.lb")
 	own         = constant("steelyard")
 	ownKey      = constant("picker")
@@ -158,7 +155,7 @@ func envoy_dynamic_module_on_http_filter_request_headers(envoy unsafe.Pointer, r
 }
 
 // header is the first value of a header of the request, empty where there is none.
-func header(envoy unsafe.Pointer, key C.text) string { return headerOf(envoy, requestHeaders, key) }
+func header(envoy unsafe.Pointer, key C.text) string { return headerOf(envoy, C.request_headers, key) }
 
 // headerOf returns a header of the request or of the answer.
 func headerOf(envoy unsafe.Pointer, headers C.int, key C.text) string {
@@ -274,9 +271,9 @@ func name(envoy unsafe.Pointer, f *filter, endpoints, reason string) {
 	runtime.KeepAlive(reason)
 	if endpoints == "" {
 		// A client must not choose. Without a value the header is removed.
-		C.envoy_dynamic_module_callback_http_set_header(envoy, requestHeaders, destination, C.text{})
+		C.envoy_dynamic_module_callback_http_set_header(envoy, C.request_headers, destination, C.text{})
 	} else {
-		C.envoy_dynamic_module_callback_http_set_header(envoy, requestHeaders, destination, textOf(endpoints))
+		C.envoy_dynamic_module_callback_http_set_header(envoy, C.request_headers, destination, textOf(endpoints))
 		C.envoy_dynamic_module_callback_http_set_dynamic_metadata_string(envoy, space, destination, textOf(endpoints))
 		runtime.KeepAlive(endpoints)
 	}

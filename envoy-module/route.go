@@ -33,7 +33,7 @@ var (
 func (q *routing) headers(envoy unsafe.Pointer, r *C.request) C.int {
 	first := header(envoy, again)
 	// It is none of the backends' concern. Without a value the header is removed.
-	C.envoy_dynamic_module_callback_http_set_header(envoy, requestHeaders, again, C.text{})
+	C.envoy_dynamic_module_callback_http_set_header(envoy, C.request_headers, again, C.text{})
 	scheduler := C.envoy_dynamic_module_callback_http_filter_scheduler_new(envoy)
 	v := &visit{router: q.router, wake: func() {
 		C.envoy_dynamic_module_callback_http_filter_scheduler_commit(scheduler, 0)

@@ -50,12 +50,12 @@ func (h *hall) give(verdicts []queue.Verdict) {
 	for _, v := range verdicts {
 		counts, result := h.of(v.Class), ResultReleased
 		switch {
-		case v.Refused == queue.RefusedFull:
-			counts.RefusedFull++
-			result = string(v.Refused)
-		case v.Refused == queue.RefusedTimeout:
-			counts.RefusedTimeout++
-			result = string(v.Refused)
+		case v.Refused != "":
+			if result = string(v.Refused); v.Refused == queue.RefusedFull {
+				counts.RefusedFull++
+			} else {
+				counts.RefusedTimeout++
+			}
 		case v.Endpoint != "":
 			counts.Granted++
 			result = ResultGranted
