@@ -144,7 +144,7 @@ e2e: tools $(RUNNER) ## tests with real Envoys, Redis and model servers, end to 
 	@$(call gotest,$(BENCH_MODULE),benches) --packages ./... -- -p 1 -timeout 20m
 
 .PHONY: page
-page: need-go tools-envoy tools-chromium $(RUNNER) ## tests of the page in a real Chromium; screenshots into bin/page
+page: need-cc tools-envoy tools-chromium $(RUNNER) ## tests of the page in a real Chromium; screenshots into bin/page
 	$(call step,page)
 	@$(call gotest,$(PAGE_MODULE),page) --packages ./... -- -count=1 -timeout 20m
 

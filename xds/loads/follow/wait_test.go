@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/proto"
 
 	"steelyard/picking"
@@ -354,6 +356,47 @@ func TestAWaiterConnectsAgainAndReleasesWhatWaitsAtItsEnd(t *testing.T) {
 	if !s.are("1 ")() {
 		t.Errorf("settled %v, want one request released", s.all)
 	}
+}
+
+// TestAStreamBreaksAfterSilenceAndNotBefore: the messages of Steelyard are its heartbeats.
+func TestAStreamBreaksAfterSilenceAndNotBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		listener := bufconn.Listen(1 << 16)
+		d := &desk{asked: make(chan *loadsv1.WaitRequest, 1), answers: make(chan *loadsv1.WaitResponse)}
+		g := grpc.NewServer()
+		loadsv1.RegisterQueueServer(g, d)
+		conn, err := grpc.NewClient("passthrough:///", grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+				return listener.DialContext(ctx)
+			}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var loops sync.WaitGroup
+		loops.Go(func() { _ = g.Serve(listener) })
+		loops.Go(func() { _ = waiting(t, conn).Run(ctx) })
+		defer loops.Wait()
+		defer conn.Close()
+		defer g.Stop()
+		defer cancel()
+
+		<-d.asked
+		for range 10 {
+			time.Sleep(silence - time.Millisecond)
+			d.answers <- &loadsv1.WaitResponse{}
+		}
+		last := time.Now()
+		select {
+		case m := <-d.asked:
+			t.Fatalf("after %v at most between two messages the waiter says %v", silence, m)
+		default:
+		}
+		<-d.asked
+		if after := time.Since(last); after < silence || after > silence+longestRetry {
+			t.Errorf("the waiter opened its next stream after %v of silence, want %v", after, silence)
+		}
+	})
 }
 
 func eventually(t *testing.T, what string, check func() bool) {
