@@ -145,22 +145,33 @@ func (m *member) counted(median float64) estimate {
 func (p *pool) loads() {
 	p.look()
 	p.levels()
-	levels, ages := p.newTypical(), p.newTypical()
+	ages := p.newTypical()
 	for i := range p.members {
 		m := &p.members[i]
 		p.measure(m)
-		levels.add(m.loadState, m.holding(m.load).level())
 		ages.add(m.loadState, m.loadAge.Seconds())
 	}
-	p.load, p.age = levels.median(), ages.median()
-	level := p.load
-	if math.IsNaN(level) {
-		level = 1 // neither idle nor saturated: the fill goes by capacity
+	p.age = ages.median()
+	// Where nothing is known, neither idle nor saturated: the fill goes by capacity.
+	p.standIn(1, func(m *member) *float64 { return &m.load })
+}
+
+// standIn sets the median level of the loads, and loads those of which nothing is known to that level, or to the one
+// given where there is none. An endpoint that is gone is not idle because nothing is in flight there.
+func (p *pool) standIn(unknown float64, load func(*member) *float64) {
+	levels := p.newTypical()
+	for i := range p.members {
+		m := &p.members[i]
+		levels.add(m.loadState, m.holding(*load(m)).level())
+	}
+	level := unknown
+	if p.load = levels.median(); !math.IsNaN(p.load) {
+		level = p.load
 	}
 	for i := range p.members {
 		m := &p.members[i]
-		if usual := m.holding(0).holds(level); m.loadSource == LoadMedian || m.gone && m.load < usual {
-			m.load = usual // an endpoint that is gone is not idle because nothing is in flight there
+		if usual, own := m.holding(0).holds(level), load(m); m.loadSource == LoadMedian || m.gone && *own < usual {
+			*own = usual
 		}
 	}
 }

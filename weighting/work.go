@@ -317,20 +317,11 @@ func (m *member) count(p *pool, k *prompts, perSecond float64) {
 // of a median one.
 func (p *pool) levelWork() {
 	p.settleSpeeds()
-	levels := p.newTypical()
 	for i := range p.members {
 		m := &p.members[i]
 		m.slotCount, m.slots, m.slotsSource = 1, 0, CapacityWork
-		levels.add(m.loadState, m.holding(m.workload).level())
 	}
-	p.load = levels.median()
-	level := orZero(p.load)
-	for i := range p.members {
-		m := &p.members[i]
-		if usual := m.holding(0).holds(level); m.loadSource == LoadMedian || m.gone && m.workload < usual {
-			m.workload = usual
-		}
-	}
+	p.standIn(0, func(m *member) *float64 { return &m.workload })
 }
 
 // settleSpeeds takes configured capacities for relative speeds. Those without one are compared with the others by what
