@@ -472,7 +472,7 @@ func TestNobodyReportsForAnEnvoyByItsNodeID(t *testing.T) {
 		if all := w.daemon.streams.Watchers("a"); !slices.Equal(all, []ledger.Envoy{want}) {
 			return fmt.Errorf("%v", all)
 		}
-		if n := w.daemon.signals.ledger.Cluster("a", time.Now()).Watchers; n != 1 {
+		if n := w.daemon.signals.ledger.Cluster("a", time.Now()).Watching; n != 1 {
 			return fmt.Errorf("%d in the ledger", n)
 		}
 		return nil
@@ -488,7 +488,7 @@ func TestNobodyReportsForAnEnvoyByItsNodeID(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the thief watches, as an Envoy of its own", func() error {
-		if n := w.daemon.signals.ledger.Cluster("a", time.Now()).Watchers; n != 2 {
+		if n := w.daemon.signals.ledger.Cluster("a", time.Now()).Watching; n != 2 {
 			return fmt.Errorf("%d watch", n)
 		}
 		return nil
