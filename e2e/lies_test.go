@@ -20,7 +20,7 @@ import (
 	"steelyard/e2e/rig/grpctest"
 	"steelyard/e2e/rig/load"
 	"steelyard/e2e/rig/modelsim"
-	"steelyard/xds/xdstest"
+	"steelyard/e2e/rig/xdstest"
 )
 
 // A liar is a client of the xDS port that subscribes to the cluster like an Envoy, and sends false reports.

@@ -26,7 +26,7 @@ import (
 	"steelyard/e2e/rig/grpctest"
 	"steelyard/e2e/rig/proc"
 	"steelyard/e2e/rig/proc/proctest"
-	"steelyard/xds/xdstest"
+	"steelyard/e2e/rig/xdstest"
 )
 
 // piped runs a fleet whose control plane logs at level debug into a pipe, and returns the reading end.

@@ -211,7 +211,7 @@ func TestEveryWorkerHasItsOwnStreamAndNothingIsLost(t *testing.T) {
 	if n := r.sum(inFlight); n != 0 {
 		t.Errorf("%d in flight after all have ended", n)
 	}
-	if n := r.logs.Stats().Open; n < 2 || n > workers {
+	if n := r.logs.StreamStats().Open; n < 2 || n > workers {
 		t.Errorf("%d log streams of %d workers that had requests", n, workers)
 	}
 }
@@ -225,19 +225,19 @@ func TestTheFormOfTheLogChangesUnderLoad(t *testing.T) {
 	streams := 0
 	for _, form := range []struct{ immediate, batched float64 }{{0, 100}, {100, 0}, {0, 100}, {0, 0}, {100, 0}} {
 		r.form(form.immediate, form.batched)
-		before := r.logs.Stats().Messages
+		before := r.ledger.Totals().Received
 		eventually(t, "the Envoy has taken the form", func() error {
 			for _, c := range r.streams.RuntimeClients() {
 				if !c.InSync {
 					return fmt.Errorf("%s has not", c.NodeID)
 				}
 			}
-			if form.immediate+form.batched > 0 && r.logs.Stats().Messages == before {
+			if form.immediate+form.batched > 0 && r.ledger.Totals().Received == before {
 				return fmt.Errorf("no entry since")
 			}
 			return nil
 		})
-		streams = max(streams, r.logs.Stats().Open)
+		streams = max(streams, r.logs.StreamStats().Open)
 	}
 	wait()
 	// Each form has a stream in every worker that had a request. A worker may have had none.

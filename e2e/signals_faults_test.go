@@ -133,7 +133,7 @@ func TestCountsComeBackWithARestartedSteelyardAndNoRequestIsLost(t *testing.T) {
 		})
 		r.start(r.everything)
 		eventually(t, "the log comes back", func() error {
-			if r.logs.Stats().Entries == 0 {
+			if r.ledger.Totals().Received == 0 {
 				return fmt.Errorf("no entry")
 			}
 			return nil
@@ -201,8 +201,8 @@ func TestSignalsGoThroughTLS(t *testing.T) {
 	wait()
 	r.becomes("none is in flight", inFlight, 0)
 	eventually(t, "both services hear the Envoy", func() error {
-		if logs, reports := r.logs.Stats(), r.reports.Stats(); logs.Entries < 2*n || reports.Reports < 2 {
-			return fmt.Errorf("%d entries, %d reports", logs.Entries, reports.Reports)
+		if entries, reports := r.ledger.Totals().Received, r.reports.Stats().Reports; entries < 2*n || reports < 2 {
+			return fmt.Errorf("%d entries, %d reports", entries, reports)
 		}
 		return nil
 	})

@@ -276,11 +276,10 @@ func (t *throughput) add(requests, slotSeconds float64) {
 func (t *throughput) rate() float64 { return (t.requests + 1) / t.slotSeconds }
 
 // loadChanges are sums over the changes of loads between two readings.
-type loadChanges struct{ readings, sum, falls, slotSeconds float64 }
+type loadChanges struct{ readings, falls, slotSeconds float64 }
 
 func (m *loadChanges) fade(keep float64) {
 	m.readings *= keep
-	m.sum *= keep
 	m.falls *= keep
 	m.slotSeconds *= keep
 }
@@ -290,7 +289,6 @@ func (m *loadChanges) add(change, slotSeconds float64) {
 		return
 	}
 	m.readings++
-	m.sum += change
 	m.falls += max(0, -change)
 	m.slotSeconds += slotSeconds
 }

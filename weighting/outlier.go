@@ -221,7 +221,7 @@ func (o *outlier) observe(m *member, p *pool) {
 	o.reportsOnly = m.proxies.Errors.Known() && !m.proxies.Answered.Known()
 	o.patience, o.standstill = m.patience(p)
 	o.lows.note(o.inFlight, p.now, spanOf(p.params.Overload.StalledAfter, o.patience))
-	o.compare(m, p)
+	o.compare(m)
 	o.hidden = min(o.hidden, o.inFlight)
 	switch silence := max(0, p.now.Sub(o.lastAnswer)); {
 	case succeeded > rounding:

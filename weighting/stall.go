@@ -104,7 +104,7 @@ func risen(old, seen Reading) float64 {
 // compare compares a new report with the requests that were in flight when it was made. A server without a gauge of
 // running requests shows those that fit its slots. A gauge may be as old as an iteration of the engine, so requests
 // contradict it only once they have been in flight for longer than that.
-func (o *outlier) compare(m *member, p *pool) {
+func (o *outlier) compare(m *member) {
 	const within = 500 * time.Millisecond
 	queue, running := m.server.Queue, m.server.Running
 	gauge := running.Known()

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"steelyard/e2e/rig/grpctest"
+	"steelyard/e2e/rig/xdstest"
 	"steelyard/xds"
-	"steelyard/xds/xdstest"
 )
 
 // BenchmarkPublish measures the time from a push of 1000 endpoints until the last of 100 streams has acknowledged it,

@@ -21,9 +21,9 @@ import (
 
 	"steelyard/e2e/rig/certs"
 	"steelyard/e2e/rig/grpctest"
+	"steelyard/e2e/rig/xdstest"
 	"steelyard/internal/stat"
 	"steelyard/xds"
-	"steelyard/xds/xdstest"
 )
 
 func TestEnvoysUnderOneNodeIDAreShownAsDuplicates(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"testing"
 
-	"steelyard/xds/xdstest"
+	"steelyard/e2e/rig/xdstest"
 )
 
 // Concurrent pushes, removals, and clients that connect, change their subscriptions and disconnect. In the end every

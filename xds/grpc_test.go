@@ -15,9 +15,9 @@ import (
 	"google.golang.org/grpc"
 
 	"steelyard/e2e/rig/grpctest"
+	"steelyard/e2e/rig/xdstest"
 	"steelyard/weighting"
 	"steelyard/xds"
-	"steelyard/xds/xdstest"
 )
 
 // bandwidthPing is the HTTP/2 frame by which gRPC measures the bandwidth: 8 bytes, PING, no

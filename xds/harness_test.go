@@ -13,10 +13,10 @@ import (
 	"go.uber.org/goleak"
 
 	"steelyard/e2e/rig/grpctest"
+	"steelyard/e2e/rig/xdstest"
 	"steelyard/internal/stat"
 	"steelyard/weighting"
 	"steelyard/xds"
-	"steelyard/xds/xdstest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -11,9 +11,9 @@ import (
 	"google.golang.org/grpc"
 
 	"steelyard/e2e/rig/grpctest"
+	"steelyard/e2e/rig/xdstest"
 	"steelyard/weighting"
 	"steelyard/xds"
-	"steelyard/xds/xdstest"
 )
 
 func TestAHeartbeatHasNewBytes(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 
+	"steelyard/e2e/rig/xdstest"
 	"steelyard/internal/stat"
-	"steelyard/xds/xdstest"
 )
 
 func TestSettledWaitsForResponsiveEnvoysOnly(t *testing.T) {

@@ -15,9 +15,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"steelyard/e2e/rig/grpctest"
+	"steelyard/e2e/rig/xdstest"
 	"steelyard/xds"
 	"steelyard/xds/port"
-	"steelyard/xds/xdstest"
 )
 
 // streamMethods are all methods that the server serves.

@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"steelyard/e2e/rig/xdstest"
 	"steelyard/internal/stat"
-	"steelyard/xds/xdstest"
 )
 
 func TestSubscriptionIsHeldUntilTheClusterIsPublished(t *testing.T) {

@@ -17,8 +17,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"steelyard/e2e/rig/grpctest"
+	"steelyard/e2e/rig/xdstest"
 	"steelyard/xds/port"
-	"steelyard/xds/xdstest"
 )
 
 // request returns what an Envoy sends first; padding makes it larger.

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"steelyard/e2e/rig/xdstest"
 	"steelyard/internal/envoyid"
-	"steelyard/xds/xdstest"
 )
 
 // watching waits until the cluster has these watchers, all on loopback.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/service/accesslog/v3"
@@ -12,7 +11,6 @@ import (
 
 	"steelyard/collectors/ledger"
 	"steelyard/collectors/wire"
-	"steelyard/internal/stat"
 )
 
 // maxStreamsEach is how many streams one Envoy may have: its workers times two loggers.
@@ -23,16 +21,6 @@ type Server struct {
 	*wire.Service
 	ledger *ledger.Ledger
 	log    *slog.Logger
-
-	messages, entries, skipped atomic.Uint64
-}
-
-// Stats has counters since the start.
-type Stats struct {
-	stat.SignalStreams
-	Messages uint64 // received
-	Entries  uint64 // beginnings and ends of requests
-	Skipped  uint64 // entries of other types, or without an endpoint
 }
 
 // New makes a server that passes every request on to l.
@@ -43,16 +31,6 @@ func New(l *ledger.Ledger, log *slog.Logger) *Server {
 // Register adds the service to a gRPC server, which must use wire.Codec.
 func (s *Server) Register(g *grpc.Server) {
 	s.Service.Register(g, accesslogv3.AccessLogService_ServiceDesc, s.serve)
-}
-
-// Stats returns the counters.
-func (s *Server) Stats() Stats {
-	return Stats{
-		SignalStreams: s.StreamStats(),
-		Messages:      s.messages.Load(),
-		Entries:       s.entries.Load(),
-		Skipped:       s.skipped.Load(),
-	}
 }
 
 // serve receives one stream: the name of its Envoy, and then its entries, until it ends.
@@ -104,9 +82,6 @@ func (s *Server) follow(stream grpc.ServerStream, m *message, envoy ledger.Envoy
 				return err
 			}
 		}
-		s.messages.Add(1)
-		s.entries.Add(uint64(len(m.events)))
-		s.skipped.Add(uint64(m.skipped))
 		l.Events(time.Now(), m.events)
 		m.release()
 		if err := s.Receive(stream, m); err != nil {

@@ -19,6 +19,7 @@ import (
 	"steelyard/collectors/ledger"
 	"steelyard/collectors/wire"
 	"steelyard/e2e/rig/grpctest"
+	"steelyard/internal/stat"
 	"steelyard/internal/streams"
 )
 
@@ -94,7 +95,7 @@ func (s *served) eventually(t *testing.T, what string, is func() bool) {
 		case <-s.woken:
 		case <-tick.C:
 		case <-deadline:
-			t.Fatalf("not within 10 s: %s; %+v", what, s.Stats())
+			t.Fatalf("not within 10 s: %s; %+v", what, s.StreamStats())
 		}
 	}
 }
@@ -138,10 +139,12 @@ func TestRequestsAreCountedOverTheirStreams(t *testing.T) {
 	if _, err := second.CloseAndRecv(); err != nil {
 		t.Fatal(err)
 	}
-	s.eventually(t, "no Envoy counts", func() bool { return s.inFlight() == -1 && s.Stats().Open == 0 })
-	want := Stats{Messages: 3, Entries: 3}
-	if got := s.Stats(); got != want {
-		t.Errorf("%+v, want %+v", got, want)
+	s.eventually(t, "no Envoy counts", func() bool { return s.inFlight() == -1 && s.StreamStats().Open == 0 })
+	if got := s.ledger.Totals().Received; got != 3 {
+		t.Errorf("%d entries, want 3", got)
+	}
+	if got := s.StreamStats(); got != (stat.SignalStreams{}) {
+		t.Errorf("%+v, want none open, refused or broken", got)
 	}
 }
 
@@ -150,7 +153,7 @@ func TestAnotherNodeMovesNothing(t *testing.T) {
 	s.watched(t, "envoy-1")
 	stream := s.open(t)
 	send(t, stream, logs(t, "02-500-begin", "envoy-2"))
-	s.eventually(t, "the entry taken", func() bool { return s.Stats().Entries == 1 })
+	s.eventually(t, "the entry taken", func() bool { return s.ledger.Totals().Received == 1 })
 	if got := s.inFlight(); got != -1 {
 		t.Errorf("%d in flight", got)
 	}
@@ -177,14 +180,14 @@ func TestStreamsThatEndWithAReason(t *testing.T) {
 		first *accesslogv3.StreamAccessLogsMessage
 		code  codes.Code
 		err   string
-		count func(Stats) uint64
+		count func(stat.SignalStreams) uint64
 	}{
 		{"no node", logs(t, "02-500-begin", ""), codes.InvalidArgument, "names no node",
-			func(s Stats) uint64 { return s.Refused }},
+			func(s stat.SignalStreams) uint64 { return s.Refused }},
 		{"no id", &accesslogv3.StreamAccessLogsMessage{
 			Identifier: &accesslogv3.StreamAccessLogsMessage_Identifier{Node: &corev3.Node{Cluster: "c"}}},
-			codes.InvalidArgument, "--service-node", func(s Stats) uint64 { return s.Refused }},
-		{"too long", huge, codes.Internal, "want at most", func(s Stats) uint64 { return s.Broken }},
+			codes.InvalidArgument, "--service-node", func(s stat.SignalStreams) uint64 { return s.Refused }},
+		{"too long", huge, codes.Internal, "want at most", func(s stat.SignalStreams) uint64 { return s.Broken }},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -197,7 +200,7 @@ func TestStreamsThatEndWithAReason(t *testing.T) {
 			if status.Code(err) != c.code || !strings.Contains(err.Error(), c.err) {
 				t.Errorf("%v, want %v: …%s…", err, c.code, c.err)
 			}
-			s.eventually(t, "the end counted", func() bool { return c.count(s.Stats()) == 1 })
+			s.eventually(t, "the end counted", func() bool { return c.count(s.StreamStats()) == 1 })
 			if got := s.ledger.Envoys(time.Now()); len(got) != 0 {
 				t.Errorf("%+v", got)
 			}
@@ -210,7 +213,7 @@ func TestAnEnvoyHasSoManyStreams(t *testing.T) {
 	s.Gate = streams.New(streams.Limits{Each: 1})
 	first := s.open(t)
 	send(t, first, logs(t, "02-500-begin", "a"))
-	s.eventually(t, "the first open", func() bool { return s.Stats().Entries == 1 })
+	s.eventually(t, "the first open", func() bool { return s.ledger.Totals().Received == 1 })
 	second := s.open(t)
 	send(t, second, logs(t, "02-500-begin", "a"))
 	if err := second.RecvMsg(&accesslogv3.StreamAccessLogsResponse{}); status.Code(err) != codes.ResourceExhausted {
@@ -218,16 +221,16 @@ func TestAnEnvoyHasSoManyStreams(t *testing.T) {
 	}
 	other := s.open(t)
 	send(t, other, logs(t, "02-500-begin", "b"))
-	s.eventually(t, "another Envoy's open", func() bool { return s.Stats().Entries == 2 })
+	s.eventually(t, "another Envoy's open", func() bool { return s.ledger.Totals().Received == 2 })
 }
 
 func TestCloseEndsOpenStreams(t *testing.T) {
 	s := serve(t, withCodec())
 	stream, silent := s.open(t), s.open(t)
 	send(t, stream, logs(t, "02-500-begin", "a"))
-	s.eventually(t, "both open", func() bool { return s.Stats().Open == 2 && s.Stats().Entries == 1 })
+	s.eventually(t, "both open", func() bool { return s.StreamStats().Open == 2 && s.ledger.Totals().Received == 1 })
 	s.Close()
-	if got := s.Stats().Open; got != 0 {
+	if got := s.StreamStats().Open; got != 0 {
 		t.Errorf("%d streams after Close", got)
 	}
 	for _, stream := range []accesslogv3.AccessLogService_StreamAccessLogsClient{stream, silent, s.open(t)} {
@@ -249,5 +252,5 @@ func TestWithoutTheCodecEveryStreamFails(t *testing.T) {
 	if err := stream.RecvMsg(&accesslogv3.StreamAccessLogsResponse{}); status.Code(err) != codes.Internal {
 		t.Errorf("%v", err)
 	}
-	s.eventually(t, "the end counted", func() bool { return s.Stats().Broken == 1 })
+	s.eventually(t, "the end counted", func() bool { return s.StreamStats().Broken == 1 })
 }

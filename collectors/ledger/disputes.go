@@ -6,23 +6,15 @@ import (
 	"time"
 
 	"steelyard/internal/envoyid"
-)
-
-// A DisputeKind is what a dispute is about.
-type DisputeKind string
-
-// The kinds of disputes.
-const (
-	DisputedInFlight DisputeKind = "in_flight" // requests in progress that the endpoint's own reports lack
-	DisputedFailures DisputeKind = "failures"  // failures of an endpoint that answers others
+	"steelyard/internal/stat"
 )
 
 // A Dispute is a report of one Envoy about an endpoint that all others contradict. It does not count.
 type Dispute struct {
-	Kind     DisputeKind
+	Kind     stat.DisputeKind
 	Envoy    Envoy
 	Address  string
-	InFlight int // requests, of DisputedInFlight
+	InFlight int // requests, of stat.DisputeInFlight
 	Since    time.Time
 }
 
@@ -38,7 +30,7 @@ func (l *Ledger) Disputes(name string, now time.Time) (all []Dispute) {
 		for _, count := range m.contradicted() {
 			if a := count.account; a.slot.cluster == c && a.watched {
 				all = append(all,
-					Dispute{DisputedInFlight, a.envoy.node, a.slot.address, int(count.least), count.contradicted})
+					Dispute{stat.DisputeInFlight, a.envoy.node, a.slot.address, int(count.least), count.contradicted})
 			}
 		}
 	}
@@ -48,7 +40,7 @@ func (l *Ledger) Disputes(name string, now time.Time) (all []Dispute) {
 		}
 		for _, by := range s.failures.discounted {
 			if by.persist(now) {
-				all = append(all, Dispute{Kind: DisputedFailures, Envoy: by.account.envoy.node, Address: s.address,
+				all = append(all, Dispute{Kind: stat.DisputeFailures, Envoy: by.account.envoy.node, Address: s.address,
 					Since: by.since})
 			}
 		}

@@ -284,8 +284,7 @@ func TestASilentEnvoyCountsNoMore(t *testing.T) {
 	if w.woken["chat"] == 0 {
 		t.Error("no wake")
 	}
-	if got := w.ticked().Cluster("chat", w.now); got.Silent != 1 || got.Watchers != 1 || got.Events != 0 ||
-		got.Reports != 0 {
+	if got := w.ticked().Cluster("chat", w.now); got.Watching != 1 || got.Events != 0 || got.Reports != 0 {
 		t.Errorf("%+v", got)
 	}
 	if got := w.status(t); !got.Silent {
@@ -293,7 +292,7 @@ func TestASilentEnvoyCountsNoMore(t *testing.T) {
 	}
 	w.nextReport(e, 1, 0)
 	w.expect(t, 1)
-	if got := w.ticked().Cluster("chat", w.now); got.Silent != 0 || got.Events != 1 {
+	if got := w.ticked().Cluster("chat", w.now); got.Events != 1 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -532,11 +531,11 @@ func TestTrafficOfOneClusterChangesNoBasis(t *testing.T) {
 			w.after(time.Second)
 			w.ticked().Cluster("chat", w.now)
 		}
-		if got := w.ticked().Cluster("other", w.now); got.Busy == 0 && got.Idle {
+		if got := w.ticked().Cluster("other", w.now); got.BusyClusters == 0 && got.Idle {
 			changes++
 		}
 		s.Begin(w.now, strconv.Itoa(round), one)
-		if got := w.ticked().Cluster("other", w.now); got.Busy == 1 && got.Idle {
+		if got := w.ticked().Cluster("other", w.now); got.BusyClusters == 1 && got.Idle {
 			changes++
 		}
 		w.mustBeSound(t)

@@ -57,13 +57,13 @@ func (l *Ledger) measure(c *cluster, w *countedWatchers) {
 	slices.Sort(clusters)
 	slices.Sort(busy)
 	last := len(clusters) - 1
-	w.Clusters, w.Busy = clusters[last/2], busy[last/2]
+	w.Clusters, w.BusyClusters = clusters[last/2], busy[last/2]
 	w.Widest, w.WidestBusy = clusters[last], busy[last]
 }
 
 // countWatchers finds what each watcher is counted by.
 func (l *Ledger) countWatchers(c *cluster, w *countedWatchers) {
-	w.Watchers = len(c.watchers)
+	w.Proxies, w.Watching = len(c.watchers), len(c.watchers)
 	for node := range c.watchers {
 		e := l.envoys[node]
 		if e == nil {
@@ -81,10 +81,7 @@ func (l *Ledger) countWatchers(c *cluster, w *countedWatchers) {
 			w.Reconciled++
 			w.late = true
 		default:
-			if e.silent {
-				w.Silent++
-			}
-			continue
+			continue // it is silent, or has reported nothing yet
 		}
 		w.envoys = append(w.envoys, e)
 	}
@@ -192,7 +189,7 @@ func (l *Ledger) Read(name string, now time.Time, previous []flight.Counts) []fl
 	for _, s := range c.members {
 		counts := flight.Counts{
 			Address:       s.address,
-			InFlight:      reading(float64(s.counted()), at),
+			InFlight:      flight.Reading(float64(s.counted()), at),
 			Exact:         w.exact(),
 			ResponseBytes: weighting.Reading{Value: s.bytes.value, At: s.bytes.at},
 			FailedShare:   weighting.Reading{Value: s.failed.value, At: s.failed.at},
@@ -224,13 +221,6 @@ func asOf(reading []flight.Counts) time.Time {
 		return time.Time{}
 	}
 	return reading[0].InFlight.At
-}
-
-func reading(value float64, at time.Time) weighting.Reading {
-	if at.IsZero() {
-		return weighting.Reading{}
-	}
-	return weighting.Reading{Value: value, At: at}
 }
 
 // Cluster returns the status of a cluster.

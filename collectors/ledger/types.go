@@ -6,6 +6,7 @@ import (
 	"steelyard/internal/envoyid"
 	"steelyard/internal/stat"
 	"steelyard/weighting/flight"
+	"steelyard/weighting/push"
 )
 
 // An Envoy is the sender of a stream.
@@ -77,24 +78,11 @@ type EndpointLoad struct {
 
 // A ClusterStatus describes which Envoys watch a cluster, and how they report.
 type ClusterStatus struct {
-	Watchers int // Envoys subscribed to the cluster
-	Events   int // of them, counted by their access log
-	Reports  int // counted by their load reports only
-	Silent   int // not counted, because they send nothing
-	// Clusters is how many clusters the median watcher watches, including this one, and Busy the same for clusters with
-	// traffic. Widest and WidestBusy are the most of any watcher.
-	Clusters, Busy, Widest, WidestBusy int
-	// Idle reports that no request began or ended for ten seconds, nor according to the last two reports of the Envoys
-	// that are counted by them. While a watcher reports nothing, it may have requests, and the cluster is not idle.
-	Idle bool
-	// Reconciled is how many of those that are counted have load reports. Rate is the requests per second of all that
-	// are counted, and Age how old the sums are.
-	Reconciled int
-	Rate       float64
-	Age        time.Duration
-	// Interval is the time between two readings of an Envoy: the mean over those that are counted, each weighed by its
-	// request rate. An Envoy that is counted by events adds 0.
-	Interval time.Duration
+	// Subscribers are Idle when no request began or ended for ten seconds, nor according to the last two reports of the
+	// Envoys that are counted by them. While a watcher reports nothing, it may have requests, and the cluster is not
+	// idle.
+	push.Subscribers
+	flight.Watchers
 	// Dropped is the number of requests dropped by drop_overloads, cumulative.
 	Dropped uint64
 }

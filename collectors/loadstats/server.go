@@ -37,14 +37,13 @@ type Server struct {
 	log     *slog.Logger
 	size    meanSize // of the reports of Envoys that watch a cluster
 
-	reports, bytes atomic.Uint64
+	reports atomic.Uint64
 }
 
 // Stats has counters since the start.
 type Stats struct {
 	stat.SignalStreams
 	Reports uint64 // received
-	Bytes   uint64 // of all messages
 }
 
 // New makes a server that passes every report on to l.
@@ -60,7 +59,7 @@ func (s *Server) Register(g *grpc.Server) {
 
 // Stats returns the counters.
 func (s *Server) Stats() Stats {
-	return Stats{SignalStreams: s.StreamStats(), Reports: s.reports.Load(), Bytes: s.bytes.Load()}
+	return Stats{SignalStreams: s.StreamStats(), Reports: s.reports.Load()}
 }
 
 // ReportBytes returns the mean size of the latest reports, for Fleet.Intervals. It is over Envoys that watch a cluster
@@ -77,7 +76,7 @@ func (s *Server) serve(stream grpc.ServerStream) error {
 
 func (s *Server) receive(stream grpc.ServerStream) error {
 	m := &report{wantNode: true}
-	if err := s.next(stream, m); err != nil {
+	if err := s.Receive(stream, m); err != nil {
 		return err
 	}
 	envoy, err := s.Identify(stream.Context(), m.node)
@@ -107,7 +106,7 @@ func (s *Server) follow(stream grpc.ServerStream, m *report, envoy ledger.Envoy,
 	defer l.Close()
 	may := s.Reporter.Of(stream.Context())
 	for {
-		if err := s.next(stream, m); err != nil {
+		if err := s.Receive(stream, m); err != nil {
 			return err
 		}
 		for i := range m.loads {
@@ -131,15 +130,6 @@ func (s *Server) follow(stream grpc.ServerStream, m *report, envoy ledger.Envoy,
 		asked = next
 		l.Asked(asked)
 	}
-}
-
-// next reads the next message. Its error is the stream's status.
-func (s *Server) next(stream grpc.ServerStream, m *report) error {
-	err := s.Receive(stream, m)
-	if err == nil {
-		s.bytes.Add(uint64(m.size))
-	}
-	return err
 }
 
 // ask requests reports of all clusters, by endpoint, at the interval.

@@ -168,7 +168,7 @@ func TestReportsAreCounted(t *testing.T) {
 	}
 	eventually(t, "no Envoy counts", func() bool { return s.inFlight() == -1 && s.Stats().Open == 0 })
 	got := s.Stats()
-	if got.Reports != 3 || got.Bytes == 0 || got.Refused != 0 || got.Broken != 0 {
+	if got.Reports != 3 || got.Refused != 0 || got.Broken != 0 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -251,9 +251,6 @@ func TestARealEnvoysReportsAreUnderstood(t *testing.T) {
 	p.asked()
 	p.send(messages[1])
 	eventually(t, "one in flight", func() bool { return s.inFlight() == 1 })
-	if got := s.Stats().Bytes; got < 122_000 {
-		t.Errorf("%d bytes", got)
-	}
 }
 
 func TestStreamsThatEndWithAReason(t *testing.T) {

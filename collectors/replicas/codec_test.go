@@ -24,7 +24,8 @@ func message() *merge.Message {
 		From: "run", Name: "steelyard-0", Seq: 7, Leaving: true,
 		Clusters: []merge.Cluster{{
 			Name: "llama",
-			Head: merge.Head{Watching: 5, Events: 3, Reports: 1, Reconciled: 2, Rate: 12.5, Age: 40 * time.Millisecond,
+			Head: flight.Watchers{Watching: 5, Events: 3, Reports: 1, Reconciled: 2,
+				Rate: 12.5, Age: 40 * time.Millisecond,
 				Interval: 100 * time.Millisecond},
 			Parts: []flight.Part{{Address: "10.0.0.1:8000", InFlight: 9, Sums: flight.Sums{Issued: 1 << 40, Ended: 2,
 				Failed: 3, Errors: 4, Succeeded: 5, Answered: 6, Latency: 7.5, Sized: 8, Bytes: 9e12}}},

@@ -46,7 +46,7 @@ type Options struct {
 	Log     *slog.Logger
 
 	// Own returns the counts of this replica's Envoys for a cluster. It may overwrite into.
-	Own func(cluster string, into []flight.Part) (merge.Head, []flight.Part)
+	Own func(cluster string, into []flight.Part) (flight.Watchers, []flight.Part)
 	// Changed is called when the counts of other replicas changed, and Scraped for each of their scrapes. Looked is
 	// called several times a second, after a check of which other replicas are live. None of them may block.
 	Changed func(clusters []string)
@@ -114,8 +114,8 @@ func (l *Link) Share(s merge.Scrape) {
 }
 
 // Merge calls merge.Peers.Merge under the lock.
-func (l *Link) Merge(now time.Time, cluster string, own merge.Head, parts []flight.Part, counts []flight.Counts,
-	before time.Time) merge.Head {
+func (l *Link) Merge(now time.Time, cluster string, own flight.Watchers, parts []flight.Part, counts []flight.Counts,
+	before time.Time) flight.Watchers {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.peers.Merge(now, cluster, own, parts, counts, before)

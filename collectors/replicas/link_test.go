@@ -76,10 +76,10 @@ func startNodeAs(t *testing.T, address, name, user string, log slog.Handler) *no
 	return n
 }
 
-func (n *node) counts(_ string, into []flight.Part) (merge.Head, []flight.Part) {
+func (n *node) counts(_ string, into []flight.Part) (flight.Watchers, []flight.Part) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return merge.Head{Watching: 1, Events: 1, Reconciled: 1}, append(into[:0], n.own[x], n.own[y])
+	return flight.Watchers{Watching: 1, Events: 1, Reconciled: 1}, append(into[:0], n.own[x], n.own[y])
 }
 
 // request counts requests that began at an endpoint, and are in flight.
@@ -207,7 +207,7 @@ func TestOneThatJoinsLateBeginsWithTheStoredStates(t *testing.T) {
 	}
 	late.echoed(time.Now(), states)
 	counts := []flight.Counts{{Address: x}, {Address: y}}
-	late.Merge(time.Now(), llama, merge.Head{}, []flight.Part{{Address: x}, {Address: y}}, counts, time.Time{})
+	late.Merge(time.Now(), llama, flight.Watchers{}, []flight.Part{{Address: x}, {Address: y}}, counts, time.Time{})
 	if got := counts[0].InFlight.Value; got != 5 {
 		t.Errorf("%v in flight at once, want 5", got)
 	}

@@ -24,7 +24,7 @@ type sender struct {
 }
 
 type sentCluster struct {
-	head  merge.Head
+	head  flight.Watchers
 	parts map[string]flight.Part
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"steelyard/controlplane/view"
+	"steelyard/internal/stat"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -190,15 +191,15 @@ func collectSources(s sink, c *view.Cluster) {
 }
 
 // disputedEndpoints counts them, by kind.
-func disputedEndpoints(disputes []view.Dispute) map[view.DisputeKind]int {
-	endpoints := map[view.DisputeKind]map[string]bool{view.DisputeInFlight: {}, view.DisputeFailures: {}}
+func disputedEndpoints(disputes []view.Dispute) map[stat.DisputeKind]int {
+	endpoints := map[stat.DisputeKind]map[string]bool{stat.DisputeInFlight: {}, stat.DisputeFailures: {}}
 	for _, d := range disputes {
 		for _, e := range d.Endpoints {
 			endpoints[d.Kind][e] = true
 		}
 	}
-	return map[view.DisputeKind]int{view.DisputeInFlight: len(endpoints[view.DisputeInFlight]),
-		view.DisputeFailures: len(endpoints[view.DisputeFailures])}
+	return map[stat.DisputeKind]int{stat.DisputeInFlight: len(endpoints[stat.DisputeInFlight]),
+		stat.DisputeFailures: len(endpoints[stat.DisputeFailures])}
 }
 
 // collectCounts sums the endpoints up, so that a pool above the bound on series can still be watched.

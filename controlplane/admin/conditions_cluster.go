@@ -153,7 +153,7 @@ func disputeCondition(p *observation, c *view.Cluster, d view.Dispute) condition
 	switch flagged, _ := endpointsThat(c, func(e *view.Endpoint) bool {
 		return e.Overloaded && slices.Contains(d.Endpoints, e.Address)
 	}); {
-	case d.Kind == view.DisputeInFlight:
+	case d.Kind == stat.DisputeInFlight:
 		why += sprint("%.0f requests in progress at %s, but the metrics there contradict it while other requests are "+
 			"answered: it is wrong, or these are idle streams and uploads.", d.Requests.Or(0), endpoints)
 	case flagged == 0:

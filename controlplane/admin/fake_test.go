@@ -177,10 +177,10 @@ func llama(now time.Time) view.Cluster {
 		},
 		LastPush: view.Push{At: view.At(now.Add(-80 * time.Millisecond)), Version: "a81f-1842", Reason: "changed"},
 		Disputes: []view.Dispute{
-			{Kind: view.DisputeInFlight, NodeID: "edge-2", Host: "127.0.0.1",
+			{Kind: stat.DisputeInFlight, NodeID: "edge-2", Host: "127.0.0.1",
 				Endpoints: []string{"10.0.0.1:8000", "10.0.0.2:8000"}, Requests: view.Num(2000),
 				Since: view.At(now.Add(-7 * time.Minute))},
-			{Kind: view.DisputeFailures, NodeID: "edge-3", Host: "127.0.0.1", Endpoints: []string{"10.0.0.7:8000"},
+			{Kind: stat.DisputeFailures, NodeID: "edge-3", Host: "127.0.0.1", Endpoints: []string{"10.0.0.7:8000"},
 				Since: view.At(now.Add(-12 * time.Second))},
 		},
 		Queue: &stat.Queue{MaxInFlight: new(4), InFlight: 29, Envoys: 3, Classes: []stat.QueueClass{

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -366,18 +367,10 @@ func (c *span) addresses(wanted []string) (out []string, leftOut int) {
 		}
 	}
 	if len(wanted) == 0 {
-		for a := range exists {
-			out = append(out, a)
-		}
-		slices.Sort(out)
-		leftOut = max(0, len(out)-windowEndpoints)
-		return limit(out, windowEndpoints), leftOut
+		out = slices.Sorted(maps.Keys(exists))
+		return limit(out, windowEndpoints), max(0, len(out)-windowEndpoints)
 	}
-	for _, a := range wanted {
-		if exists[a] {
-			out = append(out, a)
-		}
-	}
+	out = slices.DeleteFunc(slices.Clone(wanted), func(a string) bool { return !exists[a] })
 	slices.Sort(out)
 	return slices.Compact(out), 0
 }

@@ -14,7 +14,7 @@ import (
 type Operator interface {
 	// Override puts an override in force, Undo removes that of an endpoint; ok is false if there was none.
 	Override(o view.Override) (view.Override, error)
-	Undo(cluster, address string) (o view.Override, ok bool, err error)
+	Undo(cluster, address string) (o view.Override, ok bool)
 	// Overrides are those in force, sorted by cluster and address.
 	Overrides() []view.Override
 	// Diff is what another configuration would change, by a dry run. The name stands for its file in messages.
@@ -74,11 +74,11 @@ func (h *handler) putOverride(r *http.Request, body OverrideRequest) (view.Overr
 
 func (h *handler) deleteOverride(r *http.Request) (view.Override, error) {
 	cluster, address := r.PathValue("name"), r.PathValue("address")
-	o, ok, err := h.Operator.Undo(cluster, address)
-	if err == nil && !ok {
-		err = Missing(fmt.Errorf("endpoint %s of cluster %s is neither drained nor pinned", address, cluster))
+	o, ok := h.Operator.Undo(cluster, address)
+	if !ok {
+		return o, Missing(fmt.Errorf("endpoint %s of cluster %s is neither drained nor pinned", address, cluster))
 	}
-	return o, err
+	return o, nil
 }
 
 func (h *handler) postDiff(r *http.Request) (view.Diff, error) {

@@ -32,8 +32,8 @@ func (o *deskOperator) Override(v view.Override) (view.Override, error) {
 	return v, Missing(errors.New("no cluster " + v.Cluster))
 }
 
-func (o *deskOperator) Undo(cluster, address string) (view.Override, bool, error) {
-	return view.Override{Cluster: cluster, Address: address, Kind: view.OverrideDrain}, cluster == "llama", nil
+func (o *deskOperator) Undo(cluster, address string) (view.Override, bool) {
+	return view.Override{Cluster: cluster, Address: address, Kind: view.OverrideDrain}, cluster == "llama"
 }
 
 func (o *deskOperator) Overrides() []view.Override { return nil }

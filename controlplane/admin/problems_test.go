@@ -162,10 +162,10 @@ func TestClusterProblems(t *testing.T) {
 		"one Envoy against all": {
 			with(func(c *view.Cluster) {
 				c.Disputes = []view.Dispute{
-					{Kind: view.DisputeInFlight, NodeID: "edge-3", Host: "10.0.0.9",
+					{Kind: stat.DisputeInFlight, NodeID: "edge-3", Host: "10.0.0.9",
 						Endpoints: []string{"10.0.0.1:8000", "10.0.0.2:8000"}, Requests: view.Num(2000),
 						Since: view.At(noon.Add(-8 * time.Second))},
-					{Kind: view.DisputeFailures, NodeID: "edge-4", Host: "10.0.0.9",
+					{Kind: stat.DisputeFailures, NodeID: "edge-4", Host: "10.0.0.9",
 						Endpoints: []string{"10.0.0.1:8000"}, Since: view.At(noon.Add(-90 * time.Second))},
 				}
 			}),
@@ -181,7 +181,7 @@ func TestClusterProblems(t *testing.T) {
 		},
 		"failures that do not count, at an endpoint that is flagged for others": {
 			with(func(c *view.Cluster) {
-				c.Disputes = []view.Dispute{{Kind: view.DisputeFailures, NodeID: "edge-4", Host: "10.0.0.9",
+				c.Disputes = []view.Dispute{{Kind: stat.DisputeFailures, NodeID: "edge-4", Host: "10.0.0.9",
 					Endpoints: []string{"10.0.0.1:8000"}, Since: view.At(noon.Add(-90 * time.Second))}}
 				c.Endpoints = []view.Endpoint{{Address: "10.0.0.1:8000", Overloaded: true}, {Address: "10.0.0.2:8000"}}
 			}),

@@ -24,9 +24,6 @@ func (c *Cluster) Params() weighting.Params {
 	}
 }
 
-// Equal reports whether two configurations mean the same.
-func (c *Config) Equal(other *Config) bool { return reflect.DeepEqual(c, other) }
-
 // Equal reports whether two clusters are configured alike.
 func (c *Cluster) Equal(other *Cluster) bool { return reflect.DeepEqual(c, other) }
 

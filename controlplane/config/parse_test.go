@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -258,8 +259,8 @@ clusters:
 			if diff := cmp.Diff(c.want, Diff(running, next)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
-			if got := running.Equal(next); got != c.equal {
-				t.Errorf("Equal: %v", got)
+			if got := reflect.DeepEqual(running, next); got != c.equal {
+				t.Errorf("they are the same: %v", got)
 			}
 		})
 	}

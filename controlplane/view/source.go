@@ -1,5 +1,7 @@
 package view
 
+import "steelyard/internal/stat"
+
 // A SourceState is the health of a source.
 type SourceState string
 
@@ -43,23 +45,14 @@ func (r Reporting) NotReporting() Number {
 	return Num(expected - r.Reporting.Or(0) - r.Idle.Or(0))
 }
 
-// A DisputeKind is what a dispute is about.
-type DisputeKind string
-
-// The kinds of disputes.
-const (
-	DisputeInFlight DisputeKind = "in_flight" // requests in progress, which the endpoints' own metrics contradict
-	DisputeFailures DisputeKind = "failures"  // failures of endpoints that answer other Envoys
-)
-
 // A Dispute is a report of one Envoy about endpoints that conflicts with those of all others. It does not count.
 type Dispute struct {
-	Kind      DisputeKind `json:"kind"`
-	NodeID    string      `json:"node_id"`
-	Host      string      `json:"host"`      // its remote IP address
-	Endpoints []string    `json:"endpoints"` // that it is about, sorted
-	Requests  Number      `json:"requests"`  // in progress there, according to the report; unknown for failures
-	Since     Time        `json:"since"`
+	Kind      stat.DisputeKind `json:"kind"`
+	NodeID    string           `json:"node_id"`
+	Host      string           `json:"host"`      // its remote IP address
+	Endpoints []string         `json:"endpoints"` // that it is about, sorted
+	Requests  Number           `json:"requests"`  // in progress there, according to the report; unknown for failures
+	Since     Time             `json:"since"`
 }
 
 // MaxMissing is how many Envoys that do not report are named.

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"steelyard/e2e/rig/proc"
-	"steelyard/xds/xdstest"
+	"steelyard/e2e/rig/xdstest"
 )
 
 // BenchmarkChangeToAck measures the time from a change of an EndpointSlice, before it is sent to the API server, until

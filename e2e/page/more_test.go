@@ -20,7 +20,7 @@ import (
 
 	"steelyard/controlplane/view"
 	"steelyard/e2e/rig/modelsim"
-	"steelyard/xds/xdstest"
+	"steelyard/e2e/rig/xdstest"
 )
 
 // reloads applies a configuration, and one that is refused.

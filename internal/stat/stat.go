@@ -52,6 +52,15 @@ type SignalStreams struct {
 	Broken  uint64 `json:"broken"`  // ended because of a message that could not be read
 }
 
+// A DisputeKind is what a dispute is about.
+type DisputeKind string
+
+// The kinds of disputes.
+const (
+	DisputeInFlight DisputeKind = "in_flight" // requests in progress, which the endpoints' own metrics contradict
+	DisputeFailures DisputeKind = "failures"  // failures of endpoints that answer other Envoys
+)
+
 // Tracing is what became of the traces of decisions, since tracing was configured. The zero value is that of a process
 // that makes none.
 type Tracing struct {

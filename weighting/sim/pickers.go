@@ -12,7 +12,6 @@ import (
 // would, by their own choices since, and, where they look at content, by the routes that each has learned by itself.
 type pickers struct {
 	w       *world
-	g       *group
 	each    []picking.Picker
 	routers []*router // by Envoy; nil where content is not looked at
 	random  *rand.Rand
@@ -32,7 +31,7 @@ const shareDelay = instant(100 * time.Millisecond)
 
 func newPickers(g *group, content bool) *pickers {
 	w := g.w
-	k := &pickers{w: w, g: g, each: make([]picking.Picker, len(w.envoys)), random: source(w.s.Seed, streamPickers),
+	k := &pickers{w: w, each: make([]picking.Picker, len(w.envoys)), random: source(w.s.Seed, streamPickers),
 		updates: newMailbox[picking.Update](w.calendar, g.lanes+lanePickers),
 		shared:  newMailbox[learned](w.calendar, g.lanes+laneShared)}
 	for range w.envoys {

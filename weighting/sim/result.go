@@ -48,7 +48,5 @@ type Sample struct {
 	Load    []float64 // requests in each pod
 	Waiting float64   // of all those, the ones that are not executed yet
 	Shares  []float64 // of each pod, as last effective in the Envoys; 0 where it is not an endpoint
-	Flags   []bool    // pods flagged as overloaded
-	Drop    float64   // share refused
 	Rate    float64   // requests per second offered
 }

@@ -240,9 +240,9 @@ func TestAClientReportsOnTheClustersOfItsRulesOnly(t *testing.T) {
 		}
 	}
 	eventually(t, "they are taken in", func() error {
-		l, r := w.daemon.signals.accessLogs.Stats(), w.daemon.signals.loadReports.Stats()
-		if l.Entries != 3 || r.Reports != 3 {
-			return fmt.Errorf("%d entries, %d reports", l.Entries, r.Reports)
+		entries, reports := w.daemon.signals.ledger.Totals().Received, w.daemon.signals.loadReports.Stats().Reports
+		if entries != 3 || reports != 3 {
+			return fmt.Errorf("%d entries, %d reports", entries, reports)
 		}
 		return nil
 	})
@@ -458,7 +458,7 @@ func TestNobodyReportsForAnEnvoyByItsNodeID(t *testing.T) {
 		t.Helper()
 		eventually(t, what, func() error {
 			got := w.daemon.signals.Counts("a", time.Now(), nil).Endpoints[0].InFlight.Value
-			if n := w.daemon.signals.accessLogs.Stats().Entries; n != entries || got != want {
+			if n := w.daemon.signals.ledger.Totals().Received; n != entries || got != want {
 				return fmt.Errorf("%v in flight after %d entries, want %v after %d", got, n, want, entries)
 			}
 			return nil
@@ -472,7 +472,7 @@ func TestNobodyReportsForAnEnvoyByItsNodeID(t *testing.T) {
 		if all := w.daemon.streams.Watchers("a"); !slices.Equal(all, []ledger.Envoy{want}) {
 			return fmt.Errorf("%v", all)
 		}
-		if n := w.daemon.signals.ledger.Cluster("a", time.Now()).Watchers; n != 1 {
+		if n := w.daemon.signals.ledger.Cluster("a", time.Now()).Watching; n != 1 {
 			return fmt.Errorf("%d in the ledger", n)
 		}
 		return nil
@@ -488,7 +488,7 @@ func TestNobodyReportsForAnEnvoyByItsNodeID(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the thief watches, as an Envoy of its own", func() error {
-		if n := w.daemon.signals.ledger.Cluster("a", time.Now()).Watchers; n != 2 {
+		if n := w.daemon.signals.ledger.Cluster("a", time.Now()).Watching; n != 2 {
 			return fmt.Errorf("%d watch", n)
 		}
 		return nil

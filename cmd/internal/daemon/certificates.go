@@ -6,7 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"os"
+	"io/fs"
 	"slices"
 	"strings"
 	"time"
@@ -149,11 +149,8 @@ func CheckFiles(cfg *config.Config, c *config.Checker) {
 
 // Exists reports whether there is a file at a path, as far as that can be found out in time.
 func Exists(path string) bool {
-	_, err := files.Within(context.Background(), path, "stat", func() (struct{}, error) {
-		_, err := os.Stat(path)
-		return struct{}{}, err
-	})
-	return !errors.Is(err, os.ErrNotExist)
+	_, err := files.Stat(context.Background(), path)
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 func byEnd(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) }

@@ -18,7 +18,7 @@ import (
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 
 	"steelyard/e2e/rig/grpctest"
-	"steelyard/xds/xdstest"
+	"steelyard/e2e/rig/xdstest"
 )
 
 // flood sends requests as fast as it can, on a stream of its own. next returns the names of a request, by its number,

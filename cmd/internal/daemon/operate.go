@@ -62,14 +62,14 @@ func done(k view.OverrideKind) string {
 }
 
 // Undo removes an override. One of an endpoint or cluster that is gone can be removed, too.
-func (o *operator) Undo(cluster, address string) (view.Override, bool, error) {
+func (o *operator) Undo(cluster, address string) (view.Override, bool) {
 	v, ok := o.d.manager.Overrides().Remove(cluster, address)
 	if ok {
 		o.d.options.Log.Info("override removed", "kind", v.Kind, "cluster", cluster, "endpoint", address)
 		o.d.recorder.Overridden(time.Now(), cluster, []string{address}, fmt.Sprintf("%s removed", v.Kind))
 		o.syncSoon()
 	}
-	return v, ok, nil
+	return v, ok
 }
 
 // Overrides are those in force.

@@ -15,8 +15,8 @@ import (
 	"steelyard/controlplane/config"
 	"steelyard/controlplane/view"
 	"steelyard/e2e/rig/output"
+	"steelyard/e2e/rig/xdstest"
 	"steelyard/internal/stat"
-	"steelyard/xds/xdstest"
 )
 
 func TestFileDescriptorsAreKeptForScrapesTheAdminListenerAndMore(t *testing.T) {

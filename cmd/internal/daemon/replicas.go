@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"steelyard/collectors/inflight"
-	"steelyard/collectors/ledger"
 	"steelyard/collectors/replicas"
 	"steelyard/collectors/replicas/merge"
 	"steelyard/collectors/scrape"
@@ -179,18 +178,13 @@ func (d *Daemon) join(c *controlplane.Cluster, from merge.ID, address string, r 
 }
 
 // own is what the Envoys of this replica have of a cluster.
-func (s *signals) own(cluster string, into []flight.Part) (merge.Head, []flight.Part) {
-	return headOf(s.ledger.Cluster(cluster, time.Now())), s.ledger.Parts(cluster, into)
-}
-
-func headOf(c ledger.ClusterStatus) merge.Head {
-	return merge.Head{Watching: c.Watchers, Events: c.Events, Reports: c.Reports, Reconciled: c.Reconciled,
-		Rate: c.Rate, Age: c.Age, Interval: c.Interval}
+func (s *signals) own(cluster string, into []flight.Part) (flight.Watchers, []flight.Part) {
+	return s.ledger.Cluster(cluster, time.Now()).Watchers, s.ledger.Parts(cluster, into)
 }
 
 // addOthers adds the counts of other replicas to those of this one.
-func (s *signals) addOthers(cluster string, now time.Time, own merge.Head, counts []flight.Counts,
-	before time.Time) merge.Head {
+func (s *signals) addOthers(cluster string, now time.Time, own flight.Watchers, counts []flight.Counts,
+	before time.Time) flight.Watchers {
 	link := s.link.Load()
 	if link == nil {
 		return own

@@ -24,7 +24,6 @@ import (
 	"steelyard/internal/stat"
 	"steelyard/weighting"
 	"steelyard/weighting/flight"
-	"steelyard/weighting/push"
 	"steelyard/xds"
 )
 
@@ -222,12 +221,7 @@ func normalRuntime(cfg config.XDS) map[string]float64 {
 // nothing.
 func (s *signals) Counts(cluster string, now time.Time, previous []flight.Counts) controlplane.ProxyCounts {
 	status := s.ledger.Cluster(cluster, now)
-	c := controlplane.ProxyCounts{
-		Subscribers: push.Subscribers{
-			Proxies: status.Watchers, Clusters: status.Clusters, BusyClusters: status.Busy, Idle: status.Idle,
-			Widest: status.Widest, WidestBusy: status.WidestBusy,
-		},
-	}
+	c := controlplane.ProxyCounts{Subscribers: status.Subscribers}
 	if s.loadReports != nil && status.Events+status.Reports > 0 {
 		c.Dropped = weighting.Reading{Value: float64(status.Dropped), At: now}
 	}
@@ -236,7 +230,7 @@ func (s *signals) Counts(cluster string, now time.Time, previous []flight.Counts
 		before = previous[0].InFlight.At
 	}
 	c.Endpoints = s.ledger.Read(cluster, now, previous)
-	all := s.addOthers(cluster, now, headOf(status), c.Endpoints, before)
+	all := s.addOthers(cluster, now, status.Watchers, c.Endpoints, before)
 	c.Watching, c.Reporting, c.Interval = all.Watching, all.Counted(), all.Interval
 	switch {
 	case all.Events > 0:
@@ -277,14 +271,14 @@ func (s *signals) Disputes(cluster string, now time.Time) (out []view.Dispute) {
 	for _, d := range s.ledger.Disputes(cluster, now) {
 		last := len(out) - 1
 		if last < 0 || out[last].NodeID != d.Envoy.NodeID || out[last].Host != d.Envoy.Host ||
-			out[last].Kind != view.DisputeKind(d.Kind) {
-			out = append(out, view.Dispute{Kind: view.DisputeKind(d.Kind), NodeID: d.Envoy.NodeID, Host: d.Envoy.Host,
+			out[last].Kind != d.Kind {
+			out = append(out, view.Dispute{Kind: d.Kind, NodeID: d.Envoy.NodeID, Host: d.Envoy.Host,
 				Since: view.At(d.Since)})
 			last++
 		}
 		to := &out[last]
 		to.Endpoints = append(to.Endpoints, d.Address)
-		if d.Kind == ledger.DisputedInFlight {
+		if d.Kind == stat.DisputeInFlight {
 			to.Requests = view.Num(to.Requests.Or(0) + float64(d.InFlight))
 		}
 		if d.Since.Before(to.Since.Time) {

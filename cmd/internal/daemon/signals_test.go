@@ -53,12 +53,12 @@ func subscribe(t *testing.T, address, node, cluster string) {
 // watch has Envoys follow the cluster, and waits until the ledger knows of them.
 func watch(t *testing.T, d *Daemon, nodes ...string) {
 	t.Helper()
-	before := d.signals.ledger.Cluster("llama", time.Now()).Watchers
+	before := d.signals.ledger.Cluster("llama", time.Now()).Watching
 	for _, node := range nodes {
 		subscribe(t, d.XDSAddress(), node, "llama")
 	}
 	eventually(t, "they watch", func() error {
-		if got := d.signals.ledger.Cluster("llama", time.Now()).Watchers; got != before+len(nodes) {
+		if got := d.signals.ledger.Cluster("llama", time.Now()).Watching; got != before+len(nodes) {
 			return fmt.Errorf("%d watch", got)
 		}
 		return nil
@@ -505,7 +505,7 @@ func TestATickFollowsTheWatchersAndNoReadDoes(t *testing.T) {
 	expect := func(when string, llama, other int) {
 		t.Helper()
 		for name, want := range map[string]int{"llama": llama, "other": other} {
-			if got := s.ledger.Cluster(name, time.Now()).Watchers; got != want {
+			if got := s.ledger.Cluster(name, time.Now()).Watching; got != want {
 				t.Errorf("%s: %s is watched by %d, want %d", when, name, got, want)
 			}
 		}

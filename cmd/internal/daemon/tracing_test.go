@@ -18,8 +18,8 @@ import (
 
 	"steelyard/controlplane/admin"
 	"steelyard/e2e/rig/grpctest"
+	"steelyard/e2e/rig/xdstest"
 	"steelyard/internal/stat"
-	"steelyard/xds/xdstest"
 )
 
 // A traceCollector receives traces by OTLP, over gRPC and HTTP.

@@ -25,7 +25,7 @@ const (
 type fixture struct {
 	*Peers
 	now    time.Time
-	own    Head
+	own    flight.Watchers
 	parts  []flight.Part
 	counts []flight.Counts
 	before time.Time
@@ -58,7 +58,7 @@ func (f *fixture) pass(d time.Duration, live ...*Message) {
 	}
 }
 
-func (f *fixture) merged() (Head, []flight.Counts) {
+func (f *fixture) merged() (flight.Watchers, []flight.Counts) {
 	h := f.Merge(f.now, llama, f.own, f.parts, f.counts, f.before)
 	f.before = f.counts[0].InFlight.At
 	return h, f.counts
@@ -67,7 +67,7 @@ func (f *fixture) merged() (Head, []flight.Counts) {
 // by returns a message of another replica about its requests at x.
 func by(id ID, seq uint64, inFlight int64, issued, ended uint64) *Message {
 	return &Message{From: id, Name: string(id), Seq: seq, Clusters: []Cluster{{
-		Name: llama, Head: Head{Watching: 2, Events: 2, Reconciled: 2, Rate: 10},
+		Name: llama, Head: flight.Watchers{Watching: 2, Events: 2, Reconciled: 2, Rate: 10},
 		Parts: []flight.Part{{Address: x, InFlight: inFlight, Sums: flight.Sums{Issued: issued, Ended: ended}}},
 	}}}
 }
@@ -81,7 +81,7 @@ func want[T comparable](t *testing.T, what string, got, want T) {
 
 func TestCountsOfLiveReplicasAddUp(t *testing.T) {
 	f := fixtureOf(x, y)
-	f.own = Head{Watching: 1, Events: 1, Reconciled: 1, Rate: 10}
+	f.own = flight.Watchers{Watching: 1, Events: 1, Reconciled: 1, Rate: 10}
 	f.parts[0].InFlight, f.parts[0].Sums = 3, flight.Sums{Issued: 100, Ended: 97}
 	f.Take(f.now, by("a", 1, 5, 1000, 995))
 	f.Take(f.now, by("b", 1, 2, 50, 48))
@@ -107,7 +107,7 @@ func TestCountsOfLiveReplicasAddUp(t *testing.T) {
 func TestWithoutAnEnvoyAnywhereNothingIsKnown(t *testing.T) {
 	f := fixtureOf(x)
 	m := by("a", 1, 0, 0, 0)
-	m.Clusters[0].Head = Head{Watching: 3}
+	m.Clusters[0].Head = flight.Watchers{Watching: 3}
 	f.Take(f.now, m)
 	_, c := f.merged()
 	want(t, "in flight is known", c[0].InFlight.Known(), false)
@@ -121,7 +121,7 @@ func TestWithoutAnEnvoyAnywhereNothingIsKnown(t *testing.T) {
 
 func TestLogsHereAndReportsThereArePartial(t *testing.T) {
 	f := fixtureOf(x)
-	f.own = Head{Watching: 1, Events: 1, Reconciled: 1}
+	f.own = flight.Watchers{Watching: 1, Events: 1, Reconciled: 1}
 	m := by("a", 1, 1, 1, 0)
 	m.Clusters[0].Head.Events, m.Clusters[0].Head.Reports = 0, 2
 	f.Take(f.now, m)
@@ -132,7 +132,7 @@ func TestLogsHereAndReportsThereArePartial(t *testing.T) {
 
 func TestASilentReplicaIsGoneWithinASecondAndFades(t *testing.T) {
 	f := fixtureOf(x)
-	f.own = Head{Watching: 1, Events: 1, Reconciled: 1}
+	f.own = flight.Watchers{Watching: 1, Events: 1, Reconciled: 1}
 	live := by("a", 1, 8, 0, 0)
 	for range 20 { // two requests a second end of eight in flight: one takes 4 s
 		live.Clusters[0].Parts[0].Sums.Ended++
@@ -168,7 +168,7 @@ func TestASilentReplicaIsGoneWithinASecondAndFades(t *testing.T) {
 
 func TestRequestsAreNotCountedTwiceWhenTheirEnvoysConnectElsewhere(t *testing.T) {
 	f := fixtureOf(x)
-	f.own = Head{Watching: 2, Events: 2, Reconciled: 2}
+	f.own = flight.Watchers{Watching: 2, Events: 2, Reconciled: 2}
 	f.parts[0].InFlight = 4
 	live := by("a", 1, 6, 0, 0)
 	f.pass(time.Second, live)
@@ -190,7 +190,7 @@ func TestRequestsAreNotCountedTwiceWhenTheirEnvoysConnectElsewhere(t *testing.T)
 
 func TestTheServerShowsWhatIsLeftOfAReplicaThatIsGone(t *testing.T) {
 	f := fixtureOf(x)
-	f.own = Head{Watching: 1, Events: 1, Reconciled: 1}
+	f.own = flight.Watchers{Watching: 1, Events: 1, Reconciled: 1}
 	f.parts[0].InFlight = 2
 	live := by("a", 1, 12, 0, 0)
 	for range 20 { // most requests are short, and those that stay are not
@@ -228,7 +228,7 @@ func TestAReplicaThatComesBackIsFollowedFromThere(t *testing.T) {
 
 func TestWhileRedisIsCutTheOthersAreUnreachableAndCountsPartial(t *testing.T) {
 	f := fixtureOf(x)
-	f.own = Head{Watching: 1, Events: 1, Reconciled: 1}
+	f.own = flight.Watchers{Watching: 1, Events: 1, Reconciled: 1}
 	f.parts[0].InFlight = 2
 	live := by("a", 1, 6, 100, 94)
 	f.pass(time.Second, live)
@@ -376,7 +376,7 @@ type drawn struct {
 func TestMessagesInAnyOrderComeToTheSameCounts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := fixtureOf(x, y)
-		f.own = Head{Watching: 1, Events: 1, Reconciled: 1}
+		f.own = flight.Watchers{Watching: 1, Events: 1, Reconciled: 1}
 		var replicas []*drawn
 		runs := 0
 		restart := func(i int) {
@@ -417,7 +417,7 @@ func TestMessagesInAnyOrderComeToTheSameCounts(t *testing.T) {
 		message := func(d *drawn, all bool) *Message {
 			d.seq++
 			m := &Message{From: d.id, Seq: d.seq, Clusters: []Cluster{{Name: llama,
-				Head: Head{Watching: 1, Events: 1, Reconciled: 1, Rate: 1}}}}
+				Head: flight.Watchers{Watching: 1, Events: 1, Reconciled: 1, Rate: 1}}}}
 			for _, a := range []string{x, y} {
 				if all || rapid.Bool().Draw(t, "sent") {
 					m.Clusters[0].Parts = append(m.Clusters[0].Parts, *d.parts[a])

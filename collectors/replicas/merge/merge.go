@@ -96,8 +96,8 @@ func (m *member) remaining(now time.Time, address string, left []remainder, inFl
 // Merge adds what the other replicas have of a cluster to what this one has: own, and parts in the order of counts,
 // which it overwrites. The counts are never older than those of the previous call. It returns the sum over all
 // replicas.
-func (p *Peers) Merge(now time.Time, name string, own Head, parts []flight.Part, counts []flight.Counts,
-	before time.Time) Head {
+func (p *Peers) Merge(now time.Time, name string, own flight.Watchers, parts []flight.Part, counts []flight.Counts,
+	before time.Time) flight.Watchers {
 	c := p.clusters[name]
 	if c == nil || len(parts) != len(counts) {
 		return own
@@ -114,7 +114,7 @@ func (p *Peers) Merge(now time.Time, name string, own Head, parts []flight.Part,
 		case s == nil:
 		case o.state == stat.ReplicaLive:
 			live = append(live, s)
-			all.add(&s.head)
+			all.Add(&s.head)
 			age.add(&s.head, s.age(now, o))
 		default:
 			if r, any := p.remains(now, name, o, s); any {
@@ -154,15 +154,6 @@ func (p *Peers) Merge(now time.Time, name string, own Head, parts []flight.Part,
 	return all
 }
 
-// add adds the Envoys of another replica.
-func (h *Head) add(o *Head) {
-	h.Watching += o.Watching
-	h.Events += o.Events
-	h.Reports += o.Reports
-	h.Reconciled += o.Reconciled
-	h.Rate += o.Rate
-}
-
 // age returns how old the counts of a live replica are. A replica whose Envoys report each change at once has nothing
 // to report while it sends nothing.
 func (s *share) age(now time.Time, o *peer) time.Duration {
@@ -179,8 +170,9 @@ func (s *share) age(now time.Time, o *peer) time.Duration {
 // means adds up ages and intervals, weighed by the rates of requests.
 type means struct{ weights, ages, intervals float64 }
 
-func (m *means) add(h *Head, age time.Duration) {
-	w := h.weight()
+func (m *means) add(h *flight.Watchers, age time.Duration) {
+	const idle = 0.01                       // requests per second
+	w := h.Rate + idle*float64(h.Counted()) // what a count lacks are the requests since then
 	m.weights += w
 	m.ages += w * age.Seconds()
 	m.intervals += w * h.Interval.Seconds()

@@ -23,28 +23,8 @@ type Message struct {
 // A Cluster is the state of one cluster at a replica: a summary of all its Envoys, and some endpoints.
 type Cluster struct {
 	Name  string
-	Head  Head
+	Head  flight.Watchers // its Age is that of the counts when they were sent
 	Parts []flight.Part
-}
-
-// A Head sums up the Envoys of one cluster at a replica.
-type Head struct {
-	Watching   int // Envoys that subscribe to it
-	Events     int // of them, counted by their access log
-	Reports    int // counted by their load reports only
-	Reconciled int // of both, those that have load reports
-	Rate       float64
-	Age        time.Duration // of the counts, when they were sent
-	Interval   time.Duration // between two readings of an Envoy; 0 if each change is reported at once
-}
-
-// Counted returns how many Envoys are counted.
-func (h *Head) Counted() int { return h.Events + h.Reports }
-
-// weight returns the weight of the ages in a mean: what a count lacks are the requests since then.
-func (h *Head) weight() float64 {
-	const idle = 0.01 // requests per second
-	return h.Rate + idle*float64(h.Counted())
 }
 
 // A Scrape is the outcome of a replica's scrape.

@@ -53,7 +53,7 @@ type peer struct {
 
 // A share has the counts of another replica for one cluster.
 type share struct {
-	head  Head
+	head  flight.Watchers
 	at    time.Time // of the head
 	parts map[string]*part
 	pace  pace
@@ -69,7 +69,7 @@ type part struct {
 // A cluster is a cluster that is configured here.
 type cluster struct {
 	members map[string]*member
-	own     Head // as of the last Merge
+	own     flight.Watchers // as of the last Merge
 }
 
 // A member is an endpoint of a cluster.

@@ -9,7 +9,7 @@
 //     series that Steelyard reads are live. It answers with one system call and
 //     formats ten numbers, so that a thousand of them, scraped four times a
 //     second, leave the machine to the process that is measured.
-//   - An Envoy is a client of package xds/xdstest on a connection of its own: the
+//   - An Envoy is a client of package e2e/rig/xdstest on a connection of its own: the
 //     node of 61 KB in the first message, an ACK for every response.
 //
 // There are two kinds of settings. In those named after endpoints, every server has traffic of its own (Poisson

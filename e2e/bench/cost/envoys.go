@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/proto"
 
-	"steelyard/xds/xdstest"
+	"steelyard/e2e/rig/xdstest"
 )
 
 const (

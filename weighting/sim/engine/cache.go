@@ -92,10 +92,3 @@ func (e *Engine) keep(r *Request) {
 		e.cache.use(r.Blocks[:min(len(r.Blocks), (r.Prompt+r.Generated)/CacheBlock)])
 	}
 }
-
-// CachedTokens is how many tokens of a prompt would be found in the cache now.
-func (e *Engine) CachedTokens(prompt int, blocks []uint64) int {
-	r := Request{Prompt: prompt, Blocks: blocks}
-	e.lookUp(&r)
-	return r.Cached
-}
