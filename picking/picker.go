@@ -130,6 +130,7 @@ type Picker struct {
 
 	vessels []weighting.Vessel // of the choice under way, reused
 	indexes []int
+	within  []bool // its subset, by endpoint
 	rooms   []float64
 	costs   []float64 // of the request, by endpoint
 }
@@ -221,10 +222,20 @@ func (p *Picker) load(endpoint int, now time.Time) *estimate {
 
 // candidates collects the endpoints to choose from: flagged ones only if all are.
 func (p *Picker) candidates(now time.Time, r Request) {
+	p.within = p.within[:0]
+	if len(r.Subset) > 0 {
+		p.within = slices.Grow(p.within, len(p.update.Endpoints))[:len(p.update.Endpoints)]
+		clear(p.within)
+		for _, address := range r.Subset {
+			if i, ok := p.index[address]; ok {
+				p.within[i] = true
+			}
+		}
+	}
 	collect := func(avoided bool) {
 		p.indexes, p.vessels = p.indexes[:0], p.vessels[:0]
 		for i, e := range p.update.Endpoints {
-			if e.Avoid != avoided || len(r.Subset) > 0 && !slices.Contains(r.Subset, e.Address) ||
+			if e.Avoid != avoided || len(p.within) > 0 && !p.within[i] ||
 				r.May != nil && !r.May(e.Address) {
 				continue
 			}

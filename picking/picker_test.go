@@ -130,6 +130,33 @@ func TestASubsetLimitsTheChoice(t *testing.T) {
 	}
 }
 
+// TestASubsetOfAllTakesAboutAsLongAsNone: a gateway may name every endpoint with each request, and comparing each with
+// each takes some twenty times as long.
+func TestASubsetOfAllTakesAboutAsLongAsNone(t *testing.T) {
+	u := Update{Cost: Requests()}
+	var all []string
+	for i := range 1000 {
+		all = append(all, fmt.Sprintf("10.0.%d.%d:8000", i/256, i%256))
+		u.Endpoints = append(u.Endpoints, Endpoint{Address: all[i], Vessel: weighting.Vessel{Slots: 4, Speed: 1}})
+	}
+	var p Picker
+	p.Update(u, start)
+	best := func(r Request) time.Duration { // of some, as the machine may be busy
+		least := time.Hour
+		for range 50 {
+			began := time.Now()
+			if p.Choose(start, r, 0.5).Address == "" {
+				t.Fatal("no choice")
+			}
+			least = min(least, time.Since(began))
+		}
+		return least
+	}
+	if of, none := best(Request{Size: -1, Subset: all}), best(Request{Size: -1}); of > 8*none {
+		t.Errorf("%v with a subset, %v without", of, none)
+	}
+}
+
 // Five requests of others since the loads were read fill both endpoints; without others only the emptier one has room.
 func TestAPickerLeavesRoomForWhatOthersHaveSentMeanwhile(t *testing.T) {
 	const rate = 1000 // requests a second: five in Lag

@@ -141,19 +141,40 @@ func (s *scanner) members(visit func(key, value []byte)) {
 	}
 }
 
-// compact writes a value without the white space between its parts.
+// cacheMarker is a member of contents, messages and tools that asks for caching. It is in no prompt, and clients move
+// it to the latest message with each turn, so what a conversation had before would differ.
+const cacheMarker = "cache_control"
+
+var comma = []byte(",")
+
+// compact writes a value without the white space between its parts, and without cacheMarker.
 func compact(w *writer, value []byte) {
 	s := scanner{text: value}
-	for s.next() != 0 {
-		from := s.at
-		switch s.text[s.at] {
+	due, opened := false, true // a comma before the next part; nothing is written in this object or array yet
+	for c := s.next(); c != 0; c = s.next() {
+		from, member := s.at, false
+		switch c {
+		case ',':
+			s.at++
+			due = !opened
+			continue
 		case '"':
-			s.quoted()
-		case '{', '}', '[', ']', ',', ':':
+			text, _ := s.quoted()
+			member = string(text) == cacheMarker
+		case '{', '}', '[', ']', ':':
 			s.at++
 		default:
 			s.literal()
 		}
-		w.write(value[from:s.at])
+		part := value[from:s.at]
+		if member && s.take(':') {
+			s.value()
+			continue
+		}
+		if due && c != '}' && c != ']' {
+			w.write(comma)
+		}
+		due, opened = false, c == '{' || c == '['
+		w.write(part)
 	}
 }

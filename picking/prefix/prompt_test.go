@@ -104,6 +104,32 @@ func TestWhiteSpaceAndOtherMembersDoNotMatter(t *testing.T) {
 	}
 }
 
+// TestCacheMarkersDoNotMatter: clients of Anthropic messages mark the latest message with each turn.
+func TestCacheMarkersDoNotMatter(t *testing.T) {
+	type part struct {
+		Mark any    `json:"cache_control,omitempty"`
+		Type string `json:"type"`
+		Text string `json:"text"`
+		Late any    `json:"CACHE_CONTROL,omitempty"`
+	}
+	mark := map[string]any{"type": "ephemeral", "of": []any{1, "}"}}
+	plain := func(name string) []part { return []part{{Type: "text", Text: text(name, 5)}} }
+	first := []part{{Type: "text", Text: text("u", 5), Mark: mark}}
+	last := []part{{Type: "text", Text: text("u", 5), Late: mark}}
+	after := read(chat(t, said("user", plain("u")), said("assistant", plain("a")), said("user", plain("v"))))
+	for name, marked := range map[string][]part{"first member": first, "last member": last} {
+		body := bytes.ReplaceAll(chat(t, said("user", marked)), []byte("CACHE_CONTROL"), []byte(cacheMarker))
+		before := read(body)
+		if got := shared(before, after); got < 5 || got != before.Steps[len(before.Steps)-1].Blocks {
+			t.Errorf("marked in the %s: %d blocks are shared, want all: %v, %v", name, got, before, after)
+		}
+	}
+	a, b := read(chat(t, said(cacheMarker, text("w", 5)))), read(chat(t, said("user", text("w", 5))))
+	if shared(a, b) > 0 {
+		t.Error("a value that has the name of the member is left out")
+	}
+}
+
 func TestAnotherModelSharesNothing(t *testing.T) {
 	body := chat(t, said("user", text("u", 20)))
 	other := bytes.Replace(body, []byte("llama"), []byte("adapter"), 1)

@@ -75,7 +75,6 @@ func (l *line) class(name string) *class {
 // add adds a request to the line.
 func (l *line) add(r Request) {
 	c := l.class(r.Class)
-	r.Class = c.Name
 	if c.requests.Len() == 0 {
 		c.position = max(c.position, l.served)
 	}

@@ -75,7 +75,7 @@ func New(opens time.Time, random func() float64) *Queue {
 }
 
 // SetOptions changes the settings, and switches the queue on; nil switches it off. Waiting requests stay in their order
-// of arrival; the classes' shares start over.
+// of arrival, and belong to the class that they named, also if it is new; the classes' shares start over.
 func (q *Queue) SetOptions(now time.Time, o *Options) []Verdict {
 	if q.on = o != nil; !q.on {
 		return q.release(now)
@@ -120,7 +120,7 @@ func (q *Queue) Hold(id ID, endpoint string) {
 func (q *Queue) End(now time.Time, id ID) (verdicts []Verdict, class string, left bool) {
 	if w := q.line.byID[id]; w != nil {
 		q.line.remove(w)
-		return nil, w.Class, true
+		return nil, w.class.Name, true
 	}
 	if q.places.release(id) {
 		verdicts = q.settle(now)
@@ -208,7 +208,7 @@ func (q *Queue) release(now time.Time) (verdicts []Verdict) {
 }
 
 func verdict(now time.Time, w *waiting, v Verdict) Verdict {
-	v.ID, v.Class, v.Waited = w.ID, w.Class, max(0, now.Sub(w.Since))
+	v.ID, v.Class, v.Waited = w.ID, w.class.Name, max(0, now.Sub(w.Since))
 	return v
 }
 

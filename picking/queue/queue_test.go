@@ -410,6 +410,27 @@ func TestChangedOptionsKeepTheOrder(t *testing.T) {
 	}
 }
 
+func TestARequestBelongsToTheClassThatItNamedOnceThereIsOne(t *testing.T) {
+	urgent := Class{Name: "urgent", Weight: 1, Strict: true, MaxWaiting: 100, MaxWait: time.Minute}
+	q := queued(endpoints(0), one)
+	want(t, "the only place", q.Arrive(start, request(1, "", "", 0)), "1:a")
+	q.Arrive(start, request(2, "", "", 0))
+	q.Arrive(after(time.Second), request(3, "urgent", "", time.Second))
+	q.Arrive(after(time.Second), request(4, "urgent", "", time.Second))
+	q.SetOptions(after(time.Second), &Options{Classes: []Class{urgent, one}, MaxInFlight: 1})
+	for _, c := range q.Classes() {
+		if got, wanted := c.Waiting, map[string]int{"urgent": 2, "all": 1}[c.Name]; got != wanted {
+			t.Errorf("%d requests wait in class %s, want %d", got, c.Name, wanted)
+		}
+	}
+	want(t, "the strict class first", end(q, 2*time.Second, 1), "3:a")
+	q.SetOptions(after(2*time.Second), &Options{Classes: []Class{one}, MaxInFlight: 1})
+	if _, class, left := q.End(after(2*time.Second), id(4)); !left || class != "all" {
+		t.Errorf("left class %q, %t, want all, as its own has gone", class, left)
+	}
+	want(t, "the order of arrival", end(q, 2*time.Second, 3), "2:a")
+}
+
 // atTwiceTheLoad has each class send as much as all endpoints can serve, and counts what is granted.
 func atTwiceTheLoad(classes []Class, tenants int, seed uint64) (granted map[string]int, byTenant map[string]int) {
 	random := rand.New(rand.NewPCG(seed, 1))
