@@ -72,7 +72,8 @@
 //	P_i     prompt tokens outstanding   of the requests that began, less what was computed since; cached ones are free
 //	r_i     requests in flight          as in the section above
 //	P       prompt tokens               computed for a mean request
-//	D       decode, in prompt tokens    1.5 · output tokens of a mean request / 2, as a request in flight is halfway
+//	D       decode, in prompt tokens    1.5 · output tokens of a mean request / 2, as a request in flight is halfway;
+//	                                    at most (P + 200) / 2, half of a prompt and its iteration (prompts.go)
 //	c_i     capacity                    ramp · relative speed; configured slots are a ratio of speeds here
 //	H       horizon, seconds            where proxies do not count requests, with two scrape intervals in place of
 //	                                    half of one and of the age of the loads

@@ -55,11 +55,11 @@ func (c cost) rate() float64 {
 	return 1 / c.token
 }
 
-// cost is the least-squares solution. A pull of a hundredth towards an iteration that takes as long as 200
-// tokens, about where the arithmetic of a GPU takes as long as reading the weights, decides where the readings cannot
-// tell the two apart. It takes no longer than most tokens, though each prompt be an iteration.
+// cost is the least-squares solution. A pull of a hundredth towards an iteration that takes as long as iterationTokens
+// decides where the readings cannot tell the two apart. It takes no longer than most tokens, though each prompt be an
+// iteration.
 func (e *efficiency) cost() (c cost, ok bool) {
-	const tokens, pull, most = 200.0, 0.01, 1000.0
+	const tokens, pull, most = iterationTokens, 0.01, 1000.0
 	ridge := pull * e.ii
 	ii, it, tt := e.ii+ridge, e.it-ridge*tokens, e.tt+ridge*tokens*tokens
 	det := ii*tt - it*it

@@ -122,3 +122,15 @@ func TestAStandstillIsNoCostOfWork(t *testing.T) {
 	p.run(130, nil)
 	wantNear(t, "prefill rate after a standstill, of the rate before", p.decide().Work.PrefillRate/before, 1, 0.15)
 }
+
+// One that stood still for long and went on is no reason to wait longer for the others.
+func TestTheTypicalPauseIsThatOfMost(t *testing.T) {
+	p := &pool{now: epoch, members: make([]member, 4)}
+	for i, seconds := range []float64{0, 1, 2, 60} {
+		p.members[i].memory = &memory{}
+		if seconds > 0 {
+			p.members[i].outlier.pause.note(seconds, epoch, slotsTau)
+		}
+	}
+	want(t, "seconds, of those that had one", p.typicalPause(), 2)
+}

@@ -10,6 +10,9 @@ const (
 	// outputCost is what generating one token costs, in prompt tokens. Either is one pass of one token
 	// through the model, and a generated one reads its context from the KV cache as well.
 	outputCost = 1.5
+	// iterationTokens is how many prompt tokens take as long as an iteration: about where the arithmetic of a GPU takes
+	// as long as reading the weights.
+	iterationTokens = 200.0
 	// workTau is the time in which what is learned of prompts and engines fades.
 	workTau = 60 * time.Second
 	// longestSpan is for how long the most that was counted between two readings is remembered, at least.
@@ -53,15 +56,19 @@ func (k *prompts) cachedShare() float64 {
 // output is the tokens that a request generates.
 func (k *prompts) output() float64 { return k.generated / max(1, k.first) }
 
-// decode is what is left of a request whose prompt is computed, in prompt tokens: half of its output,
-// in the mean over those that are in flight.
-func (k *prompts) decode() float64 { return decodeOf(k.output()) }
+// decode is what a request counts whose prompt is computed, in prompt tokens (decodeOf).
+func (k *prompts) decode() float64 { return decodeOf(k.mean(), k.output()) }
 
-// Decode is what is left of a mean request whose prompt is computed, in prompt tokens: half of its output, as a request
-// in flight is halfway.
-func (w *Work) Decode() float64 { return decodeOf(w.OutputTokens) }
+// Decode is what a mean request counts whose prompt is computed, in prompt tokens (decodeOf).
+func (w *Work) Decode() float64 { return decodeOf(w.PromptTokens, w.OutputTokens) }
 
-func decodeOf(output float64) float64 { return outputCost * output / 2 }
+// decodeOf is what is left of a request whose prompt is computed: half of its output, as a request in flight is
+// halfway. It is at most half of what a prompt keeps others waiting for, with its iteration: a sequence that decodes
+// keeps a new request waiting for next to nothing, and counts so that endpoints stay alike. Where outputs are long, the
+// endpoint that is one request short would otherwise get all that comes until the next push, prompt upon prompt.
+func decodeOf(prompt, output float64) float64 {
+	return min(outputCost*output, prompt+iterationTokens) / 2
+}
 
 // whole is the work of a mean request, in prompt tokens.
 func (k *prompts) whole() float64 { return max(1, k.mean()+k.decode()) }

@@ -20,3 +20,21 @@ func TestRequestsWithoutASizeCountAsMeanOnes(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) { wantNear(t, "tokens", k.sizes(c.of), c.want, 1e-9) })
 	}
 }
+
+// What decodes keeps a new request waiting for little, however long its output is.
+func TestARequestThatDecodesCountsForHalfAPromptAtMost(t *testing.T) {
+	for _, c := range []struct {
+		name                 string
+		prompt, output, want float64 // tokens
+	}{
+		{"half of a short output, of 1.5 prompt tokens each", 1000, 200, 150},
+		{"a long output: half of the prompt and of its iteration", 300, 1500, 250},
+		{"no prompt is computed: half of an iteration", 0, 1500, 100},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			wantNear(t, "tokens", (&Work{PromptTokens: c.prompt, OutputTokens: c.output}).Decode(), c.want, 1e-9)
+			k := prompts{computed: 20 * c.prompt, first: 20, generated: 20 * c.output}
+			wantNear(t, "tokens, as learned", k.decode(), c.want, 1e-9)
+		})
+	}
+}

@@ -141,3 +141,18 @@ func meanOf(x []float64) (mean float64) {
 	}
 	return mean
 }
+
+// The proxies send nothing to an endpoint that is flagged, so nothing was due there.
+func TestAFlaggedEndpointIsNotUnused(t *testing.T) {
+	for _, flagged := range []bool{false, true} {
+		var u use
+		all := 0.0
+		for now := epoch; now.Before(epoch.Add(10 * time.Second)); now = now.Add(250 * time.Millisecond) {
+			p := &pool{params: &Params{}, now: now, held: heldFor}
+			all += 10
+			u.observe(&arrived{at: now}, all, p)
+			u.note(0.5, flagged, p)
+		}
+		want(t, "it is not used", u.none, !flagged)
+	}
+}
