@@ -567,12 +567,19 @@ func TestAnEnvoyThatHangsStopsNoRequestOfAnother(t *testing.T) {
 
 // TestARequestOfAnEnvoyThatHungHoldsItsPlaceAgain: the next stream names it, though Steelyard had given its place away.
 func TestARequestOfAnEnvoyThatHungHoldsItsPlaceAgain(t *testing.T) {
-	f := queueing(t, byModule, servers(t, modelsim.Options{Slots: 8}), 2, "{max_in_flight: 1}")
+	pool := servers(t, modelsim.Options{Slots: 8})
+	f := queueing(t, byModule, pool, 2, "{max_in_flight: 1}")
 	c := newCallers(t, f)
 	first, release := context.WithCancel(t.Context())
 	defer release()
 	c.send(first, 0, 0, "", "", time.Minute)
-	f.eventually("the place is taken", func() error { return f.waits(0, 1) })
+	// An Envoy that hangs before its grant arrives has no place: its request still waits there.
+	f.eventually("the request is at the server", func() error {
+		if n := pool[0].InFlight(); n != 1 {
+			return fmt.Errorf("%d are in flight there", n)
+		}
+		return f.waits(0, 1)
+	})
 	if err := f.envoys[0].Pause(); err != nil {
 		t.Fatal(err)
 	}
