@@ -89,7 +89,8 @@
 //	prompt of a request     bytes · tokens per byte, at most what one engine counted between two readings in the
 //	                        last minutes; P without a size, or while guesses by size are worse than P by more
 //	                        than a quarter (prompts.go)
-//	tokens per byte         ratio of the sums, of the readings within a factor of 4 of the median ratio (prompts.go)
+//	tokens per byte         ratio of the sums, of comparisons of two requests or more within a factor of 4 of the
+//	                        median ratio (learnSizes in work.go, prompts.go)
 //	prefill rate, 1/b       least squares of seconds = a·iterations + b·(prompt tokens + 1.5·output tokens), over
 //	                        whole iterations of an engine that was busy (efficiency.go, addBusy in work.go)
 //	relative speed          seconds by that formula / seconds taken, against the pool's median; deviations of 5 % are

@@ -55,11 +55,12 @@ func (c cost) rate() float64 {
 	return 1 / c.token
 }
 
-// cost is the least-squares solution. A pull of a hundredth towards an iteration that takes as long as iterationTokens
-// decides where the readings cannot tell the two apart. It takes no longer than most tokens, though each prompt be an
-// iteration.
+// cost is the least-squares solution. A slight pull towards an iteration that takes as long as iterationTokens decides
+// where the readings cannot tell the two apart. Where they hardly can, as most of the time goes into output, a stronger
+// pull would make of 25 tokens on a small engine more than 100, and the prefill rate four times too high. An iteration
+// takes no longer than most tokens, though each prompt be one.
 func (e *efficiency) cost() (c cost, ok bool) {
-	const tokens, pull, most = iterationTokens, 0.01, 1000.0
+	const tokens, pull, most = iterationTokens, 0.0003, 1000.0
 	ridge := pull * e.ii
 	ii, it, tt := e.ii+ridge, e.it-ridge*tokens, e.tt+ridge*tokens*tokens
 	det := ii*tt - it*it

@@ -2,6 +2,7 @@ package weighting
 
 import (
 	"math"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -133,4 +134,38 @@ func TestTheTypicalPauseIsThatOfMost(t *testing.T) {
 		}
 	}
 	want(t, "seconds, of those that had one", p.typicalPause(), 2)
+}
+
+// On small engines an iteration takes as long as few prompt tokens, and where they are not busy, most of their prompts
+// begin after a pause, so that what is measured is mostly output. The prefill rate is learned nevertheless.
+func TestThePrefillRateOfSmallEnginesIsLearnedWhereMostOfTheTimeGoesIntoOutput(t *testing.T) {
+	t.Parallel()
+	const rate = 1200 // prompt tokens per second
+	for _, c := range []struct{ load, least, most float64 }{{0.3, 0.9, 1.6}, {0.5, 0.9, 1.3}, {0.8, 0.9, 1.15}} {
+		p := engines(1, 2, func(e *engine.Params) {
+			e.Iteration, e.Sequence, e.PrefillRate = 20*time.Millisecond, time.Millisecond, rate
+		})
+		p.request = shortAndLong
+		p.atLoad(c.load)
+		var ratios []float64
+		p.run(360, func(d Decision) {
+			if p.now > 120 {
+				ratios = append(ratios, d.Work.PrefillRate/rate)
+			}
+		})
+		ratio := median(ratios)
+		t.Logf("load %.1f: %.2f of the rate", c.load, ratio)
+		if !(ratio >= c.least && ratio <= c.most) {
+			t.Errorf("load %.1f: %.2f of the rate, want %v to %v", c.load, ratio, c.least, c.most)
+		}
+	}
+}
+
+// shortAndLong is a request of a prompt of 10 to 40 or of 300 to 800 tokens.
+func shortAndLong(rng *rand.Rand) *engine.Request {
+	prompt := 10 + rng.IntN(30)
+	if rng.Float64() < 0.5 {
+		prompt = 300 + rng.IntN(500)
+	}
+	return &engine.Request{Prompt: prompt, Output: 20 + rng.IntN(80)}
 }

@@ -1,6 +1,12 @@
 package weighting
 
-import "testing"
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"steelyard/weighting/sim/engine"
+)
 
 // Of requests of which only some have a size, the others count as mean ones.
 func TestRequestsWithoutASizeCountAsMeanOnes(t *testing.T) {
@@ -36,5 +42,41 @@ func TestARequestThatDecodesCountsForHalfAPromptAtMost(t *testing.T) {
 			k := prompts{computed: 20 * c.prompt, first: 20, generated: 20 * c.output}
 			wantNear(t, "tokens, as learned", k.decode(), c.want, 1e-9)
 		})
+	}
+}
+
+// Small engines compute few requests a second, so most readings show none that ended its prompt, and those that did are
+// others than those that began. Where short prompts and long ones are mixed, sizes are learned nevertheless, and used.
+func TestTokensForEachByteAreLearnedFromFewRequests(t *testing.T) {
+	t.Parallel()
+	const perByte, head = 0.265, 145.0 // tokens of a byte of the prompt, and bytes around it
+	for _, load := range []float64{0.1, 0.3, 0.6, 0.9} {
+		p := engines(1, 2, func(e *engine.Params) {
+			e.Iteration, e.Sequence, e.PrefillRate = 15*time.Millisecond, time.Millisecond, 1500
+		})
+		bytes, prompts := 0.0, 0.0
+		p.request = shortAndLong
+		p.size = func(_ *rand.Rand, r *engine.Request) float64 {
+			size := head + float64(r.Prompt)/perByte
+			bytes, prompts = bytes+size, prompts+float64(r.Prompt)
+			return size
+		}
+		p.atLoad(load)
+		bySize := 0.0
+		var ratios []float64
+		p.run(600, func(d Decision) {
+			if p.now < 60 {
+				return
+			}
+			if d.Work.BySize {
+				bySize++
+			}
+			ratios = append(ratios, d.Work.TokensPerByte)
+		})
+		bySize /= float64(len(ratios))
+		typical := median(ratios) / (prompts / bytes)
+		t.Logf("load %.1f: %.2f of the tokens per byte; by size %.2f of the time", load, typical, bySize)
+		wantNear(t, "tokens per byte, of the true ones", typical, 1, 0.08)
+		wantNear(t, "part of the time in which sizes are used", bySize, 1, 0.05)
 	}
 }

@@ -13,8 +13,9 @@ type engineState struct {
 	unsound       bool    // its counters are not used
 	running       float64 // requests, at that reading
 	waiting       float64
-	sent          begun       // as of that reading
 	fresh         bool        // the reading is new
+	sized         tokenGrowth // since tokens were held against bytes
+	sizedTo       begun
 	compared      tokenGrowth // since guesses were compared
 	comparedTo    begun
 	step          tokenGrowth // since an iteration ended, while it was never idle
@@ -169,20 +170,30 @@ func (e *engineState) read(k *prompts, c cost, m *member) (counts bool) {
 		e.outstanding.hold(&d, e.waiting > 0 && valueOf(m.queueGauge()) > 0)
 	} else {
 		e.outstanding.forget()
+		e.sized, e.sizedTo = tokenGrowth{}, m.proxies.begun()
 		e.compared, e.comparedTo = tokenGrowth{}, m.proxies.begun()
 		e.step, e.inStep = tokenGrowth{}, false
 	}
 	e.tokens, e.restarts = *seen, m.server.Restarts
-	e.running, e.waiting, e.sent = valueOf(m.server.Running), valueOf(m.queueGauge()), m.proxies.begun()
+	e.running, e.waiting = valueOf(m.server.Running), valueOf(m.queueGauge())
 	return true
 }
 
-// learnSizes holds the sizes of requests against their tokens.
+// learnSizes holds the sizes of requests against their tokens. Of an engine with few requests most readings show none
+// that began, or none that was computed, and where both are shown they are others. So both go on counting until there
+// are some of each: otherwise sizes would be missed while a long prompt is computed, and the size of a long one held
+// against the tokens of a short one.
 func (e *engineState) learnSizes(k *prompts, d *tokenGrowth, seen begun, at time.Time) {
-	const some = 20 // requests that are compared at once
-	if sent := seen.since(&e.sent); d.first > 0 && d.computed > 0 && sent.sized > 0 && sent.bytes >= sent.sized {
-		k.perByte.add(d.computed/d.first, sent.bytes/sent.sized, d.first)
+	const few, some = 2, 20 // requests that are compared at once; few, as one with an image spoils the others
+	e.sized.add(d)
+	sent := seen.since(&e.sizedTo)
+	both := e.sized.first >= few && sent.sized >= few
+	if both && e.sized.computed > 0 && sent.bytes >= sent.sized {
+		k.perByte.add(e.sized.computed/e.sized.first, sent.bytes/sent.sized, e.sized.first)
 		k.sizedAt = at
+	}
+	if both || e.sized.first >= some {
+		e.sized, e.sizedTo = tokenGrowth{}, seen
 	}
 	if e.compared.add(d); e.compared.first >= some {
 		k.compare(seen.since(&e.comparedTo), &e.compared)
