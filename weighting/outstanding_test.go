@@ -21,7 +21,7 @@ func TestNoMorePromptsAreOutstandingThanRequestsArePresent(t *testing.T) {
 	wantNear(t, "tokens of the one that is present", o.tokens, 1000, 1e-9)
 }
 
-// Slow uploads are in flight and no prompts: those that are computed later are told from them.
+// Slow uploads are in flight and no prompts: those that are computed later differ from them.
 func TestRequestsThatAreNeverComputedAreNoPromptsUnderWay(t *testing.T) {
 	o, now := newAccount(), epoch.Add(time.Second)
 	o.begin(now, 2, 2000)
