@@ -98,6 +98,13 @@ func hotRestarting(t *testing.T, r *receiver) func(epoch int) (*proc.Process, st
 	if err != nil {
 		t.Fatal(err)
 	}
+	next := epochs(t, text, 4*time.Second)
+	return func(epoch int) (*proc.Process, string) { return next(epoch), "http://" + ports[0] + "/" }
+}
+
+// epochs returns what starts the processes of one Envoy. Each ends the one before it after the given time.
+func epochs(t *testing.T, text []byte, parentShutdown time.Duration) func(epoch int) *proc.Process {
+	t.Helper()
 	program, err := proc.Find(proc.ProgramEnvoy)
 	if err != nil {
 		t.Fatal(err)
@@ -107,11 +114,12 @@ func hotRestarting(t *testing.T, r *receiver) func(epoch int) (*proc.Process, st
 	if err := os.WriteFile(bootstrap, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return func(epoch int) (*proc.Process, string) {
+	return func(epoch int) *proc.Process {
 		t.Helper()
 		args := []string{
 			"--config-path", bootstrap, "--concurrency", "1", "--log-level", "warning",
-			"--drain-time-s", "1", "--parent-shutdown-time-s", "4", "--restart-epoch", strconv.Itoa(epoch),
+			"--drain-time-s", "1", "--parent-shutdown-time-s", strconv.Itoa(int(parentShutdown.Seconds())),
+			"--restart-epoch", strconv.Itoa(epoch),
 		}
 		if epoch == 0 { // the first chooses what the others meet by
 			args = append(args, "--use-dynamic-base-id", "--base-id-path", baseID)
@@ -122,8 +130,7 @@ func hotRestarting(t *testing.T, r *receiver) func(epoch int) (*proc.Process, st
 			}
 			args = append(args, "--base-id", string(id))
 		}
-		p := proctest.Start(t, proc.Spec{Name: "envoy-" + strconv.Itoa(epoch), Path: program, Args: args, Dir: dir})
-		return p, "http://" + ports[0] + "/"
+		return proctest.Start(t, proc.Spec{Name: "envoy-" + strconv.Itoa(epoch), Path: program, Args: args, Dir: dir})
 	}
 }
 

@@ -1,0 +1,129 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"steelyard/e2e/rig/modelsim"
+	"steelyard/e2e/rig/proc"
+)
+
+// TestWaitingRequestsOutliveAReloadOfTheirQueue: it has fewer places than are taken, other headers, and its classes in
+// another order, one with another name.
+func TestWaitingRequestsOutliveAReloadOfTheirQueue(t *testing.T) {
+	eachCarrier(t, waitingRequestsOutliveAReloadOfTheirQueue)
+}
+
+func waitingRequestsOutliveAReloadOfTheirQueue(t *testing.T, by carrier) {
+	f := queueing(t, by, servers(t, modelsim.Options{Slots: 8}), 2,
+		"{max_in_flight: 2, classes: [{name: old}, {name: base}, {name: urgent, strict: true}]}")
+	c := newCallers(t, f)
+	var release [2]context.CancelFunc
+	for i := range release {
+		var ctx context.Context
+		ctx, release[i] = context.WithCancel(t.Context())
+		defer release[i]()
+		c.send(ctx, 0, 0, "base", "", time.Minute)
+		f.eventually("the place is taken", func() error { return f.waits(0, i+1) })
+	}
+	// Those whose class has another name now belong to the last one, in which the order is that of arrival.
+	turns := []turn{
+		{"base", "", 3}, {"old", "", 4}, {"old", "", 5}, {"urgent", "", 1}, {"old", "", 6}, {"base", "", 7},
+		{"urgent", "", 2},
+	}
+	for i, r := range turns {
+		c.send(t.Context(), r.number, i%2, r.class, r.tenant, 20*time.Millisecond)
+		f.eventually("the request waits", func() error { return f.waits(i+1, 2) })
+	}
+	f.writeConfig("queue: {max_in_flight: 1, class_header: x-kind, tenant_header: x-team, " +
+		"classes: [{name: urgent, strict: true}, {name: new}, {name: base}]}")
+	f.eventually("the queue has the new classes", func() error {
+		q, err := f.queue()
+		if err == nil && q.Classes[0].Name != "urgent" {
+			err = fmt.Errorf("classes %+v", q.Classes)
+		}
+		return errors.Join(err, f.waits(len(turns), 2))
+	})
+	release[0]()
+	f.eventually("one place remains, which is taken", func() error { return f.waits(len(turns), 1) })
+	release[1]()
+	c.next() // the end of either
+	c.inOrder(len(turns))
+	f.eventually("no place is held", func() error { return f.waits(0, 0) })
+	f.eventually("the new header names the class", func() error {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, f.urls[0], nil)
+		if err != nil {
+			return err
+		}
+		r.Header.Set("X-Kind", "new")
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return err
+		}
+		resp.Body.Close()
+		q, err := f.queue()
+		if err == nil && q.Classes[1].Granted == 0 {
+			err = fmt.Errorf("%s: classes %+v", resp.Status, q.Classes)
+		}
+		return err
+	})
+}
+
+// TestAHotRestartFailsNoWaitingRequest: the old process sends what waits in it, while the new one has joined the queue.
+func TestAHotRestartFailsNoWaitingRequest(t *testing.T) {
+	withModule(t)
+	f := withoutEnvoys(t, plan{servers: servers(t, modelsim.Options{Slots: 8}), cluster: "queue: {max_in_flight: 1}"})
+	ports, err := proc.FreeAddresses(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := epochs(t, run(t, "bootstrap", "--cluster", cluster, "--xds", f.xds, "--node-id", "restarting",
+		"--listen", ports[0], "--admin", ports[1], "--module"), 10*time.Second)
+	f.urls = []string{"http://" + ports[0] + "/"}
+	// are returns nil when so many requests wait and are in flight, of so many processes.
+	are := func(waiting, inFlight, processes int) func() error {
+		return func() error {
+			q, err := f.queue()
+			if err == nil && (q.Classes[0].Waiting != waiting || q.InFlight != inFlight || q.Envoys != processes) {
+				err = fmt.Errorf("the queue is %+v, want %d, %d of %d", q, waiting, inFlight, processes)
+			}
+			return err
+		}
+	}
+	old := run(0)
+	c := newCallers(t, f)
+	f.eventually("the old process serves", func() error {
+		if a := c.call(t.Context(), 0, 0, "", "", time.Millisecond); a.code != http.StatusOK {
+			return fmt.Errorf("%+v", a)
+		}
+		return nil
+	})
+	f.eventually("the old process has joined the queue", are(0, 0, 1))
+	first, release := context.WithCancel(t.Context())
+	defer release()
+	c.send(first, 0, 0, "", "", time.Minute)
+	f.eventually("the place is taken", are(0, 1, 1))
+	const ofOld, all = 4, 6
+	for i := range ofOld {
+		c.send(t.Context(), i+1, 0, "", "", 20*time.Millisecond)
+		f.eventually("the request waits", are(i+1, 1, 1))
+	}
+	run(1)
+	f.eventually("both processes have joined the queue", are(ofOld, 1, 2))
+	for i := ofOld; i < all; i++ {
+		c.send(t.Context(), i+1, 0, "", "", 20*time.Millisecond)
+		f.eventually("the request waits", are(i+1, 1, 2))
+	}
+	release()
+	c.inOrder(all)
+	f.eventually("no place is held", are(0, 0, 2))
+	<-old.Done() // or the test's own timeout
+	f.eventually("the old process has left", are(0, 0, 1))
+	if a := c.call(t.Context(), all+1, 0, "", "", time.Millisecond); a.code != http.StatusOK {
+		t.Errorf("after the restart: %+v", a)
+	}
+}
