@@ -295,6 +295,9 @@ func TestASilentEnvoyCountsNoMore(t *testing.T) {
 	if got := w.ticked().Cluster("chat", w.now); got.Events != 1 {
 		t.Errorf("%+v", got)
 	}
+	if got := w.status(t); got.Silent {
+		t.Errorf("%+v", got)
+	}
 }
 
 func TestASlowReporterIsNotSilent(t *testing.T) {

@@ -13,8 +13,10 @@ import (
 	"steelyard/e2e/rig/proc/proctest"
 )
 
-func TestAQueueHasARowForEachClass(t *testing.T) {
-	f := &fleet{t: t, dir: proctest.Dir(t)}
+// queueing runs Steelyard with one server, of so many slots, whose cluster has a queue.
+func queueing(t *testing.T, slots int, queue string) *fleet {
+	t.Helper()
+	f := &fleet{t: t, dir: proctest.Dir(t), urls: map[string][]string{}}
 	f.xds, f.admin = port(t), port(t)
 	f.write("steelyard.yaml", fmt.Sprintf(`xds: {listen: %s}
 admin: {listen: %s}
@@ -22,9 +24,15 @@ clusters:
 - name: llama
   engine: vllm
   endpoints: {static: [{address: %s}]}
-  queue: {max_in_flight: 2, classes: [{name: urgent, strict: true}, {name: interactive, weight: 3}, {name: batch}]}
-`, f.xds, f.admin, server(t, modelsim.Options{Slots: 1}).Address()))
+  queue: %s
+`, f.xds, f.admin, server(t, modelsim.Options{Slots: slots}).Address(), queue))
 	f.start("steelyard")
+	return f
+}
+
+func TestAQueueHasARowForEachClass(t *testing.T) {
+	f := queueing(t, 1,
+		"{max_in_flight: 2, classes: [{name: urgent, strict: true}, {name: interactive, weight: 3}, {name: batch}]}")
 	p := newBrowser(t).tab(t, 1280, 900)
 	p.open(f.url("#/c/llama"))
 	const rows = `[...document.querySelectorAll('[aria-label=Queue] tbody tr')].map((r) =>
@@ -53,17 +61,8 @@ func TestRequestsThatWaitAreOnThePage(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv(proc.ModulePath, module)
-	f := &fleet{t: t, dir: proctest.Dir(t), urls: map[string][]string{}}
-	f.xds, f.admin = port(t), port(t)
-	f.write("steelyard.yaml", fmt.Sprintf(`xds: {listen: %s}
-admin: {listen: %s}
-clusters:
-- name: llama
-  engine: vllm
-  endpoints: {static: [{address: %s}]}
-  queue: {max_in_flight: 1, classes: [{name: interactive, weight: 3}, {name: batch, max_waiting: 3}]}
-`, f.xds, f.admin, server(t, modelsim.Options{Slots: 8}).Address()))
-	f.start("steelyard")
+	f := queueing(t, 8,
+		"{max_in_flight: 1, classes: [{name: interactive, weight: 3}, {name: batch, max_waiting: 3}]}")
 	f.envoy("gw-1", "llama", "--module")
 	p := newBrowser(t).tab(t, 1280, 900)
 	p.open(f.url("#/c/llama"))

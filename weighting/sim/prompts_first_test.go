@@ -10,18 +10,22 @@ import (
 	"steelyard/weighting/sim/trace"
 )
 
-// shortRequests are about 100 tokens of prompt and 30 of an answer, at random times.
-func shortRequests() *trace.Trace {
+// logNormal are sizes in tokens.
+type logNormal struct{ median, sigma float64 }
+
+// requests are 20,000 of such sizes. The times between them are powers of exponential ones: random with an exponent of
+// 1, in crowds above it.
+func requests(exponent float64, prompt, output logNormal) *trace.Trace {
 	random := rand.New(rand.NewPCG(5, 5))
-	size := func(median, sigma float64) int32 {
-		return max(1, int32(median*math.Exp(sigma*random.NormFloat64())))
+	size := func(of logNormal) int32 {
+		return max(1, int32(of.median*math.Exp(of.sigma*random.NormFloat64())))
 	}
 	t := new(trace.Trace)
 	at := 0.0
 	for range 20_000 {
-		at += random.ExpFloat64()
+		at += math.Pow(random.ExpFloat64(), exponent)
 		t.Requests = append(t.Requests, trace.Request{At: time.Duration(at * float64(time.Second)),
-			Prompt: size(74, 0.8), Output: size(25, 0.6)})
+			Prompt: size(prompt), Output: size(output)})
 	}
 	return t
 }
@@ -29,7 +33,7 @@ func shortRequests() *trace.Trace {
 // Engines that compute prompts first answer in cohorts, and now and then one reaches its limit of sequences.
 func TestEnginesThatReachTheirLimitAtTimesAreNotTakenForSlots(t *testing.T) {
 	t.Parallel()
-	short := shortRequests()
+	short := requests(1, logNormal{74, 0.8}, logNormal{25, 0.6}) // about 100 tokens of prompt and 30 of an answer
 	for _, sequences := range []int{128, 512} {
 		s, p := engines(), engine.Defaults()
 		p.PromptsFirst, p.MaxSequences = true, sequences
