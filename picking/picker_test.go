@@ -130,33 +130,6 @@ func TestASubsetLimitsTheChoice(t *testing.T) {
 	}
 }
 
-// TestASubsetOfAllTakesAboutAsLongAsNone: a gateway may name every endpoint with each request, and comparing each with
-// each takes some twenty times as long.
-func TestASubsetOfAllTakesAboutAsLongAsNone(t *testing.T) {
-	u := Update{Cost: Requests()}
-	var all []string
-	for i := range 1000 {
-		all = append(all, fmt.Sprintf("10.0.%d.%d:8000", i/256, i%256))
-		u.Endpoints = append(u.Endpoints, Endpoint{Address: all[i], Vessel: weighting.Vessel{Slots: 4, Speed: 1}})
-	}
-	var p Picker
-	p.Update(u, start)
-	best := func(r Request) time.Duration { // of some, as the machine may be busy
-		least := time.Hour
-		for range 50 {
-			began := time.Now()
-			if p.Choose(start, r, 0.5).Address == "" {
-				t.Fatal("no choice")
-			}
-			least = min(least, time.Since(began))
-		}
-		return least
-	}
-	if of, none := best(Request{Size: -1, Subset: all}), best(Request{Size: -1}); of > 8*none {
-		t.Errorf("%v with a subset, %v without", of, none)
-	}
-}
-
 // Five requests of others since the loads were read fill both endpoints; without others only the emptier one has room.
 func TestAPickerLeavesRoomForWhatOthersHaveSentMeanwhile(t *testing.T) {
 	const rate = 1000 // requests a second: five in Lag
@@ -394,21 +367,33 @@ func TestTenPickersAreNearTheShortestQueue(t *testing.T) {
 	}
 }
 
+// BenchmarkChoose has a request that may go anywhere, and one with a subset of all endpoints, which a gateway may name.
 func BenchmarkChoose(b *testing.B) {
 	for _, n := range []int{20, 1000} {
+		endpoints := make([]Endpoint, n)
+		all := make([]string, n)
+		for i := range endpoints {
+			all[i] = fmt.Sprintf("10.0.%d.%d:80", i/256, i%256)
+			endpoints[i] = Endpoint{Address: all[i], Vessel: weighting.Vessel{Load: float64(i % 7), Slots: 4, Speed: 1}}
+		}
+		p := newPicker(endpoints)
+		choose := func(r Request) time.Duration { // 16 between two updates
+			began := time.Now()
+			for range 16 {
+				p.Choose(start, r, 0.3)
+			}
+			took := time.Since(began)
+			p.Update(p.update, start)
+			return took
+		}
 		b.Run(fmt.Sprintf("endpoints=%d", n), func(b *testing.B) {
-			endpoints := make([]Endpoint, n)
-			for i := range endpoints {
-				endpoints[i] = Endpoint{Address: fmt.Sprintf("10.0.%d.%d:80", i/256, i%256),
-					Vessel: weighting.Vessel{Load: float64(i % 7), Slots: 4, Speed: 1}}
+			var anywhere, within time.Duration
+			for b.Loop() {
+				anywhere += choose(unknown)
+				within += choose(Request{Size: -1, Subset: all})
 			}
-			p := newPicker(endpoints)
-			for i := range b.N {
-				if i%16 == 0 {
-					p.Update(p.update, start)
-				}
-				p.Choose(start, unknown, 0.3)
-			}
+			b.ReportMetric(float64(anywhere.Nanoseconds())/float64(16*b.N), "ns/choice")
+			b.ReportMetric(float64(within)/float64(anywhere), "times-with-a-subset")
 		})
 	}
 }

@@ -49,3 +49,37 @@ func TestAnUpdateSaysWhoseServerRestarted(t *testing.T) {
 		t.Errorf("%v tokens in a byte, and %v refused; want 0.3 and 0.2", u.TokensPerByte, u.Drop)
 	}
 }
+
+// TestAPickerFollowsThePolicyOfTheCluster: the emptier endpoint answers in 2 s, the other one in 0.5 s. The next request
+// takes 2 s there and 0.5 s · (1 request in flight + 1) here.
+func TestAPickerFollowsThePolicyOfTheCluster(t *testing.T) {
+	for _, tt := range []struct {
+		leastLatency bool
+		want         string
+	}{
+		{false, "10.0.0.1:80"},
+		{true, "10.0.0.2:80"},
+	} {
+		params := weighting.DefaultParams()
+		params.LeastLatency.Enabled = tt.leastLatency
+		law := weighting.NewLaw(params)
+		var d weighting.Decision
+		now := time.Unix(1000, 0)
+		for answers := range 2 {
+			now = now.Add(100 * time.Millisecond)
+			read := func(v float64) weighting.Reading { return weighting.Reading{Value: v, At: now} }
+			endpoint := func(address string, inFlight, latency float64) weighting.Endpoint {
+				n := float64(answers)
+				return weighting.Endpoint{Address: address, Capacity: 1, InFlight: read(inFlight), Exact: true,
+					Proxies: weighting.ProxyReport{LatencySeconds: read(latency * n), Answered: read(n)}}
+			}
+			d = law.Step(now, weighting.Snapshot{Endpoints: []weighting.Endpoint{
+				endpoint("10.0.0.1:80", 0, 2), endpoint("10.0.0.2:80", 1, 0.5)}})
+		}
+		var p Picker
+		p.Update(UpdateOf(&d), now)
+		if got := p.Choose(now, unknown, 0.5); got.Address != tt.want {
+			t.Errorf("least latency %v: %+v, want %s", tt.leastLatency, got, tt.want)
+		}
+	}
+}
