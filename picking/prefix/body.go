@@ -35,7 +35,7 @@ func (r *Reader) perPiece(text bool) float64 {
 }
 
 // found are the values of a body that are parts of the prompt, as they are written; nil where there is none.
-type found struct{ model, tools, system, messages, prompt, ids []byte }
+type found struct{ model, tools, system, messages, input, prompt, ids []byte }
 
 // Read returns the prompt of a body, of which the first part is given, at most MaxBody of it is looked at. size is that
 // of the whole body in bytes, negative where unknown. A body of an unknown form has no steps. The prompt does not refer
@@ -45,6 +45,9 @@ func (r *Reader) Read(body []byte, size int64) Prompt {
 	var f found
 	s := scanner{text: body}
 	s.members(f.note)
+	if f.messages == nil {
+		f.messages = f.input
+	}
 	w := writer{per: r.perPiece(!f.inTokens())}
 	w.seed(f.model)
 	r.write(&w, &f)
@@ -63,11 +66,13 @@ func (f *found) note(key, value []byte) {
 		of = &f.model
 	case "tools":
 		of = &f.tools
-	case "system":
+	case "system", "instructions":
 		of = &f.system
 	case "messages":
 		of = &f.messages
-	case "prompt":
+	case "input":
+		of = &f.input
+	case "prompt", "inputs", "text", "text_input":
 		of = &f.prompt
 	case "input_ids", "prompt_token_ids":
 		of = &f.ids
@@ -96,6 +101,8 @@ func (r *Reader) write(w *writer, f *found) {
 		compact(w, f.system)
 		w.step()
 		s := scanner{text: f.messages}
+		text, _ := s.quoted() // instead of an array
+		w.write(text)
 		s.elements(func(message []byte, whole bool) {
 			compact(w, message)
 			if whole {

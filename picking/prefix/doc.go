@@ -35,7 +35,11 @@
 // # Bodies
 //
 //	messages          OpenAI chat, Anthropic messages; with tools and system in front, wherever they are in the body
+//	input             OpenAI responses: text, or messages; with tools and instructions in front
 //	prompt            OpenAI completions: text, or token ids
+//	text              SGLang's own: text
+//	inputs            TGI's own: text
+//	text_input        Triton's and TensorRT-LLM's own: text
 //	input_ids,        token ids
 //	prompt_token_ids
 //

@@ -151,6 +151,37 @@ func TestSystemAndToolsComeFirst(t *testing.T) {
 	}
 }
 
+// TestEachAPIHasItsPrompt: the bodies of the APIs that engines serve. Two that begin in the same way share that, and no
+// more; the members around the prompt do not matter.
+func TestEachAPIHasItsPrompt(t *testing.T) {
+	begin := text("b", 40)
+	type body = map[string]any
+	for name, of := range map[string]func(prompt string) body{
+		"OpenAI chat": func(p string) body {
+			return body{"messages": []message{said("system", begin), said("user", p)}, "n": 1}
+		},
+		"OpenAI completions": func(p string) body { return body{"prompt": begin + p, "max_tokens": 9} },
+		"OpenAI responses": func(p string) body {
+			return body{"instructions": begin, "input": []message{said("user", p)}, "text": body{"format": body{}}}
+		},
+		"OpenAI responses, a text": func(p string) body { return body{"instructions": begin, "input": p} },
+		"Anthropic messages": func(p string) body {
+			return body{"system": begin, "messages": []message{said("user", p)}}
+		},
+		"SGLang": func(p string) body { return body{"text": begin + p, "sampling_params": body{"n": 1}} },
+		"TGI":    func(p string) body { return body{"inputs": begin + p, "parameters": body{"seed": 7}} },
+		"Triton": func(p string) body { return body{"text_input": begin + p, "stream": true} },
+	} {
+		a, b := read(marshalled(t, of(text("x", 40)))), read(marshalled(t, of(text("y", 40))))
+		if got := shared(a, b); got < 32 || got > 41 {
+			t.Errorf("%s: %d blocks are shared of a beginning of 40", name, got)
+		}
+		if last(a) < 80 || shared(a, read(marshalled(t, of(text("x", 40))))) != last(a) {
+			t.Errorf("%s: the prompt has the steps %v, want some up to 80 blocks", name, a.Steps)
+		}
+	}
+}
+
 func TestTokenIdsBeginMessagesAtMarkers(t *testing.T) {
 	tokens := func(marker int, lengths ...int) (ids []int) {
 		for i, n := range lengths {
@@ -194,9 +225,9 @@ func TestTokenIdsBeginMessagesAtMarkers(t *testing.T) {
 }
 
 func TestWhatIsNoPromptHasNoSteps(t *testing.T) {
-	for _, body := range []string{"", "hello", "[]", "{}", `{"text":"` + text("x", 40) + `"}`, `{"messages":[]}`,
-		`{"messages":"no array"}`, `{"prompt":null}`, `"messages"`, "\x00\xff", `{"prompt":`, `{"prompt"`, `{"`,
-		`{"messages":[{"role":"user","content":"short"}]}`} {
+	for _, body := range []string{"", "hello", "[]", "{}", `{"content":"` + text("x", 40) + `"}`, `{"messages":[]}`,
+		`{"messages":"no array"}`, `{"prompt":null}`, `"messages"`, "\x00\xff", "\x1f\x8b\x08" + text("gzip", 40),
+		"\xff\xfe{\x00\"\x00p\x00", `{"prompt":`, `{"prompt"`, `{"`, `{"messages":[{"role":"user","content":"short"}]}`} {
 		if p := read([]byte(body)); len(p.Steps) != 0 || p.Key(0) != 0 {
 			t.Errorf("%q has the steps %v", body, p.Steps)
 		}
@@ -272,6 +303,7 @@ func TestAPromptOfBlocksHasTheStepsOfItsEnds(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	f.Add([]byte(`{"model":"m","messages":[{"role":"user","content":"` + text("x", 20) + `"},{"a":[1,{"b":"\\\""}]}]}`))
 	f.Add([]byte(`{"prompt":[[128006,1,2],[3]],"prompt":"x"}`))
+	f.Add([]byte(`{"instructions":"x","input":` + text("y", 2) + `","text":{},"inputs":"z"}`))
 	f.Add([]byte(`{"system":[{"type":"text","text":"x"}],"messages":[` + text("y", 2) + `],"tools":{}}`))
 	f.Add([]byte(`{"input_ids":[` + strings.Repeat("151644,1,22,333,", 40) + `]}`))
 	f.Add([]byte(strings.Repeat(`{"messages":[`, 1000)))
