@@ -50,8 +50,8 @@ func TestAnUpdateSaysWhoseServerRestarted(t *testing.T) {
 	}
 }
 
-// TestAPickerFollowsThePolicyOfTheCluster: the emptier endpoint answers in 2 s, the other one in 0.5 s. The next request
-// takes 2 s there and 0.5 s · (1 request in flight + 1) here.
+// TestAPickerFollowsThePolicyOfTheCluster: the emptier endpoint answers in 2 s, the other one in 0.5 s. The next
+// request takes 2 s there and 0.5 s · (1 request in flight + 1) here.
 func TestAPickerFollowsThePolicyOfTheCluster(t *testing.T) {
 	for _, tt := range []struct {
 		leastLatency bool

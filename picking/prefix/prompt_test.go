@@ -227,7 +227,8 @@ func TestTokenIdsBeginMessagesAtMarkers(t *testing.T) {
 func TestWhatIsNoPromptHasNoSteps(t *testing.T) {
 	for _, body := range []string{"", "hello", "[]", "{}", `{"content":"` + text("x", 40) + `"}`, `{"messages":[]}`,
 		`{"messages":"no array"}`, `{"prompt":null}`, `"messages"`, "\x00\xff", "\x1f\x8b\x08" + text("gzip", 40),
-		"\xff\xfe{\x00\"\x00p\x00", `{"prompt":`, `{"prompt"`, `{"`, `{"messages":[{"role":"user","content":"short"}]}`} {
+		"\xff\xfe{\x00\"\x00p\x00", `{"prompt":`, `{"prompt"`, `{"`,
+		`{"messages":[{"role":"user","content":"short"}]}`} {
 		if p := read([]byte(body)); len(p.Steps) != 0 || p.Key(0) != 0 {
 			t.Errorf("%q has the steps %v", body, p.Steps)
 		}
