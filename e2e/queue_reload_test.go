@@ -2,9 +2,12 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"net/url"
 	"testing"
 	"time"
 
@@ -73,16 +76,69 @@ func waitingRequestsOutliveAReloadOfTheirQueue(t *testing.T, by carrier) {
 	})
 }
 
+// TestWaitingRequestsOutliveADrainOfTheirListener: a load balancer is to send this Envoy nothing more. Those that wait
+// in it still get their turn.
+func TestWaitingRequestsOutliveADrainOfTheirListener(t *testing.T) {
+	for name, query := range map[string]url.Values{"at once": nil, "gracefully": {"graceful": {""}}} {
+		t.Run(name, func(t *testing.T) {
+			eachCarrier(t, func(t *testing.T, by carrier) {
+				const waiting = 6
+				f, c, release := waitBehindOne(t, by, waiting)
+				address, err := f.envoys[0].Listener(t.Context(), "ingress")
+				if err == nil {
+					_, err = f.envoys[0].Post(t.Context(), "/drain_listeners", query)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if query == nil {
+					f.eventually("the listener is closed", func() error {
+						conn, err := net.Dial("tcp", address)
+						if err == nil {
+							conn.Close()
+							return errors.New("it takes connections")
+						}
+						return nil
+					})
+				}
+				if err := f.waits(waiting, 1); err != nil {
+					t.Errorf("while it drains: %v", err)
+				}
+				release()
+				c.inOrder(waiting)
+				f.eventually("no place is held", func() error { return f.waits(0, 0) })
+			})
+		})
+	}
+}
+
 // TestAHotRestartFailsNoWaitingRequest: the old process sends what waits in it, while the new one has joined the queue.
+// With a picker, it has joined for both.
 func TestAHotRestartFailsNoWaitingRequest(t *testing.T) {
-	withModule(t)
-	f := withoutEnvoys(t, plan{servers: servers(t, modelsim.Options{Slots: 8}), cluster: "queue: {max_in_flight: 1}"})
+	eachCarrier(t, aHotRestartFailsNoWaitingRequest)
+}
+
+func aHotRestartFailsNoWaitingRequest(t *testing.T, by carrier) {
+	p := plan{servers: servers(t, modelsim.Options{Slots: 8}), cluster: "queue: {max_in_flight: 1}"}
+	processes := 2 // in the queue, while there are two of Envoy
+	var f *fleet
+	args := []string{"--module"}
+	switch by {
+	case byModule:
+		withModule(t)
+		f = withoutEnvoys(t, p)
+	case byPicker:
+		p.edits, processes = patient, 1
+		f = withoutEnvoys(t, p)
+		args = []string{"--picker", startPicker(t, f.dir, f.xds, "", "--name", "restarting").address}
+	}
 	ports, err := proc.FreeAddresses(2)
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := epochs(t, run(t, "bootstrap", "--cluster", cluster, "--xds", f.xds, "--node-id", "restarting",
-		"--listen", ports[0], "--admin", ports[1], "--module"), 10*time.Second)
+	text := run(t, append([]string{"bootstrap", "--cluster", cluster, "--xds", f.xds, "--node-id", "restarting",
+		"--listen", ports[0], "--admin", ports[1]}, args...)...)
+	run := epochs(t, edited(t, text, p.edits), 10*time.Second)
 	f.urls = []string{"http://" + ports[0] + "/"}
 	// are returns nil when so many requests wait and are in flight, of so many processes.
 	are := func(waiting, inFlight, processes int) func() error {
@@ -113,17 +169,37 @@ func TestAHotRestartFailsNoWaitingRequest(t *testing.T) {
 		f.eventually("the request waits", are(i+1, 1, 1))
 	}
 	run(1)
-	f.eventually("both processes have joined the queue", are(ofOld, 1, 2))
+	f.eventually("the new process serves", func() error { return serves(ports[1], 1) })
+	f.eventually("both processes have joined the queue", are(ofOld, 1, processes))
 	for i := ofOld; i < all; i++ {
 		c.send(t.Context(), i+1, 0, "", "", 20*time.Millisecond)
-		f.eventually("the request waits", are(i+1, 1, 2))
+		f.eventually("the request waits", are(i+1, 1, processes))
 	}
 	release()
 	c.inOrder(all)
-	f.eventually("no place is held", are(0, 0, 2))
+	f.eventually("no place is held", are(0, 0, processes))
 	<-old.Done() // or the test's own timeout
 	f.eventually("the old process has left", are(0, 0, 1))
 	if a := c.call(t.Context(), all+1, 0, "", "", time.Millisecond); a.code != http.StatusOK {
 		t.Errorf("after the restart: %+v", a)
 	}
+}
+
+// serves returns nil when the process of this epoch has the admin address of a restarted Envoy, and serves.
+func serves(admin string, epoch int) error {
+	resp, err := http.Get("http://" + admin + "/server_info")
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	var info struct {
+		State   string
+		Options struct {
+			Epoch int `json:"restart_epoch"`
+		} `json:"command_line_options"`
+	}
+	if err = json.NewDecoder(resp.Body).Decode(&info); err == nil && (info.State != "LIVE" || info.Options.Epoch != epoch) {
+		err = fmt.Errorf("%+v, want epoch %d live", info, epoch)
+	}
+	return err
 }
