@@ -198,8 +198,11 @@ func serves(admin string, epoch int) error {
 			Epoch int `json:"restart_epoch"`
 		} `json:"command_line_options"`
 	}
-	if err = json.NewDecoder(resp.Body).Decode(&info); err == nil && (info.State != "LIVE" || info.Options.Epoch != epoch) {
-		err = fmt.Errorf("%+v, want epoch %d live", info, epoch)
+	if err := json.NewDecoder(resp.Body).Decode(&info); err != nil {
+		return err
 	}
-	return err
+	if info.State != "LIVE" || info.Options.Epoch != epoch {
+		return fmt.Errorf("%+v, want epoch %d live", info, epoch)
+	}
+	return nil
 }
