@@ -58,7 +58,8 @@ func (t *router) authorized(w http.ResponseWriter, r *http.Request) bool {
 		return true
 	case t.h.Access.TokensFile == "":
 		t.h.Access.deny(deniedRole, r, t.h.Log, t.h.Now())
-		writeError(w, http.StatusForbidden, "nobody may change anything: no tokens are configured (admin.tokens_file)")
+		writeError(w, http.StatusForbidden, "nobody may change anything without a token of the role operate: "+
+			"configure admin.tokens_file, which takes a restart")
 	case c.name == "":
 		t.h.Access.deny(deniedNoToken, r, t.h.Log, t.h.Now())
 		t.h.unauthorized(w, r, deniedNoToken)
