@@ -100,6 +100,9 @@ func canonical(host string) (string, error) {
 // parseBackend returns the host:port, in one spelling, of "http://host:port" or "host:port".
 func parseBackend(text string) (string, error) {
 	address := text
+	if at := strings.LastIndex(text, "@"); at >= 0 { // what is in front may be a password
+		return "", fmt.Errorf("backend …%q: want http://HOST:PORT without a user", text[at:])
+	}
 	if strings.Contains(text, "://") {
 		u, err := url.Parse(text)
 		switch {
@@ -107,7 +110,7 @@ func parseBackend(text string) (string, error) {
 			return "", fmt.Errorf("backend %q: %w", text, err)
 		case u.Scheme != "http":
 			return "", fmt.Errorf("backend %q: the scheme is %q, want http", text, u.Scheme)
-		case u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.Trim(u.Path, "/") != "":
+		case u.RawQuery != "" || u.Fragment != "" || strings.Trim(u.Path, "/") != "":
 			return "", fmt.Errorf("backend %q: want http://HOST:PORT and nothing else", text)
 		}
 		if address = u.Host; u.Port() == "" {
@@ -144,7 +147,7 @@ func parseBackends(body io.Reader) ([]string, error) {
 		var text *string
 		if err := json.Unmarshal(item, &text); err != nil || text == nil {
 			errs = append(errs, fmt.Errorf("item %d of the backends is %s, want a text such as \"http://10.0.0.1:80\"",
-				i+1, clipped(item)))
+				i+1, clipped(item, longestQuote)))
 			continue
 		}
 		b, err := parseBackend(*text)
@@ -155,7 +158,23 @@ func parseBackends(body io.Reader) ([]string, error) {
 			out = append(out, b)
 		}
 	}
-	return out, errors.Join(errs...)
+	return out, first(errs)
+}
+
+// first joins the first errors, with a part of each: bodies have up to a megabyte, and errors are logged.
+func first(errs []error) error {
+	const most, longest = 5, 300
+	var texts []string
+	for _, err := range errs[:min(most, len(errs))] {
+		texts = append(texts, clipped([]byte(err.Error()), longest))
+	}
+	switch more := len(errs) - most; {
+	case len(errs) == 0:
+		return nil
+	case more > 0:
+		texts = append(texts, fmt.Sprintf("and %d more", more))
+	}
+	return errors.New(strings.Join(texts, "\n"))
 }
 
 // wanted is the form of the body of set-backends.
@@ -185,7 +204,7 @@ func backendList(d *json.Decoder) (list []json.RawMessage, err error) {
 			return nil, errors.New(`the key "backends" is there twice: ` + wanted)
 		}
 		if found = true; json.Unmarshal(value, &list) != nil || list == nil {
-			return nil, fmt.Errorf("the backends are %s, which is not a list: %s", clipped(value), wanted)
+			return nil, fmt.Errorf("the backends are %s, which is not a list: %s", clipped(value, longestQuote), wanted)
 		}
 	}
 	if _, err := d.Token(); err != nil { // the closing brace
@@ -208,9 +227,10 @@ func broken(err error) error {
 	return fmt.Errorf("the body is not read as JSON: %w: %s", err, wanted)
 }
 
-// clipped is JSON as an error quotes it.
-func clipped(text []byte) string {
-	const longest = 64
+const longestQuote = 64
+
+// clipped is the beginning of a text, for an error.
+func clipped(text []byte, longest int) string {
 	if len(text) > longest {
 		return strings.ToValidUTF8(string(text[:longest]), "") + "…"
 	}

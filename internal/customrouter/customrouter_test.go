@@ -203,6 +203,23 @@ func TestABadListOfBackendsIsRefusedInWordsOfItsAuthor(t *testing.T) {
 	}
 }
 
+func TestTheErrorOfAListOfBackendsIsShortAndHasNoPassword(t *testing.T) {
+	many := `{"backends": [` + strings.Repeat(`"x y", `, 8999) + `"x y"]}`
+	for name, c := range map[string]struct{ body, want string }{
+		"many errors": {many, "HOST:PORT\nand 8995 more"},
+		"a long name": {`{"backends": ["` + strings.Repeat("a", 900_000) + `:x"]}`, "aaa…"},
+		"a long zone": {`{"backends": ["[fe80::1%` + strings.Repeat("a", 900_000) + `]:80"]}`, "aaa…"},
+		"a password":  {`{"backends": ["http://user:secret@10.0.0.1:80"]}`, `backend …"@10.0.0.1:80": want`},
+		"no URL":      {`{"backends": ["http://user:secret@10.0.0.1:x"]}`, `backend …"@10.0.0.1:x": want`},
+	} {
+		_, err := parseBackends(strings.NewReader(c.body))
+		if err == nil || len(err.Error()) > 2000 || strings.Contains(err.Error(), "secret") ||
+			!strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %.300v, want an error with %q", name, err, c.want)
+		}
+	}
+}
+
 func TestTheRouterItselfIsNoBackend(t *testing.T) {
 	for _, c := range []struct {
 		own, backend string
