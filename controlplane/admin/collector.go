@@ -102,7 +102,14 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	collectRefusals(s, &status, state)
 	collectReplicas(s, completeReplicas(status.Replicas, now))
 	collectTracing(s, status.Tracing)
-	s.set("steelyard_pickers", "Pickers that follow the loads.", num(len(status.Pickers.List)))
+	collectPickers(s, &status.Pickers)
+}
+
+func collectPickers(s sink, p *Pickers) {
+	s.set("steelyard_pickers", "Pickers that follow the loads.", num(len(p.List)))
+	each(s, labelResult, "steelyard_picker_shared_prompts_total", "Learned prompts that pickers send each other "+
+		"through this process, by result: sent, or left_out because of the bounds.",
+		map[string]uint64{"sent": p.SharedPrompts.Sent, "left_out": p.SharedPrompts.LeftOut})
 }
 
 // collectClusters has series of as many endpoints as there is room for.

@@ -118,7 +118,7 @@ func typical(now time.Time) fixed {
 				}},
 			GoneEnvoys: []stat.GoneEnvoy{{NodeID: "edge-9", Address: "10.0.9.9:40112",
 				Since: view.At(now.Add(-42 * time.Second)), Cause: "the connection was reset"}},
-			Pickers: Pickers{List: []stat.Picker{
+			Pickers: Pickers{SharedPrompts: stat.SharedPrompts{Sent: 5_120, LeftOut: 33}, List: []stat.Picker{
 				{Name: "gateway-7f9c", Address: "10.0.9.4:50122", Clusters: []string{"llama"},
 					Since: view.At(now.Add(-time.Hour))},
 				{Name: "gateway-x2x4", Address: "10.0.9.5:40990", Since: view.At(now.Add(-20 * time.Minute))}}},

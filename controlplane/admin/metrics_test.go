@@ -376,7 +376,8 @@ func TestSignalsThatAreNotTakenInHaveNoSeries(t *testing.T) {
 			var got []string
 			always := []string{"steelyard_connected_envoys", "steelyard_gone_envoys",
 				"steelyard_admin_denied_requests_total", "steelyard_admin_refused_requests_total",
-				"steelyard_log_lines_dropped_total", "steelyard_pickers", "steelyard_envoy_series_dropped"}
+				"steelyard_log_lines_dropped_total", "steelyard_pickers",
+				"steelyard_picker_shared_prompts_total", "steelyard_envoy_series_dropped"}
 			for _, f := range families {
 				if name := f.GetName(); !slices.Contains(always, name) &&
 					!strings.HasPrefix(name, "steelyard_xds_port_") &&

@@ -80,6 +80,8 @@ type Reload struct {
 type Pickers struct {
 	Connected int           `json:"connected"`
 	List      []stat.Picker `json:"list"` // the oldest first; the handler shows at most maxPickers
+	// SharedPrompts are what those with --prefix learn from each other.
+	SharedPrompts stat.SharedPrompts `json:"shared_prompts"`
 }
 
 // maxPickers bounds the list in an answer.

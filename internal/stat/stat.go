@@ -37,6 +37,13 @@ type Picker struct {
 	Since    Time     `json:"since"`
 }
 
+// SharedPrompts count the learned prompts that pickers send each other through this process, since the start.
+type SharedPrompts struct {
+	Sent uint64 `json:"sent"` // each to each other picker of its cluster
+	// LeftOut is those of a picker that learns too much, and those that another one could not be sent.
+	LeftOut uint64 `json:"left_out"`
+}
+
 // Entries count access log entries by result, all at one time. They never decrease.
 type Entries struct {
 	Received   uint64 `json:"received"`   // all of them

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -11,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"steelyard/internal/stat"
 	"steelyard/internal/streams"
 	"steelyard/xds/loads/loadsv1"
 )
@@ -38,6 +40,14 @@ type sharing struct {
 
 	mu      sync.RWMutex
 	members map[*member]struct{}
+
+	sent, leftOut atomic.Uint64 // prompts
+}
+
+// SharedPrompts counts the learned prompts that pickers are sent of each other, and those that are left out because of
+// the bounds.
+func (s *Server) SharedPrompts() stat.SharedPrompts {
+	return stat.SharedPrompts{Sent: s.sharing.sent.Load(), LeftOut: s.sharing.leftOut.Load()}
 }
 
 // A member is a picker that shares what it learns.
@@ -75,6 +85,7 @@ func (s *Server) Share(stream grpc.BidiStreamingServer[loadsv1.Learned, loadsv1.
 			if err := stream.Send(l); err != nil {
 				return err
 			}
+			s.sharing.sent.Add(1)
 			now := time.Now()
 			if due.Before(now) {
 				due = now
@@ -125,6 +136,8 @@ func (s *Server) passOn(ctx context.Context, m *member, next func() (*loadsv1.Le
 		}
 		if passed++; passed <= LearnedPerSecond {
 			s.toOthers(m, l)
+		} else {
+			s.sharing.leftOut.Add(1)
 		}
 	}
 	return ctx.Err()
@@ -140,6 +153,7 @@ func (s *Server) toOthers(from *member, l *loadsv1.Learned) {
 		select {
 		case m.queue <- l:
 		default: // it does not read, or is sent as much as it may be
+			s.sharing.leftOut.Add(1)
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"steelyard/internal/stat"
 	"steelyard/xds/loads/loadsv1"
 )
 
@@ -108,6 +109,11 @@ func TestAPickerThatDoesNotReadHoldsNobodyUp(t *testing.T) {
 		}
 		if got := len(reader.heard); got != LearnedPerSecond {
 			t.Errorf("one that reads has heard %d of %d prompts of a second, want %d", got, prompts, LearnedPerSecond)
+		}
+		waiting := uint64(waitingPrompts + 1) // one of them in Send
+		left := uint64(prompts-LearnedPerSecond) + LearnedPerSecond - waiting
+		if got := s.SharedPrompts(); got != (stat.SharedPrompts{Sent: LearnedPerSecond, LeftOut: left}) {
+			t.Errorf("%+v are counted, want %d left out", got, left)
 		}
 		close(slow.blocked)
 		_, _, _ = leaveSpeaker(), leaveReader(), leaveSlow()

@@ -174,7 +174,7 @@ func (d *Daemon) Status() admin.Status {
 	}
 	s.Replicas, s.Tracing = d.replicasStatus(), d.tracing.Load().Status()
 	s.Overrides = d.operate.status()
-	s.Pickers.List = d.loads.Followers()
+	s.Pickers = admin.Pickers{List: d.loads.Followers(), SharedPrompts: d.loads.SharedPrompts()}
 	s.GoneEnvoys, s.XDSAccess = d.streams.Gone(), d.viewAccess()
 	s.Certificates = d.certificates()
 	if d.handshakes != nil {
