@@ -74,15 +74,6 @@ type redis struct {
 	counts []weighting.Reading
 }
 
-// epoch is the moment at which a simulation's clock stands at zero: a date with a monotonic reading, as the times of a
-// real loop have, because differences of such times take a third of the time.
-var epoch = monotonic(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
-
-func monotonic(t time.Time) time.Time {
-	now := time.Now()
-	return now.Add(t.Sub(now))
-}
-
 func (t instant) time() time.Time         { return epoch.Add(time.Duration(t)) }
 func (t instant) duration() time.Duration { return time.Duration(t) }
 
