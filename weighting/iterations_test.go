@@ -1,6 +1,7 @@
 package weighting
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -122,6 +123,36 @@ func TestAStandstillIsNoCostOfWork(t *testing.T) {
 	}
 	p.run(130, nil)
 	wantNear(t, "prefill rate after a standstill, of the rate before", p.decide().Work.PrefillRate/before, 1, 0.15)
+}
+
+// So it is where its report could not be read meanwhile, as that of a process that is stopped, or a machine that is.
+// With few requests little else is known of the cost.
+func TestAStandstillWithoutReportsIsNoCostOfWork(t *testing.T) {
+	t.Parallel()
+	for _, load := range []float64{0.02, 0.1, 0.8} {
+		p := engines(1, 4, nil)
+		p.atLoad(load)
+		stopped := false
+		p.reads = func(pod int) bool { return pod > 0 || !stopped }
+		p.run(300, nil)
+		before := p.decide().Work.PrefillRate
+		for p.engines[0].InFlight() == 0 {
+			p.run(p.now+0.05, nil)
+		}
+		stopped = true
+		p.engines[0].SetSpeed(seconds(p.now), 0)
+		p.run(p.now+30, nil)
+		stopped = false
+		p.engines[0].SetSpeed(seconds(p.now), 1)
+		for range 6 {
+			p.run(p.now+10, nil)
+			d := p.decide()
+			wantNear(t, fmt.Sprintf("load %v: prefill rate at %.0f s, of the rate before", load, p.now),
+				d.Work.PrefillRate/before, 1, 0.3)
+			wantNear(t, fmt.Sprintf("load %v: speed at %.0f s of the one that stood still", load, p.now),
+				d.Endpoints[0].Work.PrefillRate/d.Work.PrefillRate, 1, 0.15)
+		}
+	}
 }
 
 // One that stood still for long and went on is no reason to wait longer for the others.

@@ -20,6 +20,7 @@ type engineState struct {
 	comparedTo    begun
 	step          tokenGrowth // since an iteration ended, while it was never idle
 	inStep        bool        // step began as one ended
+	gap           float64     // seconds between the last two readings
 	busy          tokenGrowth // since the cost was learned from
 	efficiency    efficiency
 	rated         time.Time // the newest reading in efficiency
@@ -226,13 +227,17 @@ func (e *engineState) learnCost(d *tokenGrowth, running float64, known cost, at 
 // iteration ended to another: an engine counts what it does at the end of each. Where that takes seconds, a reading
 // between would credit its tokens to the wrong ones, and the tokens of the first iteration after a pause to none.
 // Each iteration generates a token for each sequence that runs, where the engine does not count iterations. An engine
-// that shows nothing for longer than an iteration may take stood still, which is no cost of its work.
+// that shows nothing for longer than an iteration may take stood still, which is no cost of its work. So did one that
+// could not be read for as long, unless it is never read more often.
 func (e *engineState) addBusy(d *tokenGrowth, running float64) {
+	const longest = 2 // ratio
+	unread := d.seconds > longestIteration.Seconds() && d.seconds > longest*e.gap
+	e.gap = d.seconds
 	if e.step.add(d); d.iterations == 0 {
 		e.step.iterations += d.generated / ((e.running + running) / 2)
 	}
 	worked := d.generated+d.first > 0
-	if !(e.running > 0 && running > 0) || !worked && e.step.seconds > longestIteration.Seconds() {
+	if !(e.running > 0 && running > 0) || unread || !worked && e.step.seconds > longestIteration.Seconds() {
 		e.step, e.inStep = tokenGrowth{}, false
 		return
 	}
