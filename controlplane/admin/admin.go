@@ -83,7 +83,7 @@ func withDefaults(o Options) Options {
 		o.Stuck = func() []string { return nil }
 	}
 	if o.Recorder == nil {
-		o.Recorder = NewRecorder(RecorderOptions{Source: o.Source, Stuck: o.Stuck, Now: o.Now})
+		o.Recorder = NewRecorder(RecorderOptions{Source: o.Source, Stuck: o.Stuck, Now: o.Now, Log: o.Log})
 	}
 	if o.Access == nil {
 		o.Access = NewAccess(AccessOptions{Loopback: true})

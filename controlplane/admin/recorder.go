@@ -3,6 +3,7 @@ package admin
 import (
 	"cmp"
 	"context"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -22,6 +23,7 @@ type RecorderOptions struct {
 	History *History         // nil: a new one
 	Stuck   func() []string  // as in Options
 	Now     func() time.Time // nil: time.Now
+	Log     *slog.Logger     // nil: none
 }
 
 // A Recorder samples all state every second. It keeps what one sample does not show: the shares that
@@ -78,6 +80,9 @@ func NewRecorder(o RecorderOptions) *Recorder {
 	}
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Recorder{o: o, clusters: map[string]*recorded{}, envoys: map[envoyid.ID]LeftEnvoy{},
 		hub: hub{next: make(chan struct{})}}
@@ -161,6 +166,7 @@ func (r *Recorder) Tick() {
 	if before := r.latest.Load(); before != nil { // what is there at the first look did not just happen
 		for _, c := range changes(&before.observation, p) {
 			r.events.add(now, c)
+			r.log(c)
 		}
 	}
 	r.incidents = evaluate(r.incidents, p)
@@ -169,6 +175,31 @@ func (r *Recorder) Tick() {
 	m.fleet.PushRate = r.pushes.rate(now, p.clusters)
 	r.latest.Store(m)
 	r.hub.publish(&encoder{rec: r, moment: m, parts: map[partKey][]byte{}})
+}
+
+// logged are the messages of the events that only the Recorder sees; the others have lines where they happen.
+var logged = map[view.EventKind]string{
+	view.EventFlagged:    "endpoints flagged",
+	view.EventUnflagged:  "flags of endpoints cleared",
+	view.EventRetried:    "endpoints failed another probe",
+	view.EventDropsBegan: "Envoys begin to refuse requests",
+	view.EventDropsEnded: "Envoys refuse no more requests",
+}
+
+// log writes what happened, with the first endpoints and the reason of the first of them.
+func (r *Recorder) log(c change) {
+	message := logged[c.kind]
+	if message == "" {
+		return
+	}
+	line := []any{"cluster", c.cluster}
+	if n := len(c.subjects); n > 0 {
+		line = append(line, "endpoints", limit(c.subjects, view.MaxSubjects), "count", n)
+	}
+	if c.detail != "" {
+		line = append(line, "reason", c.detail)
+	}
+	r.o.Log.Info(message, line...)
 }
 
 // record adds a second of a cluster, and completes it with what the handler knows.

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -15,6 +16,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"steelyard/controlplane/view"
 	"steelyard/internal/stat"
@@ -326,6 +329,54 @@ func TestEventsAreWhatChangedBetweenTwoLooks(t *testing.T) {
 		if len(got) != i+1 || got[i] != step.want {
 			t.Fatalf("step %d: %q, want %q", i, got, step.want)
 		}
+	}
+}
+
+// What becomes of endpoints and requests is in the log, too, which lasts longer than an hour and the process.
+func TestFlagsAndRefusalsHaveLinesInTheLog(t *testing.T) {
+	s := newStage(14)
+	var out strings.Builder
+	s.recorder.o.Log = slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		}}))
+	s.second(nil)
+	flag := func(endpoints int, reason string) func() {
+		return func() {
+			for i := range s.clusters[0].Endpoints {
+				e := &s.clusters[0].Endpoints[i]
+				e.Overloaded, e.OverloadReason = i < endpoints, reason
+			}
+		}
+	}
+	s.second(flag(1, "stalled since 12:00:02Z"))
+	s.second(flag(0, ""))
+	s.second(flag(12, "queue per slot 5 >= 4"))
+	last := &s.clusters[0].Endpoints[12]
+	s.second(func() { last.Probed, last.OverloadReason = "it failed", "" })
+	s.second(func() { last.Probed, last.Outlier, last.Overloaded, last.OverloadReason = "", true, true, "it fails" })
+	s.second(func() { s.clusters[0].Decision.DropFraction = view.Num(0.1) })
+	s.second(func() { s.clusters[0].Decision.DropFraction = view.Num(0) })
+	first := make([]string, 12)
+	for i := range first {
+		first[i] = s.clusters[0].Endpoints[i].Address
+	}
+	slices.Sort(first)
+	want := `level=INFO msg="endpoints flagged" cluster=llama endpoints=[10.1.0.1:8000] count=1 ` +
+		`reason="stalled since 12:00:02Z"
+level=INFO msg="flags of endpoints cleared" cluster=llama endpoints=[10.1.0.1:8000] count=1
+level=INFO msg="endpoints flagged" cluster=llama endpoints="` + fmt.Sprint(first[:10]) + `" count=12 ` +
+		`reason="queue per slot 5 >= 4"
+level=INFO msg="endpoints flagged" cluster=llama endpoints=[10.1.0.13:8000] count=1
+level=INFO msg="endpoints failed another probe" cluster=llama endpoints=[10.1.0.13:8000] count=1 reason="it fails"
+level=INFO msg="Envoys begin to refuse requests" cluster=llama
+level=INFO msg="Envoys refuse no more requests" cluster=llama
+`
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("the log (-want +got):\n%s", diff)
 	}
 }
 

@@ -117,7 +117,7 @@ func New(cfg *config.Config, o Options) (*Daemon, error) {
 	}
 	d.monitor, d.allowedHosts = liveness.New(o.Log), cfg.Admin.AllowedHosts
 	d.metrics = admin.NewMetrics(o.Version)
-	d.recorder = admin.NewRecorder(admin.RecorderOptions{Source: d, Stuck: d.stuck})
+	d.recorder = admin.NewRecorder(admin.RecorderOptions{Source: d, Stuck: d.stuck, Log: o.Log})
 	d.streams = xds.NewServer(xds.Options{Log: o.Log, Observer: acks{d.metrics, &d.tracing},
 		Runtime: normalRuntime(cfg.XDS), Names: cfg.XDS.Limits.Subscriptions})
 	d.signals = newSignals(o, cfg.XDS, d.streams, d.guard.Reporter, d.poke)
