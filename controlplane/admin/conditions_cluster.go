@@ -222,6 +222,9 @@ func sourceConditions(p *observation, c *view.Cluster, s *view.SourceStatus, sub
 	f := newCondition(kindSource, severity, subject, title).explain(why, blame, because, sourceNext(s.Name),
 		sourceCommand(c, s))
 	f.ID = sourceID(c.Name, s.Name)
+	if s.LastSuccess.IsZero() && s.LastError == "" { // as at each start
+		f.inhibitedBy = conditionID(kindNotReady, c.Name)
+	}
 	if severity == view.SeverityError {
 		f.rank = 1
 	} else {
@@ -423,6 +426,7 @@ func endpointConditions(p *observation, c *view.Cluster, e *view.Endpoint) []con
 			"See whether it is alive. If it is, did its metrics port move (scrape.port, metrics_port)?",
 			cmp.Or(inspectCommand(e), health))
 		f.rank = 2
+		f.inhibitedBy = conditionID(kindNotReady, c.Name) // before its first scrape
 		if e.LastScrape.Error != "" {
 			f.inhibitedBy = sourceID(c.Name, sourceScrape)
 		}
