@@ -102,7 +102,7 @@ func TestWhatHasNotBeenScrapedYetIsNoIncidentOfAStart(t *testing.T) {
 		t.Errorf("before the first scrapes: %+v", got)
 	}
 	c.Ready, c.NotReadyReason = true, ""
-	if got := s.after(time.Second); len(got) != 2 {
+	if got := s.after(passing); len(got) != 2 {
 		t.Errorf("a pool that is ready without a single scrape: %+v, want its source and its endpoints", got)
 	}
 
@@ -115,6 +115,35 @@ func TestWhatHasNotBeenScrapedYetIsNoIncidentOfAStart(t *testing.T) {
 	c.Endpoints[0].Reason, c.Endpoints[0].Inputs = "fill", inputs
 	if got := s.after(time.Second); len(got) != 0 {
 		t.Errorf("a second after the first scrapes: %+v", got)
+	}
+}
+
+func TestASourceThatAReloadAddsIsNoIncidentBeforeItHasAResult(t *testing.T) {
+	s := calm()
+	s.after(time.Second)
+	s.pool().Sources = append(s.pool().Sources, view.SourceStatus{Name: "redis", State: view.SourceDown})
+	if got := s.after(time.Second); len(got) != 0 {
+		t.Errorf("before the first read: %+v", got)
+	}
+	if got := only(t, s.after(2*passing)); got.Severity != view.SeverityError {
+		t.Errorf("without a result for seconds: %+v", got)
+	}
+	s.pool().Sources[1].LastError = "refused"
+	s.states = nil
+	if got := only(t, s.after(time.Second)); got.Severity != view.SeverityError {
+		t.Errorf("after the first failure: %+v", got)
+	}
+}
+
+func TestARefusedConfigurationIsNoIncidentOnceTheFileIsGood(t *testing.T) {
+	s := calm()
+	s.status.LastReload.At, s.status.LastReload.Error = view.At(noon), "steelyard.yaml:1:1: the file is empty"
+	if got := only(t, s.after(time.Second)); got.Kind != kindConfigRefused {
+		t.Errorf("a file that was refused: %+v", got)
+	}
+	s.status.LastReload.At, s.status.LastReload.Error = view.At(s.now), ""
+	if got := s.after(time.Second); len(got) != 0 {
+		t.Errorf("the good file is applied, and there is %+v", got)
 	}
 }
 
