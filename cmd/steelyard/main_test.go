@@ -43,6 +43,12 @@ func TestExitStatusDistinguishesFailuresFromMistakesInTheCommandLine(t *testing.
 		}
 		return path
 	}
+	withoutKeys := filepath.Join(t.TempDir(), "tls.yaml")
+	text := "xds: {listen: 127.0.0.1:0, tls: {cert_file: no.pem, key_file: no.key}}\n" +
+		"clusters: [{name: llama, engine: vllm, endpoints: {static: [{address: 10.0.0.1:8000}]}}]\n"
+	if err := os.WriteFile(withoutKeys, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	tests := []struct {
 		args   string
 		status int
@@ -102,6 +108,7 @@ func TestExitStatusDistinguishesFailuresFromMistakesInTheCommandLine(t *testing.
 			`--log-level "inf": did you mean info?: write one of debug, info, warn, error`},
 		{"router --host foo", 2, `--host "foo": write an IP address`},
 		{"router --host fe80::1%eth0", 2, `--host "fe80::1%eth0": write an IP address`},
+		{"serve -c " + withoutKeys, 1, withoutKeys + ":1:34: xds.tls.cert_file: stat "},
 		{"serve -c x --log-format yaml", 2, `--log-format "yaml": write one of text, json`},
 		{"inspect --engine vlmm -", 2, `--engine "vlmm": did you mean vllm?`},
 		{"inspect --engine vllm --queue q -", 2, "--engine: "},
@@ -129,7 +136,7 @@ func TestExitStatusDistinguishesFailuresFromMistakesInTheCommandLine(t *testing.
 		if tt.status > 0 && !strings.HasPrefix(stderr, "steelyard: ") && !placed {
 			t.Errorf("%q: standard error %q begins neither with a place nor with the program", tt.args, stderr)
 		}
-		if placed != strings.Contains(tt.args, bad) {
+		if placed != (strings.Contains(tt.args, bad) || strings.Contains(tt.args, withoutKeys)) {
 			t.Errorf("%q: standard error %q begins with a place: %v", tt.args, stderr, placed)
 		}
 	}
