@@ -118,7 +118,7 @@ func TestExitStatusDistinguishesFailuresFromMistakesInTheCommandLine(t *testing.
 		{"inspect -c " + good("llama") + " --cluster lama 10.0.0.1:8000", 2, "did you mean llama?"},
 		{"inspect -c " + good("llama") + " gpu-7", 2, "gpu-7"},
 		{"inspect nowhere.prom", 1, "nowhere.prom: no such file"},
-		{"inspect 10.0.0.1:8000", 2, "10.0.0.1:8000 is neither a file nor a URL: write http://10.0.0.1:8000/metrics, or"},
+		{"inspect 10.0.0.1:8000", 2, "is neither a file nor a URL: write http://10.0.0.1:8000/metrics, or"},
 		{"version", 0, "steelyard dev\nenvoy     1.40\n"},
 		{"schema", 0, `"title": "Configuration of Steelyard"`},
 	}

@@ -88,7 +88,8 @@ func syntaxError(data []byte, err error) (line, column int, text string) {
 	}
 	if at := conflict.FindIndex(data); at != nil {
 		return 1 + bytes.Count(data[:at[0]], []byte("\n")), 1,
-			"not YAML: two versions of a merge are both here: keep one, and remove the lines <<<<<<<, ======= and >>>>>>>"
+			"not YAML: two versions of a merge are both here: keep one, and remove the lines <<<<<<<, ======= and " +
+				">>>>>>>"
 	}
 	row := lineOf(data, line)
 	text = "not YAML: " + load.Message + ": "
