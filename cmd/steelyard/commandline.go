@@ -121,7 +121,19 @@ func (o *once) Set(text string) error {
 		return fmt.Errorf("--%s is given twice: write it once", o.name)
 	}
 	o.given = &text
-	return o.Value.Set(text)
+	err := o.Value.Set(text)
+	if form := forms[o.Type()]; err != nil && form != "" {
+		return errors.New("write " + form)
+	}
+	return err
+}
+
+// forms are what to write for an option of a type, instead of the message of the parser.
+var forms = map[string]string{
+	"bool":     "true or false",
+	"duration": "a number with its unit, such as 90s, 30m or 72h",
+	"int":      "a whole number",
+	"uint64":   "a whole number, 0 or more",
 }
 
 func unknownCommand(c *cobra.Command, name string) error {

@@ -184,6 +184,10 @@ func (o *inspection) body(ctx context.Context, name string, stdin io.Reader) ([]
 		return readLimited(stdin, "standard input")
 	}
 	f, err := files.Open(ctx, name)
+	if _, notAddress := discovery.ParseAddress(name); err != nil && notAddress == nil {
+		return nil, usagef("%s is neither a file nor a URL: write http://%[1]s/metrics, or --config FILE with the "+
+			"configuration that has this endpoint", name)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -43,6 +43,12 @@ func TestExitStatusDistinguishesFailuresFromMistakesInTheCommandLine(t *testing.
 		}
 		return path
 	}
+	withoutKeys := filepath.Join(t.TempDir(), "tls.yaml")
+	text := "xds: {listen: 127.0.0.1:0, tls: {cert_file: no.pem, key_file: no.key}}\n" +
+		"clusters: [{name: llama, engine: vllm, endpoints: {static: [{address: 10.0.0.1:8000}]}}]\n"
+	if err := os.WriteFile(withoutKeys, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	tests := []struct {
 		args   string
 		status int
@@ -60,12 +66,16 @@ func TestExitStatusDistinguishesFailuresFromMistakesInTheCommandLine(t *testing.
 		{"check --config " + good("llama", "mixtral"), 0, "good.yaml: ok, 2 clusters\n"},
 		{"simulate", 2, "--scenario is missing"},
 		{"simulate --scenario foto", 2, "there is no such scenario"},
-		{"simulate --scenario photoroom --seed x", 2, "invalid argument"},
+		{"simulate --scenario photoroom --seed x", 2, `"x" for "--seed" flag: write a whole number, 0 or more`},
 		{"simulate --bogus", 2, "unknown flag: --bogus"},
 		{"simulate photoroom", 2, `there is no argument "photoroom": write steelyard simulate --scenario`},
 		{"check steelyard.yaml", 2, `there is no argument "steelyard.yaml": write steelyard check --config FILE`},
 		{"check -", 2, `there is no argument "-": write steelyard check --config FILE`},
 		{"completion bsh", 2, `SHELL "bsh": did you mean bash?`},
+		{"drain llama 10.0.0.1:8000 --for 30", 2, `"30" for "--for" flag: write a number with its unit, such as 90s`},
+		{"drain llama 10.0.0.1:8000 --for 3d", 2, `"3d" for "--for" flag: write a number with its unit`},
+		{"top llama --count many", 2, `"many" for "--count" flag: write a whole number`},
+		{"check -c a.yaml --json=maybe", 2, `"maybe" for "--json" flag: write true or false`},
 		{"drain llama 10.0.0.1:8000 --for 0s", 2, "an override ends after 0s"},
 		{"drain llama 10.0.0.1:8000 --for 1000h", 2, "an override ends after 1000h0m0s"},
 		{"pin llama 10.0.0.1:8000 --share 5% --reason a\nb", 2, "in one line"},
@@ -98,6 +108,7 @@ func TestExitStatusDistinguishesFailuresFromMistakesInTheCommandLine(t *testing.
 			`--log-level "inf": did you mean info?: write one of debug, info, warn, error`},
 		{"router --host foo", 2, `--host "foo": write an IP address`},
 		{"router --host fe80::1%eth0", 2, `--host "fe80::1%eth0": write an IP address`},
+		{"serve -c " + withoutKeys, 1, withoutKeys + ":1:34: xds.tls.cert_file: stat "},
 		{"serve -c x --log-format yaml", 2, `--log-format "yaml": write one of text, json`},
 		{"inspect --engine vlmm -", 2, `--engine "vlmm": did you mean vllm?`},
 		{"inspect --engine vllm --queue q -", 2, "--engine: "},
@@ -107,6 +118,7 @@ func TestExitStatusDistinguishesFailuresFromMistakesInTheCommandLine(t *testing.
 		{"inspect -c " + good("llama") + " --cluster lama 10.0.0.1:8000", 2, "did you mean llama?"},
 		{"inspect -c " + good("llama") + " gpu-7", 2, "gpu-7"},
 		{"inspect nowhere.prom", 1, "nowhere.prom: no such file"},
+		{"inspect 10.0.0.1:8000", 2, "is neither a file nor a URL: write http://10.0.0.1:8000/metrics, or"},
 		{"version", 0, "steelyard dev\nenvoy     1.40\n"},
 		{"schema", 0, `"title": "Configuration of Steelyard"`},
 	}
@@ -124,7 +136,7 @@ func TestExitStatusDistinguishesFailuresFromMistakesInTheCommandLine(t *testing.
 		if tt.status > 0 && !strings.HasPrefix(stderr, "steelyard: ") && !placed {
 			t.Errorf("%q: standard error %q begins neither with a place nor with the program", tt.args, stderr)
 		}
-		if placed != strings.Contains(tt.args, bad) {
+		if placed != (strings.Contains(tt.args, bad) || strings.Contains(tt.args, withoutKeys)) {
 			t.Errorf("%q: standard error %q begins with a place: %v", tt.args, stderr, placed)
 		}
 	}

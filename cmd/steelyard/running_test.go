@@ -196,7 +196,12 @@ func TestTheCommandsAgainstARunningSteelyard(t *testing.T) {
 	r := serveForReal(t, "")
 	first, second := r.servers[0], r.servers[1]
 
-	r.want("", 1, "No Envoy is connected.", "status") // nobody follows, which is an incident
+	r.eventually("nobody follows, which is an incident", func() error {
+		if code, out, errs := r.run("", "status"); code != 1 || !strings.Contains(out, "): No Envoy is connected") {
+			return fmt.Errorf("%d: %s%s", code, out, errs)
+		}
+		return nil
+	})
 	r.want("", 1, "is Steelyard running", "status", "--admin", "127.0.0.1:1")
 	r.want("", 2, "write the URL of the admin listener", "status", "--admin", "ftp://x")
 	r.want("", 2, `--output "jsno": did you mean json?`, "status", "-o", "jsno")

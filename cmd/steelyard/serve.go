@@ -3,7 +3,9 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
 	"syscall"
@@ -70,9 +72,21 @@ func serve(path string, out *asynclog.Log, minimum *slog.LevelVar) error {
 		LogStatus: out.Status,
 	})
 	if err != nil {
-		return err
+		return located(path, err)
 	}
 	return runWith(untilSignal(os.Interrupt, syscall.SIGTERM), d.Run, watcher.Run)
+}
+
+// located is the error of a new daemon, with the line of the configuration that names a file which cannot be used.
+func located(path string, err error) error {
+	if errors.As(err, new(*net.OpError)) { // a port, which no line of a file explains
+		return err
+	}
+	var mistakes *config.Error
+	if _, problem := config.Load(path, daemon.CheckFiles); errors.As(problem, &mistakes) {
+		return mistakes
+	}
+	return err
 }
 
 // reloadPatience is how long the exit of the process waits for a reload in progress.

@@ -118,7 +118,7 @@ func processConditions(p *observation) (out []condition) {
 			s.LastReload.Error, view.BlameNo,
 			sprint("The one before it, generation %d, still runs.", s.ConfigGeneration),
 			"Correct the file: Steelyard applies it as soon as it is good.", checkCommand(s.ConfigFile))
-		f.began = s.LastReload.At.Time
+		f.began, f.keepFor = s.LastReload.At.Time, 0
 		out = append(out, f)
 	}
 	if len(p.clients) == 0 && !s.Draining {

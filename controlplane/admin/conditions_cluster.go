@@ -31,7 +31,7 @@ func clusterConditions(p *observation, c *view.Cluster) []condition {
 const (
 	// disputePatience is how long a dispute has to last: short ones end by themselves.
 	disputePatience = time.Minute
-	// passing is how long a source has to be impaired before that is an incident.
+	// passing is how long a source has to be impaired, or to have no result, before that is an incident.
 	passing = 3 * time.Second
 	// followPatience and followLimit are for how long, and by how much more than by chance, the served shares have to
 	// differ from the decided ones.
@@ -224,7 +224,9 @@ func sourceConditions(p *observation, c *view.Cluster, s *view.SourceStatus, sub
 	f.ID = sourceID(c.Name, s.Name)
 	if severity == view.SeverityError {
 		f.rank = 1
-	} else {
+	}
+	untried := s.LastSuccess.IsZero() && s.LastError == "" // as at each start
+	if severity != view.SeverityError || untried {
 		f.pendingFor = passing
 	}
 	return []condition{f}
@@ -423,6 +425,7 @@ func endpointConditions(p *observation, c *view.Cluster, e *view.Endpoint) []con
 			"See whether it is alive. If it is, did its metrics port move (scrape.port, metrics_port)?",
 			cmp.Or(inspectCommand(e), health))
 		f.rank = 2
+		f.inhibitedBy = conditionID(kindNotReady, c.Name) // before its first scrape
 		if e.LastScrape.Error != "" {
 			f.inhibitedBy = sourceID(c.Name, sourceScrape)
 		}

@@ -88,6 +88,65 @@ func TestAPoolThatIsWellHasNoIncident(t *testing.T) {
 	}
 }
 
+// The first look is taken before anything has been scraped, and incidents stay for a while.
+func TestWhatHasNotBeenScrapedYetIsNoIncidentOfAStart(t *testing.T) {
+	s := calm()
+	c := s.pool()
+	well, inputs := c.Sources[0], c.Endpoints[0].Inputs
+	c.Ready, c.NotReadyReason = false, "scrapes: 0 of 8 endpoints have answered"
+	c.Sources[0] = view.SourceStatus{Name: "scrape", State: view.SourceDown}
+	for i := range c.Endpoints {
+		c.Endpoints[i].Reason, c.Endpoints[i].Inputs = reasonNeutral, nil
+	}
+	if got := only(t, s.after(2*time.Second)); got.Kind != kindNotReady {
+		t.Errorf("before the first scrapes: %+v", got)
+	}
+	c.Ready, c.NotReadyReason = true, ""
+	if got := s.after(passing); len(got) != 2 {
+		t.Errorf("a pool that is ready without a single scrape: %+v, want its source and its endpoints", got)
+	}
+
+	s = calm()
+	c = s.pool()
+	c.Ready, c.Sources[0] = false, view.SourceStatus{Name: "scrape", State: view.SourceDown}
+	c.Endpoints[0].Reason, c.Endpoints[0].Inputs = reasonNeutral, nil
+	s.after(time.Second)
+	c.Ready, c.Sources[0] = true, well
+	c.Endpoints[0].Reason, c.Endpoints[0].Inputs = "fill", inputs
+	if got := s.after(time.Second); len(got) != 0 {
+		t.Errorf("a second after the first scrapes: %+v", got)
+	}
+}
+
+func TestASourceThatAReloadAddsIsNoIncidentBeforeItHasAResult(t *testing.T) {
+	s := calm()
+	s.after(time.Second)
+	s.pool().Sources = append(s.pool().Sources, view.SourceStatus{Name: "redis", State: view.SourceDown})
+	if got := s.after(time.Second); len(got) != 0 {
+		t.Errorf("before the first read: %+v", got)
+	}
+	if got := only(t, s.after(2*passing)); got.Severity != view.SeverityError {
+		t.Errorf("without a result for seconds: %+v", got)
+	}
+	s.pool().Sources[1].LastError = "refused"
+	s.states = nil
+	if got := only(t, s.after(time.Second)); got.Severity != view.SeverityError {
+		t.Errorf("after the first failure: %+v", got)
+	}
+}
+
+func TestARefusedConfigurationIsNoIncidentOnceTheFileIsGood(t *testing.T) {
+	s := calm()
+	s.status.LastReload.At, s.status.LastReload.Error = view.At(noon), "steelyard.yaml:1:1: the file is empty"
+	if got := only(t, s.after(time.Second)); got.Kind != kindConfigRefused {
+		t.Errorf("a file that was refused: %+v", got)
+	}
+	s.status.LastReload.At, s.status.LastReload.Error = view.At(s.now), ""
+	if got := s.after(time.Second); len(got) != 0 {
+		t.Errorf("the good file is applied, and there is %+v", got)
+	}
+}
+
 // A server that dies is unread, then blind, then failing, with another text each second: one incident, and its
 // beginning stays.
 func TestADyingServerIsOneIncidentFromBeginningToEnd(t *testing.T) {

@@ -37,7 +37,12 @@ type meter struct {
 }
 
 // busyRate is what an endpoint completes per second while all of it is busy, learned over about a minute of that.
-type busyRate struct{ completed, seconds float64 }
+type busyRate struct {
+	completed, seconds float64
+	// recent is the busy fraction, smoothed like the completion rate: a busy moment of an endpoint that mostly idles
+	// has the rate of the idle seconds before it. Both it and its weight are sums that fade.
+	recent, weight float64
+}
 
 // A measure is what the handler adds to a cluster.
 type measure struct {
@@ -230,13 +235,20 @@ func (b *busyRate) learn(e *view.Endpoint, elapsed float64) {
 	const (
 		enough = 0.2 // of the slots
 		keep   = 60  // busy seconds
+		window = 5   // seconds, that of the completion rate (package weighting)
 	)
 	rate, known := e.CompletionRate.Value()
 	busy, alsoKnown := e.BusyFraction.Value()
-	if !known || !alsoKnown || busy < enough || elapsed == 0 {
+	if !known || !alsoKnown || elapsed == 0 {
 		return
 	}
-	seconds := min(busy, 1) * elapsed
+	older := math.Exp(-elapsed / window)
+	b.recent, b.weight = b.recent*older+min(busy, 1)*elapsed, b.weight*older+elapsed
+	busy = b.recent / b.weight
+	if busy < enough {
+		return
+	}
+	seconds := busy * elapsed
 	fade := math.Exp(-seconds / keep)
 	b.completed = b.completed*fade + rate*elapsed
 	b.seconds = b.seconds*fade + seconds

@@ -245,6 +245,29 @@ func TestTheCapacityInUseAndWithoutEndpoints(t *testing.T) {
 	}
 }
 
+// The completion rate is a mean of seconds, and the busy fraction is of a moment.
+func TestTheCapacityInUseOfAPoolThatMostlyIdles(t *testing.T) {
+	s := newStage(4)
+	const perBusySecond, tau = 2.4, 5
+	var rate float64
+	for second := range 120 {
+		busy := float64(boolToInt(second%10 == 0))
+		rate += (perBusySecond*busy - rate) * (1 - math.Exp(-1.0/tau))
+		s.second(func() {
+			c := &s.clusters[0]
+			c.Decision.ArrivalRate, c.Decision.ArrivalRateSource, c.Decision.Unit =
+				view.Num(4*perBusySecond/10), "issued", view.UnitRequests
+			for i := range c.Endpoints {
+				e := &c.Endpoints[i]
+				e.Capacity, e.CompletionRate, e.BusyFraction = view.Num(1), view.Num(rate), view.Num(busy)
+			}
+		})
+	}
+	if c := s.cluster(t); !near(c.Use.CapacityUsed, 0.1, 0.01) {
+		t.Errorf("endpoints that are busy a second in ten use %v of the capacity", c.Use.CapacityUsed)
+	}
+}
+
 // An endpoint that answers nothing can take over nothing: once it is all that is left, there is no number to show.
 func TestWhatIsLeftOfThePoolLeavesOutWhoAnswersNothing(t *testing.T) {
 	s := newStage(3)

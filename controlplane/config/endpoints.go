@@ -116,6 +116,9 @@ const longestHostname = 253 // RFC 1035, as text
 func withPort(text, port string) string {
 	text = text[strings.LastIndex(text, "@")+1:]
 	text, _, _ = strings.Cut(text, "/")
+	if problem := withoutBrackets(text); problem != "" {
+		return problem
+	}
 	if ip, err := netip.ParseAddr(strings.Trim(text, "[]")); err == nil {
 		return net.JoinHostPort(ip.String(), port)
 	}
@@ -225,6 +228,27 @@ func (d *decoder) checkAddress(address *string) {
 	*address = netip.AddrPortFrom(ip, ap.Port()).String()
 }
 
+// withoutBrackets is the message for an IPv6 address and a port that may have been meant by text; else empty. A last
+// group of one to three digits belongs to the address: hosts are often numbered so.
+func withoutBrackets(text string) string {
+	at := max(0, strings.LastIndexByte(text, ':'))
+	ip, err := netip.ParseAddr(text[:at])
+	if err != nil || !ip.Is6() {
+		return ""
+	}
+	number, ok := parsePort(text[at+1:])
+	meant := quotedIPv6(netip.AddrPortFrom(ip, uint16(number)).String())
+	switch whole, err := netip.ParseAddr(text); {
+	case !ok || number == 0 || err == nil && number < 1000:
+		return ""
+	case err != nil:
+		return fmt.Sprintf("%s is an IPv6 address without brackets: write %s", shown(text), meant)
+	default:
+		return fmt.Sprintf("%s ends in a port or has none: write %s, or %s with the serving port", shown(text), meant,
+			quotedIPv6(net.JoinHostPort(whole.String(), "8000")))
+	}
+}
+
 func addressProblem(text string) string {
 	if _, rest, ok := strings.Cut(text, "://"); ok {
 		bare := withPort(rest, "8000")
@@ -235,6 +259,9 @@ func addressProblem(text string) string {
 	}
 	if bare := strings.TrimSpace(text); bare != text {
 		return fmt.Sprintf("%s has white space around it: write %s", shown(text), shown(bare))
+	}
+	if problem := withoutBrackets(text); problem != "" {
+		return problem
 	}
 	if ip, err := netip.ParseAddr(strings.Trim(text, "[]")); err == nil {
 		return fmt.Sprintf("%s has no port: write %s with the serving port", shown(text),

@@ -86,6 +86,11 @@ func syntaxError(data []byte, err error) (line, column int, text string) {
 		// A key without a space after its colon is text, and only the next key shows that it was meant as one.
 		line, column = line-1, 1+len(above)-len(strings.TrimLeft(above, " -"))
 	}
+	if at := conflict.FindIndex(data); at != nil {
+		return 1 + bytes.Count(data[:at[0]], []byte("\n")), 1,
+			"not YAML: two versions of a merge are both here: keep one, and remove the lines <<<<<<<, ======= and " +
+				">>>>>>>"
+	}
 	row := lineOf(data, line)
 	text = "not YAML: " + load.Message + ": "
 	if bare := strings.TrimSpace(row); bare != "" && !secretKey.MatchString(row) {
@@ -93,6 +98,9 @@ func syntaxError(data []byte, err error) (line, column int, text string) {
 	}
 	return line, column, text + syntaxHint(row)
 }
+
+// conflict is the line that version control writes above two versions of the same lines.
+var conflict = regexp.MustCompile(`(?m)^<{7} `)
 
 // secretKey is a line that may hold a secret, which does not belong in a log.
 var secretKey = regexp.MustCompile(`(?i)(password|secret|token)[a-z_]*["']?\s*:`)
@@ -132,6 +140,8 @@ func syntaxHint(row string) string {
 		return fmt.Sprintf("write the IPv6 address in quotes, %q", bareIPv6.FindStringSubmatch(row)[1])
 	case openQuote.MatchString(row):
 		return "close the quote"
+	case variable.MatchString(row):
+		return "Steelyard expands no variables: fill them in before"
 	case special.MatchString(row):
 		return quotes(special.FindStringSubmatch(row)[1])
 	}
