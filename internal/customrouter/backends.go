@@ -21,6 +21,7 @@ const (
 	maxBackends   = 10_000
 	maxBody       = 1 << 20 // of set-backends
 	maxHost       = 253     // that of DNS
+	maxErrors     = 10      // named in an answer and in the log, which any client can have written
 	lookupTimeout = 2 * time.Second
 )
 
@@ -99,6 +100,9 @@ func canonical(host string) (string, error) {
 
 // parseBackend returns the host:port, in one spelling, of "http://host:port" or "host:port".
 func parseBackend(text string) (string, error) {
+	if len(text) > len("http://:65535/")+maxHost {
+		return "", fmt.Errorf("backend %q is longer than an address can be", clipped([]byte(text)))
+	}
 	address := text
 	if strings.Contains(text, "://") {
 		u, err := url.Parse(text)
@@ -141,6 +145,10 @@ func parseBackends(body io.Reader) ([]string, error) {
 	seen := make(map[string]bool)
 	var errs []error
 	for i, item := range list {
+		if len(errs) == maxErrors {
+			errs = append(errs, errors.New("those after it were not read"))
+			break
+		}
 		var text *string
 		if err := json.Unmarshal(item, &text); err != nil || text == nil {
 			errs = append(errs, fmt.Errorf("item %d of the backends is %s, want a text such as \"http://10.0.0.1:80\"",
@@ -208,7 +216,7 @@ func broken(err error) error {
 	return fmt.Errorf("the body is not read as JSON: %w: %s", err, wanted)
 }
 
-// clipped is JSON as an error quotes it.
+// clipped is a text as an error quotes it.
 func clipped(text []byte) string {
 	const longest = 64
 	if len(text) > longest {

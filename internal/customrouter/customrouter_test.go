@@ -1,8 +1,11 @@
 package customrouter
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -200,6 +203,23 @@ func TestABadListOfBackendsIsRefusedInWordsOfItsAuthor(t *testing.T) {
 	got, err := parseBackends(strings.NewReader(`{"version": {"n": [1]}, "backends": []}`))
 	if err != nil || len(got) > 0 {
 		t.Errorf("a body with another key is read as %v, %v", got, err)
+	}
+}
+
+// TestALargeListOfBadBackendsHasAShortError because any client can send it, and all of it would be in the log.
+func TestALargeListOfBadBackendsHasAShortError(t *testing.T) {
+	for what, list := range map[string][]string{
+		"a long name":    {strings.Repeat("a", maxBody/2) + ":80"},
+		"many names":     slices.Repeat([]string{strings.Repeat("\x01", maxHost) + ":80"}, 1000),
+		"a long address": {"http://" + strings.Repeat("a", maxBody/2)},
+	} {
+		body, err := json.Marshal(map[string]any{"backends": list})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := parseBackends(bytes.NewReader(body)); err == nil || len(err.Error()) > 32<<10 {
+			t.Errorf("%s: %.200q", what, fmt.Sprint(err))
+		}
 	}
 }
 
