@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -188,8 +189,7 @@ func (f *fleet) seen(t *testing.T, p *pickerProcess) {
 	})
 }
 
-// TestThePickerLearnsWhereAPromptWasAnswered: a conversation goes on where it began, others go elsewhere; bodies longer
-// than Envoy's buffer arrive whole.
+// TestThePickerLearnsWhereAPromptWasAnswered: a conversation goes on where it began, others go elsewhere.
 func TestThePickerLearnsWhereAPromptWasAnswered(t *testing.T) {
 	f, p := withPicker(t, servers(t, same(4, wide)...))
 	if moved := f.converse(t, func() { f.seen(t, p) }); moved > 0 {
@@ -198,11 +198,23 @@ func TestThePickerLearnsWhereAPromptWasAnswered(t *testing.T) {
 	if got := p.choices(t, "prefix"); got != 36 {
 		t.Errorf("%v choices by a prefix, want 36", got)
 	}
-	large := talk(strings.Repeat("a large one ", 600))
-	if len(large) < 2<<20 {
-		t.Fatalf("the large body has %d bytes", len(large))
+}
+
+// TestALongBodyHasItsEndThroughThePicker: Envoy 1.40 loses the end of some that the picker has a part of, and the
+// request then hangs.
+func TestALongBodyHasItsEndThroughThePicker(t *testing.T) {
+	f, p := withPicker(t, servers(t, same(2, wide)...))
+	const size = 1<<20 + 400 // of it the end comes soon after the picker has the first part
+	for range 5 {
+		for _, length := range []int64{size, -1} {
+			if code := f.postInPieces(t, size, length); code != http.StatusOK {
+				t.Fatalf("content-length %d: status %d", length, code)
+			}
+		}
 	}
-	f.post(t, large)
+	if got := p.choices(t, "fill"); got != 10 {
+		t.Errorf("%v choices, want 10", got)
+	}
 }
 
 // postInPieces sends the second half of a body when the picker has answered to the headers, and returns the status.
@@ -211,7 +223,9 @@ func (f *fleet) postInPieces(t *testing.T, size int, contentLength int64) (code 
 	const answers = "http.ingress.ext_proc.stream_msgs_received"
 	before := f.envoyStat(answers)
 	from, to := io.Pipe()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, f.urls[0], from)
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, f.urls[0], from)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -406,6 +406,15 @@ func TestAllLinesOfTheRoutersLogAreJSON(t *testing.T) {
 	logged("a backend with a latency", func(l line) bool { return l.Addr != "" && l.Latency != nil && *l.Latency > 0 })
 }
 
+func TestARouterAtAllAddressesOfIPv6AnswersByIPv4(t *testing.T) {
+	withModule(t)
+	r := runRouterWith(t, []string{"--host", "::"}) // which waits until it answers at 127.0.0.1
+	r.url = strings.Replace(r.url, "127.0.0.1", "[::1]", 1)
+	if _, err := r.health(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestASecondRouterOnThePortFails(t *testing.T) {
 	r := startRouter(t)
 	binary, err := proc.BuildSteelyard()

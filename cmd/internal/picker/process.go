@@ -42,6 +42,9 @@ const (
 // clusterKey is the gRPC metadata by which an Envoy names the cluster that it asks for.
 const clusterKey = "x-steelyard-cluster"
 
+// buffer is how much of a body Envoy keeps, unless it is configured otherwise (per_connection_buffer_limit_bytes).
+const buffer = 1 << 20
+
 // maxSubset bounds the addresses of a subset that are looked at.
 const maxSubset = 10_000
 
@@ -134,6 +137,7 @@ func (s *processor) cluster(stream extprocv3.ExternalProcessor_ProcessServer) (s
 type modes struct {
 	request, response bool // duplex: they have to be sent back piece by piece
 	buffered          bool // the first part of the request's comes before the request goes on
+	partial           bool // and of a body longer than the proxy's buffer no more than that
 }
 
 // note takes in the first message's description of the modes.
@@ -143,8 +147,8 @@ func (d *modes) note(c *extprocv3.ProtocolConfiguration) {
 	}
 	d.request = c.GetRequestBodyMode() == modev3.ProcessingMode_FULL_DUPLEX_STREAMED
 	d.response = c.GetResponseBodyMode() == modev3.ProcessingMode_FULL_DUPLEX_STREAMED
-	d.buffered = c.GetRequestBodyMode() == modev3.ProcessingMode_BUFFERED ||
-		c.GetRequestBodyMode() == modev3.ProcessingMode_BUFFERED_PARTIAL
+	d.partial = c.GetRequestBodyMode() == modev3.ProcessingMode_BUFFERED_PARTIAL
+	d.buffered = d.partial || c.GetRequestBodyMode() == modev3.ProcessingMode_BUFFERED
 }
 
 // An exchange is one request, from its headers to the end of its stream.
@@ -260,7 +264,7 @@ func (x *exchange) headers(h *extprocv3.HttpHeaders, m *corev3.Metadata) (*extpr
 	switch none := limited && len(x.asked.Subset) == 0; {
 	case none:
 		x.choices(x.cluster, string(choice.Reason))
-	case x.prefix && x.modes.buffered && !h.GetEndOfStream():
+	case x.prefix && x.modes.buffered && !h.GetEndOfStream() && !x.tooLong():
 		// For a body that came in pieces, Envoy 1.40 clears the route when the request has gone on. So it is cleared
 		// here.
 		x.waits = true
@@ -273,7 +277,16 @@ func (x *exchange) headers(h *extprocv3.HttpHeaders, m *corev3.Metadata) (*extpr
 		return refusal, nil
 	}
 	response.Response, out.DynamicMetadata = named(choice)
+	if x.tooLong() && !h.GetEndOfStream() {
+		out.ModeOverride = &modev3.ProcessingMode{ResponseHeaderMode: modev3.ProcessingMode_SKIP}
+	}
 	return out, nil
+}
+
+// tooLong reports whether the body is, or may be, longer than what the proxy keeps of it. Envoy 1.40 loses the end of
+// such a body if it comes while the picker has the first part, and the request then hangs. So it is not looked at.
+func (x *exchange) tooLong() bool {
+	return x.modes.partial && (x.asked.Size < 0 || x.asked.Size > buffer)
 }
 
 // choose names the endpoint of the request, and counts the choice.
