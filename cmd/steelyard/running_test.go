@@ -203,6 +203,7 @@ func TestTheCommandsAgainstARunningSteelyard(t *testing.T) {
 		return nil
 	})
 	r.want("", 1, "is Steelyard running", "status", "--admin", "127.0.0.1:1")
+	r.want("", 1, "does not speak HTTP, as the xDS port does not: write the admin.listen", "status", "--admin", r.xds)
 	r.want("", 2, "write the URL of the admin listener", "status", "--admin", "ftp://x")
 	r.want("", 2, `--output "jsno": did you mean json?`, "status", "-o", "jsno")
 	r.want("", 1, "did you mean llama?", "top", "lama", "--count", "1")

@@ -198,6 +198,10 @@ func (c *Client) unreached(ctx context.Context, err error) error {
 	if cause, ok := errors.AsType[*url.Error](err); ok {
 		err = cause.Err
 	}
+	if strings.Contains(err.Error(), "malformed HTTP") { // with what was read, which may be binary
+		return fmt.Errorf("%s does not speak HTTP, as the xDS port does not: write the admin.listen of Steelyard "+
+			"(--admin URL, or %s)", c.base, EnvAdmin)
+	}
 	hint := ""
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
 		hint = ": is Steelyard running, and is this its admin.listen? (--admin URL, or " + EnvAdmin + ")"
