@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -149,14 +150,9 @@ func TestBodiesPassTheModuleWhole(t *testing.T) {
 	withModule(t)
 	for _, buffer := range []int{0, 16 << 10} {
 		t.Run(fmt.Sprint("buffer ", buffer), func(t *testing.T) {
-			backend := swallow(t, 1<<40)
-			f := withoutEnvoys(t, plan{cluster: "endpoints:\n  static:\n  - {address: " +
-				strings.TrimPrefix(backend.URL, "http://") + "}\n"})
+			f := swallowing(t)
 			f.plan.bootstrap = []string{"--module", "--prefix"}
-			if buffer > 0 {
-				f.plan.edits = []edit{{"- name: ingress\n",
-					fmt.Sprintf("- name: ingress\n    per_connection_buffer_limit_bytes: %d\n", buffer)}}
-			}
+			f.buffers(buffer)
 			f.startEnvoy(0)
 			f.eventually("the module has loads", func() error {
 				f.pass(t, http.DefaultClient, []byte("{}"), "plain")
@@ -165,20 +161,8 @@ func TestBodiesPassTheModuleWhole(t *testing.T) {
 				}
 				return nil
 			})
-			before, sent := f.choices(t, 0, "fill")+f.choices(t, 0, "prefix"), 0.
-			h2 := &http.Transport{Protocols: new(http.Protocols)}
-			h2.Protocols.SetUnencryptedHTTP2(true)
-			for _, transport := range []*http.Transport{{}, h2} {
-				client := &http.Client{Transport: transport, Timeout: limit}
-				for _, size := range []int{0, 1, 200, 16 << 10, 256<<10 - 1, 256 << 10, 256<<10 + 1, 3 << 20} {
-					body := bytes.Repeat([]byte(`{"prompt":"a text"}`), size/19+1)[:size]
-					for _, form := range []string{"plain", "chunked", "trailers", "expect", "octets"} {
-						f.pass(t, client, body, form)
-						sent++
-					}
-				}
-				transport.CloseIdleConnections()
-			}
+			before := f.choices(t, 0, "fill") + f.choices(t, 0, "prefix")
+			sent := f.passAll(t)
 			if got := f.choices(t, 0, "fill") + f.choices(t, 0, "prefix") - before; got != sent {
 				t.Errorf("%v choices for %v requests", got, sent)
 			}
@@ -186,11 +170,68 @@ func TestBodiesPassTheModuleWhole(t *testing.T) {
 	}
 }
 
+// TestBodiesPassThePickerWhole does the same. Envoy 1.40 sends some twice if the picker is asked in BUFFERED_PARTIAL.
+func TestBodiesPassThePickerWhole(t *testing.T) {
+	for _, buffer := range []int{0, 16 << 10} {
+		t.Run(fmt.Sprint("buffer ", buffer), func(t *testing.T) {
+			f := swallowing(t)
+			p := startPicker(t, f.dir, f.xds, "", "--prefix")
+			f.eventually("the picker has loads", p.ready)
+			f.plan.bootstrap = []string{"--picker", p.address, "--prefix"}
+			f.plan.edits = append(f.plan.edits, patient...)
+			f.buffers(buffer)
+			f.startEnvoy(0)
+			sent := f.passAll(t)
+			if got := p.choices(t, "fill") + p.choices(t, "prefix"); got != sent {
+				t.Errorf("%v choices for %v requests", got, sent)
+			}
+		})
+	}
+}
+
+// swallowing is a fleet of one swallower, without Envoys.
+func swallowing(t *testing.T) *fleet {
+	return withoutEnvoys(t, plan{cluster: "endpoints:\n  static:\n  - {address: " +
+		strings.TrimPrefix(swallow(t, 1<<40).URL, "http://") + "}\n"})
+}
+
+// buffers has Envoys keep no more of a body than so many bytes; 0: their own default.
+func (f *fleet) buffers(bytes int) {
+	if bytes > 0 {
+		f.plan.edits = append(f.plan.edits, edit{"- name: ingress\n",
+			fmt.Sprintf("- name: ingress\n    per_connection_buffer_limit_bytes: %d\n", bytes)})
+	}
+}
+
+// passAll sends bodies of all sizes and forms by both versions of HTTP, and returns how many.
+func (f *fleet) passAll(t *testing.T) (sent float64) {
+	t.Helper()
+	h2 := &http.Transport{Protocols: new(http.Protocols)}
+	h2.Protocols.SetUnencryptedHTTP2(true)
+	for _, transport := range []*http.Transport{{}, h2} {
+		forms := []string{"plain", "chunked", "trailers", "expect", "octets"}
+		if transport == h2 {
+			// Only now and then does an end come at the moment at which a proxy mistakes it.
+			forms = append(forms, slices.Repeat([]string{"length and trailers"}, 5)...)
+		}
+		client := &http.Client{Transport: transport, Timeout: limit}
+		for _, size := range []int{0, 1, 200, 16 << 10, 256<<10 - 1, 256 << 10, 256<<10 + 1, 1 << 20, 1<<20 + 1, 3 << 20} {
+			body := bytes.Repeat([]byte(`{"prompt":"a text"}`), size/19+1)[:size]
+			for _, form := range forms {
+				f.pass(t, client, body, form)
+				sent++
+			}
+		}
+		transport.CloseIdleConnections()
+	}
+	return sent
+}
+
 // pass sends a body in a form, and checks that it arrived whole.
 func (f *fleet) pass(t *testing.T, client *http.Client, body []byte, form string) {
 	t.Helper()
 	var from io.Reader = bytes.NewReader(body)
-	if form == "chunked" || form == "trailers" {
+	if form != "plain" && form != "expect" && form != "octets" {
 		from = struct{ io.Reader }{from}
 	}
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, f.urls[0], from)
@@ -199,6 +240,9 @@ func (f *fleet) pass(t *testing.T, client *http.Client, body []byte, form string
 	}
 	req.Header.Set("Content-Type", "application/json")
 	switch form {
+	case "length and trailers":
+		req.ContentLength = int64(len(body))
+		fallthrough
 	case "trailers":
 		req.Trailer = http.Header{"X-End": {"here"}}
 	case "expect":

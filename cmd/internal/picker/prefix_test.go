@@ -12,6 +12,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	modev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"steelyard/weighting"
@@ -169,6 +170,25 @@ func TestALongBodyIsNotLookedAt(t *testing.T) {
 		mode := got[0].GetModeOverride()
 		if mode == nil || mode.GetRequestBodyMode() != modev3.ProcessingMode_NONE {
 			t.Errorf("%s: the proxy is to send the body: %v", name, mode)
+		}
+	}
+}
+
+// TestAProxyThatNamesALimitHoldsBodiesUntilTheyAreWhole: in BUFFERED_PARTIAL, Envoy sends some twice.
+func TestAProxyThatNamesALimitHoldsBodiesUntilTheyAreWhole(t *testing.T) {
+	r := newRig(t, Options{Prefix: true})
+	r.publishWork("10.0.0.1:80")
+	for length, want := range map[string]modev3.ProcessingMode_BodySendMode{
+		"5000": modev3.ProcessingMode_BUFFERED, "5001": modev3.ProcessingMode_NONE} {
+		m := headers(nil)
+		m.ProtocolConfig = &extprocv3.ProtocolConfiguration{RequestBodyMode: modev3.ProcessingMode_BUFFERED_PARTIAL}
+		m.GetRequestHeaders().GetHeaders().GetHeaders()[0].RawValue = []byte(length)
+		got, err := r.exchange(metadata.AppendToOutgoingContext(t.Context(), bodyLimitKey, "5000"), m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if mode := got[0].GetModeOverride(); mode == nil || mode.GetRequestBodyMode() != want {
+			t.Errorf("%s bytes: mode %v, want %v", length, mode, want)
 		}
 	}
 }

@@ -42,6 +42,9 @@ const (
 // clusterKey is the gRPC metadata by which an Envoy names the cluster that it asks for.
 const clusterKey = "x-steelyard-cluster"
 
+// bodyLimitKey is the gRPC metadata by which an Envoy says up to which length it can hold a body until it is whole.
+const bodyLimitKey = "x-steelyard-body-limit"
+
 // buffer is how much of a body Envoy keeps, unless it is configured otherwise (per_connection_buffer_limit_bytes).
 const buffer = 1 << 20
 
@@ -79,7 +82,8 @@ func (s *processor) Process(stream extprocv3.ExternalProcessor_ProcessServer) er
 	if err != nil {
 		return err
 	}
-	x := exchange{processor: s, cluster: cluster, in: inbox{stream: stream}, leave: func() {}}
+	x := exchange{processor: s, cluster: cluster, in: inbox{stream: stream}, leave: func() {},
+		bodyLimit: bodyLimit(stream)}
 	defer x.in.close()
 	defer func() { x.leave() }()
 	return ended(x.serve())
@@ -133,6 +137,16 @@ func (s *processor) cluster(stream extprocv3.ExternalProcessor_ProcessServer) (s
 	return name, nil
 }
 
+// bodyLimit is the one that the stream's metadata names; 0 where it names none.
+func bodyLimit(stream extprocv3.ExternalProcessor_ProcessServer) int64 {
+	named := metadata.ValueFromIncomingContext(stream.Context(), bodyLimitKey)
+	if len(named) == 0 {
+		return 0
+	}
+	n, _ := strconv.ParseInt(named[0], 10, 64)
+	return n
+}
+
 // modes are how the proxy sends bodies.
 type modes struct {
 	request, response bool // duplex: they have to be sent back piece by piece
@@ -163,6 +177,8 @@ type exchange struct {
 	asked    picking.Request
 	prompt   prefix.Prompt
 	chosen   string
+
+	bodyLimit int64 // bytes that the proxy holds of a body until it is whole; 0: unknown
 }
 
 // answer is the response to one message: the choice to request headers, or to the first part of the body, and to all
@@ -269,6 +285,12 @@ func (x *exchange) headers(h *extprocv3.HttpHeaders, m *corev3.Metadata) (*extpr
 		// here.
 		x.waits = true
 		response.Response, _ = named(picking.Choice{})
+		if x.modes.partial && x.bodyLimit > 0 {
+			// Of a request with trailers, Envoy 1.40 sends some bodies twice in BUFFERED_PARTIAL. In BUFFERED from the
+			// start, it would refuse longer bodies with a 413.
+			out.ModeOverride = &modev3.ProcessingMode{RequestBodyMode: modev3.ProcessingMode_BUFFERED,
+				ResponseHeaderMode: modev3.ProcessingMode_SEND}
+		}
 		return out, nil
 	default:
 		choice = x.choose()
@@ -286,7 +308,7 @@ func (x *exchange) headers(h *extprocv3.HttpHeaders, m *corev3.Metadata) (*extpr
 // tooLong reports whether the body is, or may be, longer than what the proxy keeps of it. Envoy 1.40 loses the end of
 // such a body if it comes while the picker has the first part, and the request then hangs. So it is not looked at.
 func (x *exchange) tooLong() bool {
-	return x.modes.partial && (x.asked.Size < 0 || x.asked.Size > buffer)
+	return x.modes.partial && (x.asked.Size < 0 || x.asked.Size > cmp.Or(x.bodyLimit, buffer))
 }
 
 // choose names the endpoint of the request, and counts the choice.
