@@ -19,7 +19,7 @@ func TestTheShareOfPromptsThatIsCachedIsLearned(t *testing.T) {
 	want(t, "of 4,000 in 10,000 tokens", k.cachedShare(), 0.4)
 	_, ok = back.growth(&after)
 	want(t, "one where fewer are cached than before counts", ok, false)
-	k.fade(after.At)
-	k.fade(after.At.Add(time.Minute))
+	k.fade(after.At, 0)
+	k.fade(after.At.Add(time.Minute), 0)
 	want(t, "a share does not fade with the sums", k.cachedShare(), 0.4)
 }

@@ -84,7 +84,7 @@
 // requests in order, so the requests that wait are the last that began, and outstanding in full; and those without a
 // first token are the last that began, which bounds P_i from above (outstanding.go). What is learned of the cluster,
 // from the counters of [TokenCounts] and the sizes (content-length) of [ProxyReport], fades with a time constant of a
-// minute:
+// minute; tokens per byte, where many requests come, with that in which 500 do, ten seconds at least:
 //
 //	prompt of a request     bytes · tokens per byte, at most what one engine counted between two readings in the
 //	                        last minutes; P without a size, or while guesses by size are worse than P by more

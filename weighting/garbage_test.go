@@ -143,7 +143,7 @@ func TestTokensPerByteAreUnknownAfterDaysWithoutSizes(t *testing.T) {
 	k.perByte.add(1000, 4000, 100)
 	for minute := range 3 * 24 * 60 {
 		now := epoch.Add(time.Duration(minute) * time.Minute)
-		k.fade(now)
+		k.fade(now, 100.0/60)
 		k.learn(&tokenGrowth{seconds: 60, computed: 1e5, first: 100}, now)
 		if typical := k.perByte.typical(); !math.IsNaN(typical) && math.Abs(typical-0.25) > 1e-9 {
 			t.Fatalf("after %d minutes: %v tokens per byte", minute, typical)

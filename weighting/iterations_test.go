@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -152,6 +153,39 @@ func TestAStandstillWithoutReportsIsNoCostOfWork(t *testing.T) {
 			wantNear(t, fmt.Sprintf("load %v: speed at %.0f s of the one that stood still", load, p.now),
 				d.Endpoints[0].Work.PrefillRate/d.Work.PrefillRate, 1, 0.15)
 		}
+	}
+}
+
+// Where scrapes are all there is, gauges of engines that stand still show nothing of what arrives. It is spread as what
+// arrived before, and not sent to the one that had the least work when they stopped.
+func TestWhatArrivesWhileAllEnginesStandStillIsSpread(t *testing.T) {
+	t.Parallel()
+	const most = 1.5 // of the mean; it was 2.2 to 4.4 where the arrivals were taken for none
+	for seed := range uint64(3) {
+		p := engines(seed+1, 8, nil)
+		p.counts = false
+		p.atLoad(0.8)
+		p.run(60, nil)
+		before := p.decide().ArrivalRate
+		for _, e := range p.engines {
+			e.SetSpeed(seconds(p.now), 0)
+		}
+		p.run(75, nil)
+		wantNear(t, "arrivals while they stand still, of those before", p.decide().ArrivalRate/before, 1, 0.2)
+		queued := make([]float64, len(p.engines))
+		sum := 0.0
+		for i, e := range p.engines {
+			queued[i] = float64(e.Queued())
+			sum += queued[i]
+		}
+		if ratio := slices.Max(queued) / (sum / 8); ratio > most {
+			t.Errorf("queues of %v: %.1f times the mean at one, want %v at most", queued, ratio, most)
+		}
+		for _, e := range p.engines {
+			e.SetSpeed(seconds(p.now), 1)
+		}
+		p.run(77, nil)
+		wantNear(t, "arrivals once they go on, of those before", p.decide().ArrivalRate/before, 1, 0.3)
 	}
 }
 

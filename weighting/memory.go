@@ -35,6 +35,7 @@ type memory struct {
 	established bool // there from the start: no blackout, no ramp
 
 	server   ServerReport // the newest reading of each field
+	counted  ServerReport // as of the last one whose arrivals were counted
 	proxies  ProxyReport
 	inFlight Reading
 	recent   *[64]Reading // of inFlight, to pair with scrapes; a ring, see remember. Nil before the first
@@ -122,6 +123,7 @@ func (m *memory) observe(e *Endpoint, now time.Time, alpha float64) {
 			m.reversals.note(now)
 		}
 		m.restarted()
+		m.counted = seen
 	}
 	m.ceiling.observe(&m.server, &seen)
 	m.observeTaken(&m.server, &seen)
@@ -215,15 +217,35 @@ func (m *memory) observeProxies(seen ProxyReport, now time.Time, alpha float64) 
 
 // observeRates learns the flows into and through the server from two reports.
 func (m *memory) observeRates(old, seen *ServerReport) {
-	queued, dtQueue := slope(old.Queue, seen.Queue)
-	ran, dtRunning := slope(old.Running, seen.Running)
-	growth := sumKnown(queued, ran)
+	growth, dtGrowth := old.growth(seen)
 	completed, dt := flow(old.Completions, seen.Completions)
 	m.completions.add(completed, dt, windowTau)
-	m.arrivals.add(completed+orZero(growth), dt, rateTau)
-	m.rises.add(max(0, growth), max(dtQueue, dtRunning), rateTau)
+	m.rises.add(max(0, growth), dtGrowth, rateTau)
 	waited, dt := flow(old.QueueSeconds, seen.QueueSeconds)
 	m.queueSeconds.add(waited, dt, windowTau)
+	if m.counted.standsStill(seen) {
+		return
+	}
+	growth, _ = m.counted.growth(seen)
+	completed, dt = flow(m.counted.Completions, seen.Completions)
+	m.arrivals.add(completed+orZero(growth), dt, rateTau)
+	m.counted = *seen
+}
+
+// standsStill reports whether an engine with requests shows nothing new in a later report: its gauges are those of the
+// iteration that began last, so what arrived since is not known yet. Were it taken for none, all that arrives while the
+// engines of a pool stand still would be sent to the one with the least work.
+func (r *ServerReport) standsStill(seen *ServerReport) bool {
+	d, ok := seen.Tokens.growth(&r.Tokens)
+	return ok && d.generated+d.first == 0 && seen.Running.Value > 0 && seen.Running.Value == r.Running.Value &&
+		seen.Queue.Value == r.Queue.Value && seen.Completions.Value == r.Completions.Value
+}
+
+// growth is that of queue + running, per second.
+func (r *ServerReport) growth(seen *ServerReport) (perSecond float64, dt time.Duration) {
+	queued, dtQueue := slope(r.Queue, seen.Queue)
+	ran, dtRunning := slope(r.Running, seen.Running)
+	return sumKnown(queued, ran), max(dtQueue, dtRunning)
 }
 
 // sumKnown adds what is known; NaN where nothing is.

@@ -116,16 +116,29 @@ func (k *prompts) sizes(b batch) float64 {
 }
 
 // fade forgets.
-func (k *prompts) fade(now time.Time) {
+func (k *prompts) fade(now time.Time, perSecond float64) {
 	const stand = 2 * fewestPrompts // the last few stand until others come
-	if !k.faded.IsZero() && now.After(k.faded) && k.first > stand {
-		keep := max(math.Exp(-now.Sub(k.faded).Seconds()/workTau.Seconds()), stand/k.first)
+	if k.faded.IsZero() || !now.After(k.faded) {
+		k.faded = now
+		return
+	}
+	elapsed := now.Sub(k.faded).Seconds()
+	if k.first > stand {
+		keep := max(math.Exp(-elapsed/workTau.Seconds()), stand/k.first)
 		for _, sum := range []*float64{&k.computed, &k.cached, &k.first, &k.generated, &k.offBySize, &k.offByMean} {
 			*sum *= keep
 		}
-		k.perByte.fade(keep)
 	}
+	k.perByte.fade(math.Exp(-elapsed * perSecond / ratioWindow(perSecond)))
 	k.faded = now
+}
+
+// ratioWindow is how many requests tokens per byte stand on: those of workTau, but few where many come. When caches are
+// cleared a byte costs ten times as much from one moment to the next, and what is typical remains the old ratio until
+// most of the requests are new.
+func ratioWindow(perSecond float64) float64 {
+	const fewest, many, soon = 2 * fewestPrompts, 500.0, 10.0 // requests, and seconds
+	return max(fewest, min(perSecond*workTau.Seconds(), many), perSecond*soon)
 }
 
 // learn takes in what an engine computed from one reading to the next.

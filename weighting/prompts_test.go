@@ -1,6 +1,7 @@
 package weighting
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -79,4 +80,33 @@ func TestTokensForEachByteAreLearnedFromFewRequests(t *testing.T) {
 		wantNear(t, "tokens per byte, of the true ones", typical, 1, 0.08)
 		wantNear(t, "part of the time in which sizes are used", bySize, 1, 0.05)
 	}
+}
+
+// Caches that are cleared make a byte cost ten times as much from one moment to the next. With many requests that is
+// known soon, and with none what is known stands.
+func TestTokensForEachByteFollowCachesThatAreCleared(t *testing.T) {
+	t.Parallel()
+	const cleared, soon, tokensPerByte = 60, 20, 1 / 4.2 // seconds; of text
+	p := engines(1, 8, nil)
+	p.hit = func(_, prompt int) int {
+		if p.now < cleared {
+			return prompt * 9 / 10
+		}
+		return 0
+	}
+	p.atLoad(0.8)
+	p.run(cleared, nil)
+	wantNear(t, "tokens per byte while most are cached", p.decide().Work.TokensPerByte/tokensPerByte, 0.1, 0.02)
+	p.run(cleared+soon, nil)
+	for until := p.now; until < cleared+soon+40; until += 10 {
+		p.run(until, nil)
+		w := p.decide().Work
+		wantNear(t, fmt.Sprintf("tokens per byte at %v s, of those of text", until), w.TokensPerByte/tokensPerByte, 1, 0.15)
+		want(t, fmt.Sprintf("guesses by size at %v s", until), w.BySize, true)
+	}
+	p.rate = 0
+	p.run(p.now+600, nil)
+	w := p.decide().Work
+	wantNear(t, "tokens per byte after ten quiet minutes", w.TokensPerByte/tokensPerByte, 1, 0.15)
+	want(t, "guesses by size after ten quiet minutes", w.BySize, true)
 }

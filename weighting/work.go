@@ -64,7 +64,7 @@ func (t *TokenCounts) growth(old *TokenCounts) (d tokenGrowth, ok bool) {
 // pool of which most count tokens; for others a request is the unit.
 func (l *Law) work(p *pool) {
 	k := &l.prompts
-	k.fade(p.now)
+	k.fade(p.now, l.rate)
 	counting := 0
 	for i := range p.members {
 		m := &p.members[i]
