@@ -36,7 +36,7 @@ func TestRequestsThatArriveTogetherAreSpread(t *testing.T) {
 	seconds := together(func(i int, all []trace.Request) time.Duration { return all[i].At.Truncate(10 * time.Second) })
 	log := Steelyard{Source: AccessLog, ScrapeInterval: defaultScrape}
 	reports := Steelyard{Source: LoadReports, ScrapeInterval: defaultScrape}
-	const seeds = 2
+	const seeds = 4
 	for _, c := range []struct {
 		name      string
 		change    func(*Scenario)
