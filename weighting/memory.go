@@ -241,7 +241,7 @@ func (r *ServerReport) standsStill(seen *ServerReport) bool {
 		seen.Queue.Value == r.Queue.Value && seen.Completions.Value == r.Completions.Value
 }
 
-// growth is that of queue + running, per second.
+// growth is how fast queue + running rose from one report to a later one, per second.
 func (r *ServerReport) growth(seen *ServerReport) (perSecond float64, dt time.Duration) {
 	queued, dtQueue := slope(r.Queue, seen.Queue)
 	ran, dtRunning := slope(r.Running, seen.Running)
