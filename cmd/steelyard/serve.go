@@ -16,6 +16,7 @@ import (
 	"steelyard/cmd/internal/asynclog"
 	"steelyard/cmd/internal/daemon"
 	"steelyard/controlplane/config"
+	"steelyard/internal/files"
 )
 
 func serveCommand() *cobra.Command {
@@ -79,7 +80,10 @@ func serve(path string, out *asynclog.Log, minimum *slog.LevelVar) error {
 
 // located is the error of a new daemon, with the line of the configuration that names a file which cannot be used.
 func located(path string, err error) error {
-	if errors.As(err, new(*net.OpError)) { // a port, which no line of a file explains
+	switch {
+	case errors.As(err, new(*net.OpError)): // a port, which no line of a file explains
+		return err
+	case errors.Is(err, files.ErrSilent): // another look would wait again
 		return err
 	}
 	var mistakes *config.Error

@@ -21,6 +21,9 @@ const (
 	mostHanging = 256
 )
 
+// ErrSilent is the error of a file or folder that Within gave up.
+var ErrSilent = errors.New("has not answered")
+
 // Within calls do, which works with the file or folder at path and may hang. It gives up after Patience or when ctx is
 // done, and then leaves the goroutine of do behind. Calls with the same name and path share one do that began less than
 // Patience ago. An older one hangs, and may work with a file that has been replaced since: do is called again, although
@@ -31,7 +34,7 @@ func Within[T any](ctx context.Context, path, name string, do func() (T, error))
 	if err != nil {
 		return none, err
 	}
-	silence := fmt.Errorf("%s has not answered within %v: is it on a file system that hangs?", path, Patience)
+	silence := fmt.Errorf("%s %w within %v: is it on a file system that hangs?", path, ErrSilent, Patience)
 	patience, cancel := context.WithTimeoutCause(ctx, Patience, silence)
 	defer cancel()
 	select {
@@ -43,7 +46,7 @@ func Within[T any](ctx context.Context, path, name string, do func() (T, error))
 		return v, c.err
 	case <-patience.Done():
 		if err := ctx.Err(); errors.Is(err, context.DeadlineExceeded) { // the caller has less patience
-			return none, fmt.Errorf("%s has not answered in time: is it on a file system that hangs? (%w)", path, err)
+			return none, fmt.Errorf("%s %w in time: is it on a file system that hangs? (%w)", path, ErrSilent, err)
 		}
 		return none, context.Cause(patience)
 	}
