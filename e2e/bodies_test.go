@@ -215,7 +215,8 @@ func (f *fleet) passAll(t *testing.T) (sent float64) {
 			forms = append(forms, slices.Repeat([]string{"length and trailers"}, 5)...)
 		}
 		client := &http.Client{Transport: transport, Timeout: limit}
-		for _, size := range []int{0, 1, 200, 16 << 10, 256<<10 - 1, 256 << 10, 256<<10 + 1, 1 << 20, 1<<20 + 1, 3 << 20} {
+		for _, size := range []int{0, 1, 200, 16 << 10, 256<<10 - 1, 256 << 10, 256<<10 + 1, 1 << 20, 1<<20 + 1,
+			3 << 20} {
 			body := bytes.Repeat([]byte(`{"prompt":"a text"}`), size/19+1)[:size]
 			for _, form := range forms {
 				f.pass(t, client, body, form)

@@ -101,7 +101,8 @@ func TestTokensForEachByteFollowCachesThatAreCleared(t *testing.T) {
 	for until := p.now; until < cleared+soon+40; until += 10 {
 		p.run(until, nil)
 		w := p.decide().Work
-		wantNear(t, fmt.Sprintf("tokens per byte at %v s, of those of text", until), w.TokensPerByte/tokensPerByte, 1, 0.15)
+		wantNear(t, fmt.Sprintf("tokens per byte at %v s, of those of text", until),
+			w.TokensPerByte/tokensPerByte, 1, 0.15)
 		want(t, fmt.Sprintf("guesses by size at %v s", until), w.BySize, true)
 	}
 	p.rate = 0
