@@ -206,12 +206,17 @@ func checkText(what, s string) error {
 // CheckAddress wants a host, IP or name, and a port that can be connected to.
 func CheckAddress(what, addr, example string) error {
 	host, port, err := net.SplitHostPort(addr)
-	if err == nil && host != "" && checkText(what, host) == nil {
-		if n, err := strconv.ParseUint(port, 10, 16); err == nil && n > 0 {
-			return nil
-		}
+	if err != nil || host == "" || checkText(what, host) != nil {
+		return fmt.Errorf("%s %q: want HOST:PORT, such as %s or [::1]:18000", what, addr, example)
 	}
-	return fmt.Errorf("%s %q: want HOST:PORT, such as %s or [::1]:18000", what, addr, example)
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return fmt.Errorf("%s %q: want a port from 1 to 65535, such as %s", what, addr, example)
+	}
+	if ip, err := netip.ParseAddr(host); err == nil && ip.IsUnspecified() {
+		return fmt.Errorf("%s %q: one can listen there, and not connect to it: want the address at which it is "+
+			"reached, such as %s", what, addr, example)
+	}
+	return nil
 }
 
 // checkListener wants an IP and a port. Envoy resolves no names to listen on.

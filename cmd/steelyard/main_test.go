@@ -97,7 +97,7 @@ func TestExitStatusDistinguishesFailuresFromMistakesInTheCommandLine(t *testing.
 		{"picker --cluster a --steelyard 10.0.0.1", 2,
 			`--steelyard "10.0.0.1": want HOST:PORT, such as 10.0.0.5:18000 or [::1]:18000`},
 		{"picker --cluster a --steelyard http://10.0.0.1:18000", 2, "want HOST:PORT"},
-		{"picker --cluster a --steelyard 10.0.0.1:0", 2, "want HOST:PORT"},
+		{"picker --cluster a --steelyard 10.0.0.1:0", 2, "want a port from 1 to 65535"},
 		{"picker --cluster a --steelyard :18000", 2, "want HOST:PORT"},
 		{"picker --cluster a --steelyard 10.0.0.1:18000 --listen 18002", 2, "--listen: address 18002: missing port"},
 		{"bootstrap --cluster a --xds 10.0.0.1:1 --tls", 2, "--tls needs --out"},

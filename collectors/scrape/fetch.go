@@ -73,7 +73,7 @@ func (f *fetcher) fetch(ctx context.Context, bodies *sync.Pool) (exchange, *byte
 	if body != nil {
 		x.bytes = int64(body.Len())
 	}
-	if err != nil {
+	if err != nil && Kind(err) != KindConfig { // for which nothing was fetched
 		err = fmt.Errorf("fetching %s: %w", f.request.URL.Redacted(), inWords(err, f.target))
 	}
 	return x, body, err

@@ -313,6 +313,9 @@ func TestRefusesATokenThatIsNone(t *testing.T) {
 			if strings.Contains(r.Err.Error(), "abcdef") {
 				t.Errorf("the token is in the error: %v", r.Err)
 			}
+			if strings.Contains(r.Err.Error(), "fetching") {
+				t.Errorf("nothing was fetched, and the error is %v", r.Err)
+			}
 		})
 	}
 }

@@ -220,7 +220,7 @@ func sourceConditions(p *observation, c *view.Cluster, s *view.SourceStatus, sub
 		because = "No endpoint has usable metrics, so all get their part of the capacity."
 	}
 	f := newCondition(kindSource, severity, subject, title).explain(why, blame, because, sourceNext(s.Name),
-		sourceCommand(c, s))
+		sourceCommand(p, c, s))
 	f.ID = sourceID(c.Name, s.Name)
 	if severity == view.SeverityError {
 		f.rank = 1
@@ -263,27 +263,31 @@ func sourceNext(name string) string {
 	return "See whether the Envoys' bootstrap has this service, and what it logs."
 }
 
-func sourceCommand(c *view.Cluster, s *view.SourceStatus) string {
+func sourceCommand(p *observation, c *view.Cluster, s *view.SourceStatus) string {
 	if s.Name != sourceScrape {
 		return "steelyard status"
 	}
 	for i := range c.Endpoints {
-		if command := inspectCommand(&c.Endpoints[i]); command != "" {
+		if command := inspectCommand(p, &c.Endpoints[i]); command != "" {
 			return command
 		}
 	}
 	return ""
 }
 
-// inspectCommand returns the command that reads the page whose scrape failed; its URL is in the error.
-func inspectCommand(e *view.Endpoint) string {
+// inspectCommand returns the command that reads the page whose scrape failed; its URL is in the error. An error without
+// one is about the settings of the scrape, as when its token cannot be read.
+func inspectCommand(p *observation, e *view.Endpoint) string {
+	if e.LastScrape.Error == "" {
+		return ""
+	}
 	for _, word := range strings.Fields(e.LastScrape.Error) {
 		url := strings.TrimRight(word, ":,;")
 		if strings.HasPrefix(url, "http://") || strings.HasPrefix(url, "https://") {
 			return sprint("steelyard inspect --engine %s %s", quoted(e.Engine), quoted(url))
 		}
 	}
-	return ""
+	return checkCommand(p.status.ConfigFile)
 }
 
 // overloadedConditions are about a pool of which a large part is overloaded: weights deal with single ones.
@@ -423,7 +427,7 @@ func endpointConditions(p *observation, c *view.Cluster, e *view.Endpoint) []con
 			"It is treated as a median endpoint"+because(e.LastScrape.Error)+".", view.BlameNo,
 			"Its weight is the part of the pool that an endpoint of its capacity has in the mean.",
 			"See whether it is alive. If it is, did its metrics port move (scrape.port, metrics_port)?",
-			cmp.Or(inspectCommand(e), health))
+			cmp.Or(inspectCommand(p, e), health))
 		f.rank = 2
 		f.inhibitedBy = conditionID(kindNotReady, c.Name) // before its first scrape
 		if e.LastScrape.Error != "" {
@@ -441,7 +445,7 @@ func endpointConditions(p *observation, c *view.Cluster, e *view.Endpoint) []con
 			sprint("The metrics of %s cannot be read", e.Address)).explain(
 			clause(e.LastScrape.Error)+" "+standIn(e), view.BlameNo,
 			"Its metrics endpoint fails, or is too slow for scrape.timeout.",
-			"Request them by hand. A slow endpoint needs a longer scrape.timeout.", cmp.Or(inspectCommand(e), health))
+			"Request them by hand. A slow endpoint needs a longer scrape.timeout.", cmp.Or(inspectCommand(p, e), health))
 		f.rank, f.inhibitedBy = 1, sourceID(c.Name, sourceScrape)
 		return []condition{f}
 	}

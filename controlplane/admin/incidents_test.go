@@ -147,6 +147,20 @@ func TestARefusedConfigurationIsNoIncidentOnceTheFileIsGood(t *testing.T) {
 	}
 }
 
+// Without a URL in the error nothing was requested: a command that requests the page, without the token, would succeed.
+func TestATokenThatCannotBeReadIsFoundByCheck(t *testing.T) {
+	s := calm()
+	s.status.ConfigFile = "/etc/steelyard/steelyard.yaml"
+	s.look()
+	e := s.endpoint(3)
+	e.LastScrape.Error = "reading bearer token from /run/token: open /run/token: no such file or directory"
+	e.Inputs[0].State = "decay"
+	got := only(t, s.after(time.Second))
+	if want := "steelyard check --config /etc/steelyard/steelyard.yaml"; got.Command != want {
+		t.Errorf("the command is %q, want %q", got.Command, want)
+	}
+}
+
 // A server that dies is unread, then blind, then failing, with another text each second: one incident, and its
 // beginning stays.
 func TestADyingServerIsOneIncidentFromBeginningToEnd(t *testing.T) {
