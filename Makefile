@@ -126,7 +126,7 @@ $(RUNNER): tools/go.mod tools/go.sum | need-go
 unit: need-cc tools $(RUNNER) ## tests of the packages, with the race detector where there is anything to race
 	$(call step,go test -race)
 	@$(call gotest,.,unit) --packages \
-	"$$(go list ./... | grep -vE '^steelyard$$|/(e2e|weighting)($$|/)|/picking$$' | xargs) \
+	"$$(go list ./... | grep -vxF "$$(go list .)" | grep -vE '/(e2e|weighting)($$|/)|/picking$$' | xargs) \
 	$$(go list ./e2e/rig/... | xargs)" \
 	-- -race -timeout 20m
 	@$(call gotest,$(ENVOY_MODULE),module) --packages ./... -- -race -timeout 10m

@@ -161,7 +161,6 @@ type listed struct {
 	ImportPath, Dir string
 	Imports         []string
 	GoFiles         []string
-	Standard        bool
 }
 
 func packages(t *testing.T) []listed {
@@ -245,26 +244,48 @@ func TestEveryPackageHasOnePackageComment(t *testing.T) {
 	}
 }
 
+// pure are the packages, with all below, that are values in, values out.
+var pure = []string{"weighting", "picking", "xds/assignment", "xds/envoyspec", "collectors/modelserver",
+	"collectors/ledger", "collectors/replicas/merge", "internal/engines", "internal/envoyid", "internal/spelling",
+	"internal/stat"}
+
 // TestPureCodeHasNoClock: in pure packages time is an argument, and so is randomness.
 func TestPureCodeHasNoClock(t *testing.T) {
 	forbidden := map[string][]string{
 		"time":  {"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick"},
 		"loops": {"Every", "Pause", "Start"},
-		"rand":  {"Int", "IntN", "Float64", "Uint64", "Perm", "Shuffle", "NormFloat64", "ExpFloat64"},
 	}
-	const monotonic = "weighting/sim/epoch.go" // a constant date, whose monotonic reading only a clock can give
-	for _, folder := range []string{"weighting", "xds/assignment", "xds/envoyspec", "collectors/modelserver",
-		"collectors/ledger", "picking", "collectors/replicas/merge", "internal/envoyid"} {
+	seeded := []string{"Rand", "New", "NewPCG", "NewZipf"} // all else in rand draws from the source of the process
+	// A constant date, whose monotonic reading only a clock can give.
+	const monotonic = "weighting/sim/epoch.go"
+	for _, folder := range pure {
 		eachFile(t, folder, func(name string, f *ast.File) {
 			ast.Inspect(f, func(n ast.Node) bool {
 				if s, ok := n.(*ast.SelectorExpr); ok {
-					if pkg, ok := s.X.(*ast.Ident); ok && pkg.Obj == nil &&
-						slices.Contains(forbidden[pkg.Name], s.Sel.Name) && name != monotonic {
+					if pkg, ok := s.X.(*ast.Ident); ok && pkg.Obj == nil && name != monotonic &&
+						(slices.Contains(forbidden[pkg.Name], s.Sel.Name) ||
+							pkg.Name == "rand" && !slices.Contains(seeded, s.Sel.Name)) {
 						t.Errorf("%s uses %s.%s: it must come in as an argument", name, pkg.Name, s.Sel.Name)
 					}
 				}
 				return true
 			})
+		})
+	}
+}
+
+// TestPureCodeDoesNoIO: the standard library has files, networks and logs, too.
+func TestPureCodeDoesNoIO(t *testing.T) {
+	forbidden := []string{"os", "net", "log", "syscall", "crypto/rand"} // with all below
+	const addresses = "net/netip"
+	for _, folder := range pure {
+		eachFile(t, folder, func(name string, f *ast.File) {
+			for _, i := range f.Imports {
+				path := strings.Trim(i.Path.Value, `"`)
+				if path != addresses && slices.ContainsFunc(forbidden, func(p string) bool { return within(path, p) }) {
+					t.Errorf("%s imports %s: pure code reads and writes nothing", name, path)
+				}
+			}
 		})
 	}
 }

@@ -68,12 +68,23 @@ var plainWords = []struct{ avoid, write string }{
 	{`\bbed\b`, "what the fixture is"},
 }
 
+// The names of tests are sentences.
+var (
+	testName  = regexp.MustCompile(`\b(Test|Benchmark|Fuzz)[A-Z]\w*`)
+	wordStart = regexp.MustCompile(`[A-Z]`)
+)
+
 func TestPlainWords(t *testing.T) {
 	var patterns []*regexp.Regexp
 	for _, w := range plainWords {
 		patterns = append(patterns, regexp.MustCompile(`(?i)`+strings.ReplaceAll(w.avoid, " ", `[\s/#*>]+`)))
 	}
 	eachText(t, func(path, text string) {
+		if filepath.Ext(path) == ".go" {
+			text = testName.ReplaceAllStringFunc(text, func(name string) string {
+				return wordStart.ReplaceAllString(name, " $0")
+			})
+		}
 		for i, p := range patterns {
 			for _, at := range p.FindAllStringIndex(text, -1) {
 				line := 1 + strings.Count(text[:at[0]], "\n")

@@ -199,7 +199,7 @@ func (m *Manager) discover(cluster *Cluster, c config.Cluster) loops.Task {
 		run := loops.Start(ctx, func(ctx context.Context) {
 			if err := source.Run(ctx, up); err != nil {
 				report(err)
-				m.log.Error("discovery cannot work", "cluster", c.Name, "err", err)
+				m.log.Error("discovery ended: the endpoints stay as they are", "cluster", c.Name, "error", err)
 			}
 		})
 		defer run.Stop()

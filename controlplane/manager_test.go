@@ -146,7 +146,7 @@ func TestAChangeOfOptionsReachesARunningCluster(t *testing.T) {
 	}
 	m.Each(func(got config.Cluster, _ []discovery.Endpoint) {
 		if got.Capacity != 7 {
-			t.Errorf("Each tells capacity %v, want 7", got.Capacity)
+			t.Errorf("Each has capacity %v, want 7", got.Capacity)
 		}
 	})
 }

@@ -154,7 +154,7 @@ func TestAWarmBackendThatHangsGetsLittleWhileOthersAreIdle(t *testing.T) {
 	r.idle()
 }
 
-func TestNoRequestIsLostToAnAddressWhereNobodyListens(t *testing.T) {
+func TestNoRequestIsLostToAnAddressWhereNothingListens(t *testing.T) {
 	r := startRouter(t)
 	pool := servers(t, modelsim.Options{Slots: 1})
 	r.backends("127.0.0.1:1", "127.0.0.1:2", pool[0].Address())

@@ -22,6 +22,7 @@
 //	NAME           weights, DEGRADED where overloaded, drop_overloads when shedding
 //	NAME/failsafe  weights, DEGRADED where overloaded, endpoint_stale_after
 //	NAME/fallback  all members, no weights, all DEGRADED, sent when the membership changes
+//	NAME/members   all members, no weights, DEGRADED where they stall or fail, for policies that hash (affinity)
 //
 // An Envoy with endpoint_stale_after but without a fallback would lose all its
 // endpoints when the control plane stops, and answer 503; one with an aggregate

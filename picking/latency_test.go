@@ -196,8 +196,8 @@ func TestALongStreamDoesNotKeepShortRequestsFromItsBackend(t *testing.T) {
 	}
 }
 
-// TestStreamsAloneAreNoReasonToWait, although each is longer than the threshold, and nothing else is answered.
-func TestStreamsAloneAreNoReasonToWait(t *testing.T) {
+// TestOnlyStreamsAreNoReasonToWait, although each is longer than the threshold, and nothing else is answered.
+func TestOnlyStreamsAreNoReasonToWait(t *testing.T) {
 	q := queued("streams")
 	answered(q, "streams", 30, time.Second)
 	q.Arrive(start, 1)

@@ -1,9 +1,8 @@
 // Package weighting decides how the traffic of one cluster is shared among its endpoints. From reports of their load
 // it computes shares, overload flags and the fraction of requests to refuse, and returns the working with them.
 //
-// It is pure: [Law.Step] takes the time and a [Snapshot] and returns a [Decision]. It has no clock, no I/O, no log and
-// no metric, so every behaviour can be replayed and every bug can become a test. It does not collect reports, it does
-// not know Envoy, and it does not decide what is pushed: package push does, the only caller besides tests.
+// It is pure: [Law.Step] takes the time and a [Snapshot] and returns a [Decision], so every behaviour can be replayed
+// and every bug can become a test. Package push, its only caller besides tests, decides what is pushed.
 //
 // # The fill
 //
@@ -40,13 +39,12 @@
 // The lag is how late reports are besides their age. No timestamp shows it, but what arrives at an endpoint follows the
 // share that it had: the law compares the arrivals with its own decisions (lag.go).
 //
-// Where no slots are known, or hardly ever all taken, and where work is the unit, the law takes it that endpoints batch
+// Where no slots are known, or hardly ever all taken, and where work is the unit, the law assumes that endpoints batch
 // continuously. What keeps a request waiting is then the prompts that began just before, and the number of requests
 // says little about those. While fewer requests arrive within H than two fifths of the endpoints, the loads show most
 // of them, and H is as above. From four fifths on they show none, and H is x·Σ r_i / arrival rate, with r_i the
-// requests in flight: x mean times that a request stays, in which those that are there end; between the two it is
-// interpolated. Until slots are known this does no harm: as long as no request waits for a slot, no placement is better
-// than another.
+// requests in flight: x times the mean time that a request stays; between the two it is interpolated. Until slots are
+// known this does no harm: as long as no request waits for a slot, no placement is better than another.
 //
 //	x       2 where proxies count requests or reports are late, otherwise 1; but 0.2 where engines count tokens, which
 //	        show the prompts of the interval before
@@ -114,7 +112,7 @@
 //	memory.go     arrival rate; pairing the two signals        load.go       one load of two signals
 //	use.go        endpoints that the proxies do not use        overload.go   the overload flag
 //	outlier.go    outliers: found by stall.go, failing.go and errors.go; ejected, and probed
-//	shed.go       refusing requests in a saturated pool        flows.go      the rates that it goes by
+//	shed.go       refusing requests in a saturated pool        flows.go      the rates that shedding uses
 //	quantizer.go  the steps of the drop fraction               latency.go    least latency, another law
 //	fill.go       the fill                                     gain.go       what a push would gain
 //	lag.go        how late reports are                         explain.go    the reason of a share as a sentence

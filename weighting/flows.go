@@ -1,6 +1,6 @@
 package weighting
 
-// The rates that shedding goes by: requests offered, λ, and served, μ, per slot
+// The rates that shedding uses: requests offered, λ, and served, μ, per slot
 //
 // A rate that should be steady needs many requests, and one that should follow a crowd needs few. So λ and μ are made
 // of 2,000 requests (within 15 s to 60 s), until the last hundred (λ: 1 s to 5 s, μ: 4 s to 20 s of saturation) are off
@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// flows are the rates of a pool that shedding goes by, each per slot.
+// flows are the rates of a pool that shedding uses, each per slot.
 type flows struct {
 	served  adaptiveRate // completions of full slots, by the source that sees all of them
 	done    adaptiveRate // the same, by the source of sent

@@ -21,21 +21,21 @@ type countedPool struct {
 
 // A countedEndpoint is the true state of one of them.
 type countedEndpoint struct {
-	inFlight                 float64 // as the proxies count
-	queue, running           float64 // as the server reports
-	cache                    float64 // utilization of its KV cache; 0: not reported
-	silent                   bool    // the server is not scraped
-	noGauge                  bool    // of what runs
-	issued, ended, failed    float64
-	errors                   float64 // besides those that failed
-	answered, completed      float64
-	sized, bytes             float64 // of those issued, as the access log has them; 0: it has none
-	succeeded                float64 // the most that was answered without an error
-	reportsOnly              bool    // the proxies report no answers, as load reports do
-	partial                  bool    // only some of the proxies report answers
-	drifts                   bool    // the count is not exact
-	report                   ServerReport
-	capacity, reportedLately float64
+	inFlight              float64 // as the proxies count
+	queue, running        float64 // as the server reports
+	cache                 float64 // utilization of its KV cache; 0: not reported
+	silent                bool    // the server is not scraped
+	noGauge               bool    // of what runs
+	issued, ended, failed float64
+	errors                float64 // besides those that failed
+	answered, completed   float64
+	sized, bytes          float64 // of those issued, as the access log has them; 0: it has none
+	succeeded             float64 // the most that was answered without an error
+	reportsOnly           bool    // the proxies report no answers, as load reports do
+	partial               bool    // only some of the proxies report answers
+	drifts                bool    // the count is not exact
+	report                ServerReport
+	capacity, reported    float64
 }
 
 func newCountedPool(n int) *countedPool {
@@ -75,8 +75,8 @@ func (w *countedPool) step() Decision {
 	s := Snapshot{PushPeriod: tick}
 	for i := range w.endpoints {
 		b := &w.endpoints[i]
-		if due := w.now.Sub(epoch) / w.reportEvery; !b.silent && due > time.Duration(b.reportedLately) {
-			b.reportedLately = float64(due)
+		if due := w.now.Sub(epoch) / w.reportEvery; !b.silent && due > time.Duration(b.reported) {
+			b.reported = float64(due)
 			b.report = ServerReport{Queue: known(b.queue, w.now), Completions: known(b.completed, w.now)}
 			if !b.noGauge {
 				b.report.Running = known(b.running, w.now)

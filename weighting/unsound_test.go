@@ -56,7 +56,7 @@ func TestCountersThatGoBackOftenAreNotUsed(t *testing.T) {
 }
 
 // A user who lists the address of a Service instead of its servers has to learn that, whatever the servers export.
-func TestADecisionTellsThatCountersGoBack(t *testing.T) {
+func TestADecisionShowsThatCountersGoBack(t *testing.T) {
 	law := NewLaw(DefaultParams())
 	step := func(after float64, restarts int) bool {
 		now := at(after)

@@ -59,7 +59,7 @@ func serve(path string, out *asynclog.Log, minimum *slog.LevelVar) error {
 		Report: func(err error) {
 			d.Reloaded(err)
 			if err != nil {
-				log.Error("configuration refused, the running one stays", "err", err)
+				log.Error("configuration refused, the running one stays", "error", err)
 			} else {
 				log.Info("configuration reloaded", "file", path)
 			}

@@ -43,8 +43,8 @@
 //
 // with a database other than 0 also +select, and in a Redis Cluster
 // +cluster|slots in place of +role. Without +role the counts are used, and every result reports
-// that a replica which has lost its primary would not be noticed. Authentication towards the
-// sentinels themselves is not supported.
+// that a replica which has lost its primary would not be noticed. Sentinels may
+// have a user and a password of their own; that password is read when the Poller begins to run.
 //
 // # Synchronised members
 //

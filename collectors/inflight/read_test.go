@@ -239,7 +239,7 @@ func TestEndlessAnswerIsCutOff(t *testing.T) {
 	wantError(t, err, "above 33554432 bytes")
 }
 
-func TestBoundStartsAnewWithEveryWrite(t *testing.T) {
+func TestBoundStartsAgainWithEveryWrite(t *testing.T) {
 	near, far := net.Pipe()
 	defer near.Close()
 	go func() {

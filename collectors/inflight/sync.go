@@ -3,7 +3,6 @@ package inflight
 import (
 	"context"
 	_ "embed"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -118,7 +117,8 @@ func (m *members) sync(ctx context.Context, client redis.UniversalClient, key st
 	case err != nil:
 		return 0, 0, fmt.Errorf("in-flight key %q: its members cannot be synchronised: %w", key, err)
 	case len(counts) != 2:
-		return 0, 0, errors.New("a script answered nothing")
+		return 0, 0, fmt.Errorf("in-flight key %q: the script that synchronises its members returned %d numbers, want 2",
+			key, len(counts))
 	}
 	return counts[0], counts[1], nil
 }

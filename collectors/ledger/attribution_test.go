@@ -45,7 +45,7 @@ func TestARequestCountsInTheClusterThatItWentThrough(t *testing.T) {
 	w.mustHave(t, "embed", 2, 2)
 }
 
-func TestLoadReportsTellWhichClusterANameMeans(t *testing.T) {
+func TestLoadReportsShowWhichClusterANameMeans(t *testing.T) {
 	w, e := shared()
 	s := w.open(e)
 	w.reporting(e)

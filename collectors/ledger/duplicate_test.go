@@ -143,8 +143,8 @@ func TestTheEventsOfTwoAreNotTakenForADrift(t *testing.T) {
 	w.mustHaveEnded(t, began, began)
 }
 
-// TestADriftOfTwoIsMended: within two rounds of reports, and the one that it began in.
-func TestADriftOfTwoIsMended(t *testing.T) {
+// TestADriftOfTwoIsCorrected: within two rounds of reports, and the one that it began in.
+func TestADriftOfTwoIsCorrected(t *testing.T) {
 	w, a, b := twins()
 	s := w.open(a)
 	both := func(inA, inB uint64) {

@@ -51,7 +51,7 @@ var (
 	notFound = Outcome{Status: 404, Latency: time.Millisecond}
 )
 
-func TestReportsTellOfErrorsWhereThereIsNoLog(t *testing.T) {
+func TestReportsShowErrorsWhereThereIsNoLog(t *testing.T) {
 	w, e := single()
 	w.reporting(e)
 	all := answers{newErrors: 1000, newSucceeded: 1000} // of a time before this process

@@ -27,7 +27,6 @@ const (
 	silentIntervals  = 3
 	maxServices      = 2048             // names of clusters of one Envoy: two for each that can be configured
 	maxServicesTotal = 131_072          // of all Envoys, of a kilobyte at most: collectors/loadstats cuts them
-	maxKept          = 1_000_000_000    // requests, in a number that an account keeps
 	idleAfter        = 10 * time.Second // without a beginning or an end of a request
 	idleReports      = 2                // of each Envoy that is counted by its reports, without requests
 )

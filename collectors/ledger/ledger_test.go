@@ -103,7 +103,7 @@ func TestRequestsWithoutAnIDAreCountedByAddress(t *testing.T) {
 	w.expect(t, 2)
 }
 
-func TestADriftIsMendedByTheSecondReport(t *testing.T) {
+func TestADriftIsCorrectedByTheSecondReport(t *testing.T) {
 	t.Run("of beginnings unseen", func(t *testing.T) {
 		w, e := single()
 		s := w.open(e)
@@ -549,7 +549,7 @@ func TestTrafficOfOneClusterChangesNoBasis(t *testing.T) {
 }
 
 // Requests that reports showed first add nothing to those issued when the log shows as many.
-func TestAClusterIsBusyAtItsFirstRequestWhateverIsOwed(t *testing.T) {
+func TestAClusterIsBusyAtItsFirstRequestWhateverWasOvercounted(t *testing.T) {
 	w, e := single()
 	s := w.open(e)
 	w.reporting(e)
@@ -761,7 +761,7 @@ func TestWhatOnlyLogsShowIsUnknownFromReportsOnly(t *testing.T) {
 	}
 }
 
-func TestWhatOnlyLogsTellIsPartialWhereOneHasNone(t *testing.T) {
+func TestWhatOnlyLogsShowIsPartialWhereOneHasNone(t *testing.T) {
 	w, a := single()
 	b := w.envoy("b")
 	w.watch("chat", a, b)

@@ -417,9 +417,9 @@ func (w *world) readings() map[string]string {
 	return all
 }
 
-// TestWhateverIsLostIsMendedByTwoReports: entries lost at will, streams that break,
+// TestWhateverIsLostIsCorrectedByTwoReports: entries lost at will, streams that break,
 // members and watchers that change; then two reports make all counts true.
-func TestWhateverIsLostIsMendedByTwoReports(t *testing.T) {
+func TestWhateverIsLostIsCorrectedByTwoReports(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := twoClusters()
 		for _, e := range w.envoys {

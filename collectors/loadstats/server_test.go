@@ -173,7 +173,7 @@ func TestReportsAreCounted(t *testing.T) {
 	}
 }
 
-func TestAChangeOfTheIntervalIsTold(t *testing.T) {
+func TestAChangeOfTheIntervalIsSent(t *testing.T) {
 	s := serve(t, withCodec())
 	p := s.open(t, named("envoy-1"))
 	p.asked()

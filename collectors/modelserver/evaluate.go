@@ -124,7 +124,7 @@ func (e evaluation) problem() string {
 	case e.value.Known:
 		return ""
 	case len(e.spec.sources) == 0:
-		return "no series of this engine says it"
+		return "no series of this engine shows it"
 	case e.source == nil:
 		return "not in the body"
 	case e.badSeries == "":

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"steelyard/internal/engines"
 )
 
 func read(t testing.TB, path ...string) []byte {
@@ -220,7 +222,7 @@ func TestRefusesNamesThatMakeNoSense(t *testing.T) {
 		want   string
 	}{
 		{"unknown engine", "vlm", Custom{},
-			`unknown engine "vlm": write one of vllm, triton, tensorrt-llm, sglang, tgi, custom`},
+			`unknown engine "vlm": write one of ` + strings.Join(engines.Names(), ", ")},
 		{"no engine", "", Custom{}, "write one of"},
 		{"custom without names", EngineCustom, Custom{}, "at least one series name"},
 		{"names without custom", EngineVLLM, Custom{Queue: "q"}, `write engine "custom"`},

@@ -269,7 +269,7 @@ func TestTheCapacityInUseOfAPoolThatMostlyIdles(t *testing.T) {
 }
 
 // An endpoint that answers nothing can take over nothing: once it is all that is left, there is no number to show.
-func TestWhatIsLeftOfThePoolLeavesOutWhoAnswersNothing(t *testing.T) {
+func TestWhatIsLeftOfThePoolLeavesOutEndpointsThatAnswerNothing(t *testing.T) {
 	s := newStage(3)
 	second := func(stalled bool) {
 		s.second(func() {

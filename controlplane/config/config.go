@@ -264,7 +264,7 @@ type Cluster struct {
 	WarmUp time.Duration `yaml:"warm_up" default:"5s" range:"0s..10m"`
 }
 
-// Custom names series of a metrics page: names alone, without labels. Samples that differ in labels are added up,
+// Custom names series of a metrics page: only names, without labels. Samples that differ in labels are added up,
 // except that of Utilization the largest counts. At least one name must be written.
 type Custom struct {
 	// Queue is a gauge of requests that wait. Default none: unknown.

@@ -20,8 +20,8 @@ const largestFile = 1 << 20
 // A Check tests what the text of a configuration does not show, such as the files that it names.
 type Check func(*Config, *Checker)
 
-// Load reads and checks the file at path. What is wrong in the file comes as an
-// *Error; what is wrong with reading it as the system's error.
+// Load reads and checks the file at path. Mistakes in the file are an *Error; a file that cannot be read is the
+// system's error.
 func Load(path string, further ...Check) (*Config, error) {
 	data, err := Read(context.Background(), path)
 	if err != nil {
@@ -74,16 +74,16 @@ func Decode(name string, data []byte, into any, check func(*Checker)) error {
 	return d.decode(data, into, func() { check((*Checker)(d)) })
 }
 
-// A Checker takes complaints about fields of the struct that is being decoded. A field is named by its address; what is
-// wrong by itself is complained of already, and not again.
+// A Checker takes reports of mistakes in fields of the struct that is being decoded. A field is named by its address.
+// One whose own value is wrong has been reported before, and is not reported again.
 type Checker decoder
 
-// Fail complains of a field: the text is for the user, what is wrong and what to write instead.
+// Fail reports a mistake in a field: the text is for the user, what is wrong and what to write instead.
 func (c *Checker) Fail(field any, format string, args ...any) {
 	(*decoder)(c).fail(field, format, args...)
 }
 
-// Warn complains of a field whose value is allowed, and probably a mistake.
+// Warn reports a field whose value is allowed, and probably a mistake.
 func (c *Checker) Warn(field any, format string, args ...any) {
 	d := (*decoder)(c)
 	if at := d.places[field]; at != nil && !at.broken {

@@ -21,13 +21,14 @@
 //
 // # The file_sd form
 //
-//   - targets: ["10.0.0.1:8000", "[2001:db8::1]:8000"]
-//     labels:
-//     zone: a                # locality
-//     capacity: 8            # slots: requests executed at once
-//     engine: triton         # one of Engines
-//     metrics_port: 8002     # where it is not the serving port
-//     metrics_path: /metrics
+//	# a list of groups
+//	- targets: ["10.0.0.1:8000", "[2001:db8::1]:8000"]
+//	  labels:
+//	    zone: a                # locality
+//	    capacity: 8            # slots: requests executed at once
+//	    engine: triton         # one of engines.Names
+//	    metrics_port: 8002     # where it is not the serving port
+//	    metrics_path: /metrics
 //
 // The labels hold for all targets of their group. Every label may be left out,
 // then the cluster's configuration decides; labels of other names are the

@@ -76,7 +76,7 @@ func TestFromDecisionKeepsEveryNumber(t *testing.T) {
 }
 
 // What stands in for an unknown number is not reported as one that is known.
-func TestFromDecisionDoesNotTellWhatStandsIn(t *testing.T) {
+func TestFromDecisionDoesNotReportWhatStandsIn(t *testing.T) {
 	decision, endpoints := FromDecision(weighting.Decision{
 		At: noon, ArrivalRate: 0, ArrivalRateSource: weighting.RateUnknown,
 		Endpoints: []weighting.EndpointDecision{{

@@ -23,8 +23,9 @@ type Options struct {
 	LogInterval time.Duration // between two lines with the state of each backend; 0: none
 	Own         string        // where clients reach the router, IP:port; empty where it is not known
 	Log         *slog.Logger  `json:"-"`
-	// Connect connects to an address and lets go of it; an error says that the address is no good now. It is called
-	// before a request goes to a backend that is new or failed last. nil: requests find out themselves.
+	// Connect connects to an address and closes the connection; an error means that no request can be sent there at
+	// present. It is called before a request goes to a backend that is new or failed last. nil: requests find out
+	// themselves.
 	Connect func(address string) error `json:"-"`
 	// Guard is deferred by each goroutine of the Router, for a process that must not end by a panic. nil: none is.
 	Guard func() `json:"-"`

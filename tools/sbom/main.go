@@ -1,5 +1,5 @@
-// Command sbom prints what a Go binary is made of, as it says itself, in the CycloneDX format: the modules with
-// their versions and checksums, and the toolchain.
+// Command sbom prints the modules in a Go binary with their versions and checksums, and the toolchain, in the CycloneDX
+// format, by the build information in the binary.
 package main
 
 import (
@@ -28,7 +28,7 @@ func main() {
 func run(binary, version string) error {
 	info, err := buildinfo.ReadFile(binary)
 	if err != nil {
-		return fmt.Errorf("reading what %s is made of: %w", binary, err)
+		return fmt.Errorf("reading the build information of %s: %w", binary, err)
 	}
 	bom := cdx.NewBOM()
 	bom.Metadata = &cdx.Metadata{Component: &cdx.Component{

@@ -115,7 +115,7 @@ func (b *Builder) hosts(endpoints []weighting.EndpointDecision) ([]host, error) 
 		hosts[i] = host{entry: s, decision: e}
 	}
 	if len(hosts) > 0 && largest <= 0 {
-		return nil, errors.New("no endpoint has a positive share: there is nothing to weigh by")
+		return nil, errors.New("no endpoint has a positive share, so there are no weights")
 	}
 	return hosts, nil
 }

@@ -172,7 +172,7 @@ func arrivalRate(c *view.Cluster) view.Number {
 	return c.Decision.ArrivalRate
 }
 
-// current is what is still believed of a field.
+// current is the value of a field while it is recent enough to be used as it is.
 func current(in view.Input) view.Number {
 	if in.State == "fresh" || in.State == "hold" {
 		return in.Value

@@ -383,7 +383,7 @@ func TestTheTokenComesFromAFileOrTheEnvironmentAndIsNeverShown(t *testing.T) {
 	}
 }
 
-func TestAnAnswerThatIsNoneOfSteelyardIsSaidSo(t *testing.T) {
+func TestAnAnswerOfAnotherProgramIsNamedAsSuch(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, "<html>another service</html>")
 	}))

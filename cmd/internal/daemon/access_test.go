@@ -432,9 +432,9 @@ func TestRequestsWaitInTheQueuesOfTheirClientsRulesOnly(t *testing.T) {
 	denied(t, "no rule", wait("other.example.com", "a"), "no rule of xds.clients names other.example.com")
 }
 
-// TestNobodyReportsForAnEnvoyByItsNodeID: another client has a certificate of the same authority, the same address and
-// may use the same cluster, and gives the Envoy's node id. The Envoy's next process has its certificate.
-func TestNobodyReportsForAnEnvoyByItsNodeID(t *testing.T) {
+// TestNoOtherClientReportsForAnEnvoyByItsNodeID: another client has a certificate of the same authority, the same
+// address and may use the same cluster, and gives the Envoy's node id. The Envoy's next process has its certificate.
+func TestNoOtherClientReportsForAnEnvoyByItsNodeID(t *testing.T) {
 	w := newGuarded(t, config.ClientRule{SAN: "*.example.com", Clusters: []string{"a"}})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

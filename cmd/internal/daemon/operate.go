@@ -172,7 +172,7 @@ func (o *operator) sync(ctx context.Context) {
 	log := o.d.options.Log
 	switch before := o.synced(err); {
 	case err != nil && before == nil:
-		log.Warn("overrides are not kept over a restart", "err", err)
+		log.Warn("overrides are not kept across a restart", "error", err)
 	case err == nil && before != nil:
 		log.Info("overrides are kept again")
 	}

@@ -466,7 +466,7 @@ func TestWithoutTheAccessLogAllAreAskedForReportsOften(t *testing.T) {
 	openReports(t, d.XDSAddress(), "envoy").mustBeAsked(100 * time.Millisecond)
 }
 
-// TestSizesOfRequestsReachTheLoop: as the access log told them, with those that it did not.
+// TestSizesOfRequestsReachTheLoop: the sizes that the access log has, and the number of requests that have one.
 func TestSizesOfRequestsReachTheLoop(t *testing.T) {
 	streams := xds.NewServer(xds.Options{Log: slog.New(slog.DiscardHandler)})
 	defer streams.Close()

@@ -8,7 +8,7 @@ import (
 )
 
 // A counted watch passes on its events and reports the errors among them: an informer deals with some of them, such as
-// one that asks for a new list, without a word. (watch.Filter leaves a goroutine behind when it is stopped.)
+// one that asks for a new list, and reports nothing. (watch.Filter leaves a goroutine behind when it is stopped.)
 type counted struct {
 	watch.Interface
 	out  chan watch.Event

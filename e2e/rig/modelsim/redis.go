@@ -79,7 +79,7 @@ func (c *Counter) Run(ctx context.Context) error {
 		case <-c.wake:
 		}
 		if err := c.flush(ctx); err != nil && ctx.Err() == nil {
-			c.log.Debug("writing in-flight counts", "key", c.key, "err", err)
+			c.log.Debug("writing in-flight counts", "key", c.key, "error", err)
 			pause(ctx, counterRetry)
 			c.poke()
 		}

@@ -129,7 +129,7 @@ func (r *reader) ended() error {
 		r.line++
 		return fmt.Errorf("longer than %d bytes: want one request a line", longestLine)
 	case err != nil:
-		return fmt.Errorf("reading on: %w", err)
+		return fmt.Errorf("reading the next line: %w", err)
 	case r.bytes.N <= 0:
 		return fmt.Errorf("larger than %d bytes: cut the file into parts", int64(largest))
 	}

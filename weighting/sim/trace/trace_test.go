@@ -115,7 +115,7 @@ func TestMistakesAreNamedWithTheirLine(t *testing.T) {
 		{"fewer tokens than none in JSON", mooncake + `{"timestamp": 1, "input_length": -1, "output_length": 1}`,
 			"t.csv:2: -1 and 1 tokens"},
 		{"a line without end", azure + strings.Repeat("x", longestLine+1), "t.csv:3: longer than 1048576 bytes"},
-		{"cut off", string(zipped(t, []byte(azure))[:60]), "t.csv:2: reading on: unexpected EOF"},
+		{"cut off", string(zipped(t, []byte(azure))[:60]), "t.csv:2: reading the next line: unexpected EOF"},
 		{"no gzip", "\x1f\x8bxxxxxxxxxxxxxxxxxxx", "t.csv: it begins like gzip: gzip: invalid header"},
 	} {
 		_, err := Read("t.csv", strings.NewReader(c.text))
