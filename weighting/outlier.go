@@ -191,7 +191,11 @@ func (a *panicMode) update(on bool, p *pool) bool {
 // requests are still in flight.
 func (o *outlier) observe(m *member, p *pool) {
 	elapsed := max(0, p.now.Sub(o.at))
-	o.pending += o.unanswered() * elapsed.Seconds()
+	if after := p.params.Overload.StalledAfter; !o.at.IsZero() && elapsed > after {
+		o.restart(p.now)
+	} else {
+		o.pending += o.unanswered() * elapsed.Seconds()
+	}
 	o.at, o.inFlight = p.now, 0
 	if m.Exact && trusted(m.seen.inFlight.state) && !m.blackout {
 		o.inFlight = m.inFlight.Value
@@ -235,6 +239,13 @@ func (o *outlier) observe(m *member, p *pool) {
 		o.lastAnswer, o.contradicted = p.now, 0
 	}
 	o.uploads = o.uploading(m, p)
+}
+
+// restart begins the times in which nothing happened again. The law did not run for as long as a stall takes, as in a
+// process that was stopped, and what the proxies reported meanwhile may come after the first new page of the server.
+func (o *outlier) restart(now time.Time) {
+	o.lastAnswer, o.lastProgress, o.still = now, now, now
+	o.lows, o.contradicted = lows{}, 0
 }
 
 // withAccessLog reports whether all proxies report how each request ended.

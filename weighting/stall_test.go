@@ -178,6 +178,22 @@ func TestAnEndpointWhoseReportDoesNotShowItsRequestsIsStalled(t *testing.T) {
 	}
 }
 
+// A process that was stopped reads a new page first, and only then what the proxies logged meanwhile: requests that it
+// still counts then have ended long ago.
+func TestATimeInWhichTheLawDidNotRunIsNoStall(t *testing.T) {
+	w := newCountedPool(4)
+	b := &w.endpoints[0]
+	w.run(10*second, func() { w.others(); b.inFlight, b.running = 3, 3; b.serve(1) })
+	w.now = w.now.Add(30 * time.Second)
+	b.running = 0
+	if flagged, d := w.run(second, w.others); flagged >= 0 {
+		t.Errorf("flagged after %v: %s", flagged, d.Endpoints[0].OverloadReason)
+	}
+	if flagged, _ := w.run(4*second, w.others); flagged < 0 {
+		t.Error("a stall that begins afterwards is not found")
+	}
+}
+
 // send lets requests begin that have bodies of so many bytes each; 0: chunked ones.
 func (b *countedEndpoint) send(n, bytes float64) {
 	b.issued, b.inFlight = b.issued+n, b.inFlight+n
