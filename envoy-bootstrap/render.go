@@ -293,6 +293,10 @@ func (v view) ModuleConfig() (string, error) {
 	if v.Prefix {
 		prefixBytes = modulePrefixBytes
 	}
+	serverName := v.TLS.ServerName
+	if host, _, err := net.SplitHostPort(v.XDS); err == nil && host == serverName {
+		serverName = "" // the module's own default, which a module of 0.1.0 has as well
+	}
 	text, err := json.Marshal(struct {
 		Steelyard   string `json:"steelyard"`
 		Cluster     string `json:"cluster"`
@@ -300,8 +304,9 @@ func (v view) ModuleConfig() (string, error) {
 		CAFile      string `json:"ca_file,omitempty"`
 		CertFile    string `json:"cert_file,omitempty"`
 		KeyFile     string `json:"key_file,omitempty"`
+		ServerName  string `json:"server_name,omitempty"`
 		PrefixBytes int    `json:"prefix_bytes,omitempty"`
-	}{v.XDS, v.Cluster, v.NodeID, v.TLS.CAFile, v.TLS.CertFile, v.TLS.KeyFile, prefixBytes})
+	}{v.XDS, v.Cluster, v.NodeID, v.TLS.CAFile, v.TLS.CertFile, v.TLS.KeyFile, serverName, prefixBytes})
 	return string(text), err
 }
 

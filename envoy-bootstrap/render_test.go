@@ -299,6 +299,22 @@ func TestRequestsMayBeLongAndAreNotGeneratedTwice(t *testing.T) {
 	}
 }
 
+// TestTheModuleKnowsTheNameInTheCertificate: it is told where the name is another one than the host.
+func TestTheModuleKnowsTheNameInTheCertificate(t *testing.T) {
+	const key = `\"server_name\"`
+	for name, want := range map[string]bool{"steelyard.internal": true, "10.0.0.5": false, "": false} {
+		out, err := Render(Options{Cluster: "llama", XDS: "10.0.0.5:18000", Module: true,
+			TLS: TLS{CAFile: "/pki/ca.pem", ServerName: name}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		told := strings.Contains(string(out), key+`:\"`+name+`\"`)
+		if told != want || strings.Contains(string(out), key) != want {
+			t.Errorf("with the name %q: the module is told it: %t, want %t", name, told, want)
+		}
+	}
+}
+
 func TestOptionsReachTheBootstrap(t *testing.T) {
 	b := rendered(t, Options{
 		Cluster: "chat", XDS: "steelyard.svc:18443", Mode: ModeFailsafe, Listen: "[::]:8080", Admin: "127.0.0.1:0",

@@ -28,6 +28,8 @@ type settings struct {
 	CAFile    string `json:"ca_file"`   // authorities of Steelyard's certificate; empty: plain text
 	CertFile  string `json:"cert_file"` // client certificate and its key
 	KeyFile   string `json:"key_file"`
+	// ServerName is expected in Steelyard's certificate; empty: the host of Steelyard.
+	ServerName string `json:"server_name"`
 	// PrefixBytes is how much of a body is read for its prompt, before the request goes on; 0: nothing.
 	PrefixBytes int `json:"prefix_bytes"`
 }
@@ -96,7 +98,7 @@ func start(s settings, log *slog.Logger) (*shared, error) {
 	if s.CAFile != "" {
 		var err error
 		if tls, err = follow.TLS(context.Background(), store, credentials.Client{CAFile: s.CAFile, CertFile: s.CertFile,
-			KeyFile: s.KeyFile}); err != nil {
+			KeyFile: s.KeyFile, ServerName: s.ServerName}); err != nil {
 			return nil, err
 		}
 	}

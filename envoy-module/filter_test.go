@@ -1,15 +1,19 @@
 package main
 
 import (
+	"crypto/x509"
 	"log/slog"
 	"net"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 
+	"steelyard/e2e/rig/certs"
 	"steelyard/picking"
 	"steelyard/weighting"
 	"steelyard/xds/loads"
@@ -34,13 +38,44 @@ func TestAConfigurationThatCannotWorkIsRefused(t *testing.T) {
 		})
 	}
 	s, err := parse(`{"steelyard":"a:1","cluster":"c","name":"n","ca_file":"/ca","cert_file":"/c","key_file":"/k",` +
-		`"prefix_bytes":1000}`)
-	if want := (settings{"a:1", "c", "n", "/ca", "/c", "/k", 1000}); err != nil || s != want {
+		`"server_name":"s","prefix_bytes":1000}`)
+	if want := (settings{"a:1", "c", "n", "/ca", "/c", "/k", "s", 1000}); err != nil || s != want {
 		t.Errorf("got %+v and %v, want %+v", s, err, want)
 	}
 	if _, err := newFilter(settings{Steelyard: "a:1", Cluster: "c", CAFile: "/does/not/exist"}, quiet); err == nil {
 		t.Error("authorities that cannot be read are accepted")
 	}
+}
+
+// TestSteelyardIsKnownByTheNameThatIsGiven: its certificate need not have the address at which it is reached.
+func TestSteelyardIsKnownByTheNameThatIsGiven(t *testing.T) {
+	own := certs.New("steelyard", nil, func(c *x509.Certificate) {
+		c.IPAddresses, c.DNSNames = nil, []string{"steelyard.internal"}
+	})
+	dir := t.TempDir()
+	authority := filepath.Join(dir, "ca.pem")
+	if err := own.Save(authority, filepath.Join(dir, "ca.key")); err != nil {
+		t.Fatal(err)
+	}
+	server := loads.New(quiet)
+	server.Publish("llama", two())
+	address := serve(t, server, grpc.Creds(credentials.NewServerTLSFromCert(new(own.TLS()))))
+	f, err := newFilter(settings{Steelyard: address, Cluster: "llama", CAFile: authority,
+		ServerName: "steelyard.internal"}, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.stop()
+	eventually(t, "the filter has loads", func() bool {
+		_, reason := f.choose(picking.Request{}, nil)
+		return reason == "fill"
+	})
+}
+
+// two is a decision about two endpoints.
+func two() weighting.Decision {
+	return weighting.NewLaw(weighting.DefaultParams()).Step(time.Now(), weighting.Snapshot{
+		Endpoints: []weighting.Endpoint{{Address: "10.0.0.1:80", Capacity: 1}, {Address: "10.0.0.2:80", Capacity: 1}}})
 }
 
 func TestConfigurationsWithTheSameSettingsShareOneStream(t *testing.T) {
@@ -54,9 +89,7 @@ func TestConfigurationsWithTheSameSettingsShareOneStream(t *testing.T) {
 	if endpoints, reason := a.choose(sized("10"), nil); endpoints != "" || reason != "no_update" {
 		t.Errorf("without loads: %q for the reason %q", endpoints, reason)
 	}
-	d := weighting.NewLaw(weighting.DefaultParams()).Step(time.Now(), weighting.Snapshot{
-		Endpoints: []weighting.Endpoint{{Address: "10.0.0.1:80", Capacity: 1}, {Address: "10.0.0.2:80", Capacity: 1}}})
-	server.Publish("llama", d)
+	server.Publish("llama", two())
 	eventually(t, "the filter has loads", func() bool {
 		_, reason := a.choose(sized(""), nil)
 		return reason == "fill"
@@ -97,13 +130,13 @@ func TestAfterTheThirdPanicTheFilterStepsAside(t *testing.T) {
 }
 
 // serve serves loads until the test ends, and returns the address.
-func serve(t *testing.T, s *loads.Server) string {
+func serve(t *testing.T, s *loads.Server, options ...grpc.ServerOption) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := grpc.NewServer()
+	g := grpc.NewServer(options...)
 	s.Register(g)
 	done := make(chan struct{})
 	go func() {

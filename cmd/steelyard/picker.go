@@ -74,6 +74,8 @@ proxies balance on their own with the last weights.`,
 	f.StringVar(&tls.caFile, "steelyard-ca-file", "", "authorities of Steelyard's certificate, PEM (turns TLS on)")
 	f.StringVar(&tls.clientCertFile, "steelyard-cert-file", "", "client certificate for Steelyard, PEM")
 	f.StringVar(&tls.clientKeyFile, "steelyard-key-file", "", "key of that certificate, PEM")
+	f.StringVar(&tls.serverName, "steelyard-server-name", "", "name in Steelyard's certificate (default: the host of "+
+		"--steelyard)")
 	l.flags(c)
 	return c
 }
@@ -83,6 +85,7 @@ type pickerTLS struct {
 	certFile, keyFile                     string
 	insecure                              bool
 	caFile, clientCertFile, clientKeyFile string
+	serverName                            string
 }
 
 // load sets the credentials of o. Its errors name the flag that is missing.
@@ -100,6 +103,8 @@ func (t pickerTLS) load(o *picker.Options) error {
 		return errors.New("--steelyard-cert-file and --steelyard-key-file belong together")
 	case t.clientCertFile != "" && t.caFile == "":
 		return errors.New("--steelyard-cert-file needs --steelyard-ca-file")
+	case t.serverName != "" && t.caFile == "":
+		return errors.New("--steelyard-server-name needs --steelyard-ca-file")
 	case t.certFile == "" && !loopback && !t.insecure:
 		return fmt.Errorf("--listen %s is not on loopback: add --tls-cert-file and --tls-key-file, or --insecure",
 			o.Listen)
@@ -108,7 +113,8 @@ func (t pickerTLS) load(o *picker.Options) error {
 		o.ServerTLS = &credentials.Server{CertFile: t.certFile, KeyFile: t.keyFile}
 	}
 	if t.caFile != "" {
-		o.ClientTLS = &credentials.Client{CAFile: t.caFile, CertFile: t.clientCertFile, KeyFile: t.clientKeyFile}
+		o.ClientTLS = &credentials.Client{CAFile: t.caFile, CertFile: t.clientCertFile, KeyFile: t.clientKeyFile,
+			ServerName: t.serverName}
 	}
 	return nil
 }

@@ -166,8 +166,33 @@ func headers(m *corev3.Metadata) *extprocv3.ProcessingRequest {
 // hint is the proxy's subset of endpoints.
 func hint(addresses ...any) *corev3.Metadata {
 	list, _ := structpb.NewList(addresses)
+	return hinted(structpb.NewListValue(list))
+}
+
+// text is the subset of a proxy that sends a text instead of a list.
+func text(addresses string) *corev3.Metadata { return hinted(structpb.NewStringValue(addresses)) }
+
+func hinted(v *structpb.Value) *corev3.Metadata {
 	return &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{subsetSpace: {
-		Fields: map[string]*structpb.Value{subset: structpb.NewListValue(list)}}}}
+		Fields: map[string]*structpb.Value{subset: v}}}}
+}
+
+// TestASubsetIsBounded, as a list and as a text.
+func TestASubsetIsBounded(t *testing.T) {
+	long := strings.TrimSuffix(strings.Repeat("10.0.0.1:80,", maxSubset+1), ",")
+	list := strings.Split(long, ",")
+	for name, m := range map[string]*corev3.Metadata{"text": text(long), "list": hint(anys(list)...)} {
+		if got, limited := subsetOf(m); len(got) != maxSubset || !limited {
+			t.Errorf("%s: %d addresses, limited %t; want %d", name, len(got), limited, maxSubset)
+		}
+	}
+}
+
+func anys(texts []string) (out []any) {
+	for _, s := range texts {
+		out = append(out, s)
+	}
+	return out
 }
 
 // namedBy are the endpoints in the header and in the metadata of an answer, to headers or to a body.
@@ -213,6 +238,9 @@ func TestASubsetOfTheProxyIsKept(t *testing.T) {
 		{"all are known", hint("10.0.0.2:80"), "10.0.0.2:80", 0},
 		{"one that is known", hint("10.0.0.2:80", "10.9.9.9:80"), "10.0.0.2:80", 0},
 		{"none that is known", hint("10.9.9.9:80"), "", typev3.StatusCode_ServiceUnavailable},
+		{"several in one text of a list", hint("10.9.9.9:80, 10.0.0.2:80"), "10.0.0.2:80", 0},
+		{"one text, with a comma at its end", text("10.9.9.9:80, 10.0.0.2:80,"), "10.0.0.2:80", 0},
+		{"an empty text", text(""), "", typev3.StatusCode_ServiceUnavailable},
 		{"an empty list", hint(), "", typev3.StatusCode_ServiceUnavailable},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -226,7 +254,7 @@ func TestASubsetOfTheProxyIsKept(t *testing.T) {
 			}
 		})
 	}
-	const counted = `steelyard_picker_unknown_endpoints_total{cluster="llama",reason="subset"} 2`
+	const counted = `steelyard_picker_unknown_endpoints_total{cluster="llama",reason="subset"} 4`
 	if page := r.page(); !strings.Contains(page, counted) {
 		t.Errorf("no %s in\n%s", counted, page)
 	}

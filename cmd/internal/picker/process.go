@@ -390,14 +390,17 @@ func subsetOf(m *corev3.Metadata) (addresses []string, limited bool) {
 		return nil, false
 	}
 	values := field.GetListValue().GetValues()
-	for _, v := range values[:min(len(values), maxSubset)] {
-		if s := v.GetStringValue(); s != "" {
-			addresses = append(addresses, s)
-		}
+	if field.GetStringValue() != "" { // some proxies send one text
+		values = []*structpb.Value{field}
 	}
-	if text := field.GetStringValue(); text != "" { // some proxies send one text
-		for s := range strings.SplitSeq(text, ",") {
-			addresses = append(addresses, strings.TrimSpace(s))
+	for _, v := range values {
+		for s := range strings.SplitSeq(v.GetStringValue(), ",") {
+			if s = strings.TrimSpace(s); s != "" {
+				addresses = append(addresses, s)
+			}
+			if len(addresses) == maxSubset {
+				return addresses, true
+			}
 		}
 	}
 	return addresses, true

@@ -10,6 +10,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -317,20 +318,31 @@ func (f *Follower) Run(ctx context.Context) error {
 func (f *Follower) note(err error) (changed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.lost = err
 	state := stateOf(err)
-	changed = state != f.noted
-	f.lost, f.noted = err, state
-	return changed
+	if state == f.noted || state == stateLost && f.noted == stateDistrusted { // such as one address of several
+		return false
+	}
+	f.noted = state
+	return true
 }
 
-// stateOf returns a word for the state of the stream after err: how it was lost is of no matter, but why Steelyard
-// refuses it is.
+const (
+	stateLost       = "lost"
+	stateDistrusted = "distrusted" // a certificate of one side is not accepted by the other
+)
+
+// stateOf returns a word for the state of the stream after err: how it was lost is of no matter, but why one side
+// refuses the other is.
 func stateOf(err error) string {
 	switch code := status.Code(err); code {
 	case codes.OK:
 		return "followed"
 	case codes.Unavailable, codes.Unknown, codes.Canceled, codes.DeadlineExceeded:
-		return "lost"
+		if err != nil && strings.Contains(err.Error(), "tls: ") { // gRPC keeps no more of an error than its text
+			return stateDistrusted
+		}
+		return stateLost
 	default:
 		return code.String()
 	}

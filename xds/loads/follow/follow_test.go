@@ -210,6 +210,7 @@ func TestALoopRunsAgainAfterAPanic(t *testing.T) {
 func TestTheLogSaysOnceWhyTheLoadsAreNotFollowed(t *testing.T) {
 	f := New(nil, "envoy-1", []string{"lama"}, slog.New(slog.DiscardHandler))
 	refused := func(code codes.Code) error { return fmt.Errorf("following: %w", status.Error(code, "no")) }
+	distrusted := status.Error(codes.Unavailable, "remote error: tls: expired certificate")
 	for i, c := range []struct {
 		err  error
 		news bool
@@ -223,6 +224,10 @@ func TestTheLogSaysOnceWhyTheLoadsAreNotFollowed(t *testing.T) {
 		{nil, false},
 		{errors.New("no update for 3s"), true},
 		{refused(codes.PermissionDenied), true},
+		{distrusted, true},
+		{refused(codes.Unavailable), false}, // another address, or a restart
+		{distrusted, false},
+		{nil, true},
 	} {
 		if got := f.note(c.err); got != c.news || !errors.Is(f.Status(), c.err) {
 			t.Errorf("%d, %v: logged %t, want %t; the status is %v", i, c.err, got, c.news, f.Status())
