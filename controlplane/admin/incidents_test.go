@@ -135,6 +135,16 @@ func TestASourceThatAReloadAddsIsNoIncidentBeforeItHasAResult(t *testing.T) {
 	}
 }
 
+func TestALostConnectionToOtherReplicasLeadsToRedis(t *testing.T) {
+	s := calm()
+	s.pool().Sources = append(s.pool().Sources, view.SourceStatus{
+		Name: view.SourceReplicas, State: view.SourceDown, LastError: "refused",
+	})
+	if got := only(t, s.after(time.Second)); !strings.Contains(got.Next, "Redis") {
+		t.Errorf("what to do is %q, want a look at Redis", got.Next)
+	}
+}
+
 func TestARefusedConfigurationIsNoIncidentOnceTheFileIsGood(t *testing.T) {
 	s := calm()
 	s.status.LastReload.At, s.status.LastReload.Error = view.At(noon), "steelyard.yaml:1:1: the file is empty"
