@@ -1,6 +1,9 @@
 package admin
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -22,7 +25,7 @@ func (m *Metrics) handler(state func() *snapshot, log *slog.Logger) http.Handler
 	ofState := prometheus.NewRegistry()
 	ofState.MustRegister(&collector{state: state, maxSeries: maxEndpointSeries})
 	return promhttp.HandlerFor(prometheus.Gatherers{m.registry, ofState}, promhttp.HandlerOpts{
-		ErrorLog: slog.NewLogLogger(log.With("library", "client_golang").Handler(), slog.LevelWarn),
+		ErrorLog: scrapeErrors{log},
 		// One series that cannot be written must not hide all the others.
 		ErrorHandling:       promhttp.ContinueOnError,
 		Registry:            m.registry,
@@ -30,6 +33,19 @@ func (m *Metrics) handler(state func() *snapshot, log *slog.Logger) http.Handler
 		Timeout:             10 * time.Second,
 		EnableOpenMetrics:   true,
 	})
+}
+
+// scrapeErrors is the log of what client_golang cannot write of a scrape.
+type scrapeErrors struct{ log *slog.Logger }
+
+// Println leaves out what a client causes that does not wait for the answer: a line for each series would follow.
+func (s scrapeErrors) Println(v ...any) {
+	for _, a := range v {
+		if err, ok := a.(error); ok && errors.Is(err, context.Canceled) {
+			return
+		}
+	}
+	s.log.Warn(strings.TrimSuffix(fmt.Sprintln(v...), "\n"), "library", "client_golang")
 }
 
 // A sink takes the series of one scrape that have its labels. Each series is described where its value is read.

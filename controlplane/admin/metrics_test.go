@@ -2,8 +2,12 @@ package admin
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +21,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 )
@@ -613,4 +618,23 @@ func TestMetricsAreSafeForConcurrentUse(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// aborted is a client that has gone when the answer is written.
+type aborted struct{ *httptest.ResponseRecorder }
+
+func (aborted) Write([]byte) (int, error) { return 0, context.Canceled }
+
+func TestAScrapeThatIsGivenUpIsNoLineOfTheLogForEachSeries(t *testing.T) {
+	var log bytes.Buffer
+	errs := scrapeErrors{slog.New(slog.NewTextHandler(&log, nil))}
+	promhttp.HandlerFor(used().registry, promhttp.HandlerOpts{ErrorLog: errs, ErrorHandling: promhttp.ContinueOnError}).
+		ServeHTTP(aborted{httptest.NewRecorder()}, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	if log.Len() > 0 {
+		t.Errorf("the log is\n%s, want nothing", &log)
+	}
+	errs.Println("error gathering metrics:", errors.New("collected before with the same name"))
+	if got := log.String(); !strings.Contains(got, `level=WARN msg="error gathering metrics: collected before`) {
+		t.Errorf("of an error of its own the log is %q", got)
+	}
 }
