@@ -232,6 +232,9 @@ func (c *Cluster) SetEndpoints(all []discovery.Endpoint) {
 	}
 	c.endpoints, c.records, c.inOrder, c.discovered = endpoints, records, inOrder, true
 	c.leaving = leaving
+	if len(endpoints) == 0 {
+		c.scrapes = source{} // those that come are as new as at a start
+	}
 	if c.populated.IsZero() && len(endpoints) > 0 {
 		c.populated = time.Now()
 	}

@@ -760,6 +760,15 @@ func TestTheHealthOfSourcesIsShown(t *testing.T) {
 			"scrape":    {view.SourceDown, "1 of 2 endpoints fail, the first 10.0.0.2:80: connection refused"},
 			"redis":     {view.SourceStale, "10.0.0.2:80 left out"},
 		}},
+		{"no endpoints", func(c *Cluster) { c.SetEndpoints(nil) }, map[string]want{
+			"discovery": {view.SourceStale, "connection refused"}, "scrape": {view.SourceIdle, ""},
+			"redis": {view.SourceStale, "10.0.0.2:80 left out"},
+		}},
+		{"new endpoints, not scraped yet", func(c *Cluster) { c.SetEndpoints(addresses("10.0.0.3:80")) },
+			map[string]want{
+				"discovery": {view.SourceStale, "connection refused"}, "scrape": {view.SourceDown, ""},
+				"redis": {view.SourceStale, "10.0.0.2:80 left out"},
+			}},
 	}
 	inLoop(t, o, func(c *Cluster, r *recorder) {
 		c.SetEndpoints(addresses("10.0.0.1:80", "10.0.0.2:80"))

@@ -217,7 +217,11 @@ func (c *Cluster) sources(now time.Time) []view.SourceStatus {
 	if c.options.Scraped {
 		s := c.scrapes
 		s.lastErr = c.failing()
-		out = append(out, s.view("scrape", now.Sub(s.lastSuccess) > hold))
+		v := s.view("scrape", now.Sub(s.lastSuccess) > hold)
+		if len(c.records) == 0 {
+			v.State = view.SourceIdle
+		}
+		out = append(out, v)
 	}
 	if c.options.Counted {
 		s := c.counts.view("redis", now.Sub(c.counts.lastSuccess) > hold)

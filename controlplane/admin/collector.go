@@ -1,6 +1,9 @@
 package admin
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -22,7 +25,7 @@ func (m *Metrics) handler(state func() *snapshot, log *slog.Logger) http.Handler
 	ofState := prometheus.NewRegistry()
 	ofState.MustRegister(&collector{state: state, maxSeries: maxEndpointSeries})
 	return promhttp.HandlerFor(prometheus.Gatherers{m.registry, ofState}, promhttp.HandlerOpts{
-		ErrorLog: slog.NewLogLogger(log.With("library", "client_golang").Handler(), slog.LevelWarn),
+		ErrorLog: scrapeErrors{log},
 		// One series that cannot be written must not hide all the others.
 		ErrorHandling:       promhttp.ContinueOnError,
 		Registry:            m.registry,
@@ -30,6 +33,19 @@ func (m *Metrics) handler(state func() *snapshot, log *slog.Logger) http.Handler
 		Timeout:             10 * time.Second,
 		EnableOpenMetrics:   true,
 	})
+}
+
+// scrapeErrors is the log of what client_golang cannot write of a scrape.
+type scrapeErrors struct{ log *slog.Logger }
+
+// Println leaves out what a client causes that does not wait for the answer: a line for each series would follow.
+func (s scrapeErrors) Println(v ...any) {
+	for _, a := range v {
+		if err, ok := a.(error); ok && errors.Is(err, context.Canceled) {
+			return
+		}
+	}
+	s.log.Warn(strings.TrimSuffix(fmt.Sprintln(v...), "\n"), "library", "client_golang")
 }
 
 // A sink takes the series of one scrape that have its labels. Each series is described where its value is read.
@@ -277,6 +293,8 @@ func collectEndpoint(s sink, e *view.Endpoint) {
 	s.set("steelyard_endpoint_capacity_ratio", "Its part of the capacity of the pool, 0 to 1.", e.CapacityShare)
 	s.set("steelyard_endpoint_relative_speed_ratio", "Its speed as a ratio to the pool's median.", e.RelativeSpeed)
 	s.set("steelyard_endpoint_outlier", "1 when it stalls or fails its requests.", oneIf(e.Outlier))
+	s.set("steelyard_endpoint_probed", "1 when it was an outlier, and is tried with few requests until it answers one.",
+		oneIf(e.Probed != ""))
 	if o := e.Override; o != nil {
 		s.with("kind", string(o.Kind)).set("steelyard_endpoint_override_end_timestamp_seconds", "Unix time at which "+
 			"what an operator decided about the endpoint ends: drain or pin. No series where nothing was decided.",

@@ -171,10 +171,9 @@ func edgeConditions(p *observation) (out []condition) {
 		"See who polls it, and from where.", "curl -s localhost:19000/api/v1/status")
 	add(kindCertificate, "", "A certificate needs attention", certificateProblems(p.status.Certificates, p.now),
 		view.BlameNo, "Its end was fixed when it was issued.", "Renew it.", "")
+	advice := adviceOnHandshakes(p.status.RefusedHandshakes)
 	add(kindHandshakes, "", "TLS handshakes with Envoys are refused",
-		handshakeProblems(p.status.RefusedHandshakes, p.now), view.BlameUnknown,
-		"The handshake does not show whether the client's certificate or the authority configured here is wrong.",
-		"Compare xds.tls.client_ca_file with the authority of the client named here.", "")
+		handshakeProblems(p.status.RefusedHandshakes, p.now), advice.blame, advice.because, advice.next, "")
 	add(kindLog, "", "Log lines are lost", logProblems(p.status.Log, p.now), view.BlameNo,
 		"Whatever reads its standard error does not keep up.", "See what reads the log.",
 		"journalctl -u steelyard -n 5")

@@ -216,7 +216,7 @@ func sourceConditions(p *observation, c *view.Cluster, s *view.SourceStatus, sub
 		return nil
 	}
 	blind, _ := endpointsThat(c, func(e *view.Endpoint) bool { return endpointState(e) == view.EndpointBlind })
-	if blind == len(c.Endpoints) {
+	if blind == len(c.Endpoints) && blind > 0 {
 		because = "No endpoint has usable metrics, so all get their part of the capacity."
 	}
 	f := newCondition(kindSource, severity, subject, title).explain(why, blame, because, sourceNext(s.Name),
@@ -255,7 +255,7 @@ func sourceNext(name string) string {
 	case sourceScrape:
 		return "Request the metrics of one endpoint by hand. Did the metrics port or path move (scrape.port, " +
 			"scrape.path)?"
-	case "redis":
+	case "redis", view.SourceReplicas:
 		return "See whether Redis runs and is reachable from here (section redis of the configuration)."
 	case "discovery":
 		return "Look at where the endpoints come from. Steelyard keeps those that it had."

@@ -135,6 +135,33 @@ func TestASourceThatAReloadAddsIsNoIncidentBeforeItHasAResult(t *testing.T) {
 	}
 }
 
+func TestTheAdviceOnRefusedHandshakesGoesByTheLatestReason(t *testing.T) {
+	for reason, want := range map[string]string{
+		"not_tls": "its bootstrap lacks TLS", "expired": "Renew the certificate", "no_certificate": "a certificate (",
+		"refused_by_client": "its authority and names", "unknown_authority": "xds.tls.client_ca_file",
+	} {
+		s := calm()
+		s.status.RefusedHandshakes = []stat.RefusedHandshake{
+			{Reason: "bad_certificate", Count: 1, LastAt: view.At(noon.Add(-time.Second))},
+			{Reason: reason, Count: 1, LastAt: view.At(noon)},
+			{Reason: "closed", Count: 9, LastAt: view.At(noon.Add(time.Second))},
+		}
+		if got := only(t, s.after(time.Second)); !strings.Contains(got.Next, want) {
+			t.Errorf("%s: what to do is %q, want %q", reason, got.Next, want)
+		}
+	}
+}
+
+func TestALostConnectionToOtherReplicasLeadsToRedis(t *testing.T) {
+	s := calm()
+	s.pool().Sources = append(s.pool().Sources, view.SourceStatus{
+		Name: view.SourceReplicas, State: view.SourceDown, LastError: "refused",
+	})
+	if got := only(t, s.after(time.Second)); !strings.Contains(got.Next, "Redis") {
+		t.Errorf("what to do is %q, want a look at Redis", got.Next)
+	}
+}
+
 func TestARefusedConfigurationIsNoIncidentOnceTheFileIsGood(t *testing.T) {
 	s := calm()
 	s.status.LastReload.At, s.status.LastReload.Error = view.At(noon), "steelyard.yaml:1:1: the file is empty"

@@ -2,8 +2,12 @@ package admin
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +21,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 )
@@ -423,7 +428,7 @@ func TestEndpointSeriesLeaveOutWhatIsUnknown(t *testing.T) {
 			"steelyard_endpoint_implausible_readings_total 2", "steelyard_endpoint_in_flight 50",
 			"steelyard_endpoint_latency_age_seconds 0.03", "steelyard_endpoint_latency_seconds 0.91",
 			"steelyard_endpoint_load 50", "steelyard_endpoint_load_per_slot 6.25", "steelyard_endpoint_outlier 0",
-			"steelyard_endpoint_overloaded 1", "steelyard_endpoint_prompt_tokens 700",
+			"steelyard_endpoint_overloaded 1", "steelyard_endpoint_probed 0", "steelyard_endpoint_prompt_tokens 700",
 			"steelyard_endpoint_queue 42", "steelyard_endpoint_relative_speed_ratio 0.95",
 			"steelyard_endpoint_report_age_seconds 42.03", "steelyard_endpoint_requests_total 9100",
 			"steelyard_endpoint_response_bytes 1600",
@@ -433,12 +438,12 @@ func TestEndpointSeriesLeaveOutWhatIsUnknown(t *testing.T) {
 		},
 		"10.0.0.5:8000": {"steelyard_endpoint_capacity 8", "steelyard_endpoint_capacity_ratio 0.125",
 			"steelyard_endpoint_load 9", "steelyard_endpoint_load_per_slot 1.125",
-			"steelyard_endpoint_outlier 0", "steelyard_endpoint_overloaded 0",
+			"steelyard_endpoint_outlier 0", "steelyard_endpoint_overloaded 0", "steelyard_endpoint_probed 0",
 			"steelyard_endpoint_prompt_tokens 2800", "steelyard_endpoint_relative_speed_ratio 1",
 			"steelyard_endpoint_share_ratio 0.02",
 			"steelyard_endpoint_weight 20000",
 			"steelyard_endpoint_work_seconds 0.106875"},
-		"10.0.1.1:8000": {"steelyard_endpoint_outlier 0", "steelyard_endpoint_overloaded 0"},
+		"10.0.1.1:8000": {"steelyard_endpoint_outlier 0", "steelyard_endpoint_overloaded 0", "steelyard_endpoint_probed 0"},
 		"10.9.9.9:8000": {},
 	} {
 		if diff := cmp.Diff(want, seriesOf(t, state(typical(noon), 100), endpoint)); diff != "" {
@@ -613,4 +618,23 @@ func TestMetricsAreSafeForConcurrentUse(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// aborted is a client that has gone when the answer is written.
+type aborted struct{ *httptest.ResponseRecorder }
+
+func (aborted) Write([]byte) (int, error) { return 0, context.Canceled }
+
+func TestAScrapeThatIsGivenUpIsNoLineOfTheLogForEachSeries(t *testing.T) {
+	var log bytes.Buffer
+	errs := scrapeErrors{slog.New(slog.NewTextHandler(&log, nil))}
+	promhttp.HandlerFor(used().registry, promhttp.HandlerOpts{ErrorLog: errs, ErrorHandling: promhttp.ContinueOnError}).
+		ServeHTTP(aborted{httptest.NewRecorder()}, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	if log.Len() > 0 {
+		t.Errorf("the log is\n%s, want nothing", &log)
+	}
+	errs.Println("error gathering metrics:", errors.New("collected before with the same name"))
+	if got := log.String(); !strings.Contains(got, `level=WARN msg="error gathering metrics: collected before`) {
+		t.Errorf("of an error of its own the log is %q", got)
+	}
 }

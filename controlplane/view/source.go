@@ -10,7 +10,8 @@ const (
 	SourceOK      SourceState = "ok"
 	SourcePartial SourceState = "partial" // some of the Envoys that watch the cluster do not report: see Reporting
 	SourceStale   SourceState = "stale"   // it fails, in part or for a short time: its last values are still in use
-	SourceIdle    SourceState = "idle"    // there is nothing to report: no Envoy that watches the cluster has requests
+	// there is nothing to report: no Envoy that watches the cluster has requests, or no endpoint is there to be scraped
+	SourceIdle SourceState = "idle"
 	// there are requests, but no Envoy ever reported any: none is configured for it
 	SourceOff  SourceState = "off"
 	SourceDown SourceState = "down" // it never worked; or all its values are too old to be used

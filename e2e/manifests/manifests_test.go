@@ -23,7 +23,8 @@ import (
 	envoybootstrap "steelyard/envoy-bootstrap"
 )
 
-// TestDerivedFilesAreUpToDate: kustomize can neither wrap a file of rules into an object nor run steelyard bootstrap.
+// TestDerivedFilesAreUpToDate: kustomize can neither wrap a file of rules into an object nor run steelyard bootstrap,
+// and a chart reads no file outside of it.
 func TestDerivedFilesAreUpToDate(t *testing.T) {
 	var rule bytes.Buffer
 	rule.WriteString("# Written from deploy/prometheus: go test . -update in e2e/manifests.\n" +
@@ -34,6 +35,7 @@ func TestDerivedFilesAreUpToDate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		golden.Check(t, filepath.Join(manifests, "chart/files", file), string(text))
 		_, groups, found := strings.Cut(string(text), "groups:\n")
 		if !found {
 			t.Fatalf("%s has no groups", file)
@@ -43,6 +45,12 @@ func TestDerivedFilesAreUpToDate(t *testing.T) {
 		}
 	}
 	golden.Check(t, filepath.Join(manifests, "overlays/monitoring/prometheusrule.yaml"), rule.String())
+
+	dashboard, err := os.ReadFile(filepath.Join(root, "deploy/grafana/steelyard.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden.Check(t, filepath.Join(manifests, "chart/files/dashboard.json"), string(dashboard))
 
 	bootstrap, err := envoybootstrap.Render(envoybootstrap.Options{
 		Cluster: "llama", XDS: "steelyard-xds.steelyard.svc:18000", Listen: "0.0.0.0:10000",
