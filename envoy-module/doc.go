@@ -27,10 +27,10 @@
 // # The router
 //
 // The filter named router is that of `steelyard router` (package customrouter): it holds each request until its queue
-// has a backend, and sets the metadata by which Envoy connects. Envoy's details of the response
-// code show how the request ended. The API is served on a Unix socket, from within the module. Where no connection can be made, Envoy retries
-// through a second listener, whose filter of the same name has the request wait once more: a header that was set the first time
-// has its number.
+// has a backend, and sets the metadata by which Envoy connects. Envoy's details of the response code show how the
+// request ended. The API is served on a Unix socket, from within the module. Where no connection can be made, Envoy
+// retries through a second listener, whose filter of the same name has the request wait once more: a header that was
+// set the first time has its number.
 //
 // # What keeps Envoy alive
 //

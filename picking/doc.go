@@ -1,6 +1,6 @@
 // Package picking chooses an endpoint for one request, from the loads of all endpoints that the control plane streams.
-// It is for proxies that ask for each request (the module in Envoy, or steelyard picker); the others follow the weights,
-// which come from the same loads.
+// It is for proxies that ask for each request (the module in Envoy, or steelyard picker); the others follow the
+// weights, which come from the same loads.
 //
 // It is pure: [Picker.Choose] takes the time and a random number, and returns a [Choice] with its reason. It neither
 // reads requests nor knows how loads arrive: envoy-module and cmd/internal/picker do the one, xds/loads/follow the

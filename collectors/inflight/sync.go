@@ -117,8 +117,8 @@ func (m *members) sync(ctx context.Context, client redis.UniversalClient, key st
 	case err != nil:
 		return 0, 0, fmt.Errorf("in-flight key %q: its members cannot be synchronised: %w", key, err)
 	case len(counts) != 2:
-		return 0, 0, fmt.Errorf("in-flight key %q: the script that synchronises its members returned %d numbers, want 2",
-			key, len(counts))
+		return 0, 0, fmt.Errorf("in-flight key %q: the script that synchronises its members returned %d numbers, "+
+			"want 2", key, len(counts))
 	}
 	return counts[0], counts[1], nil
 }

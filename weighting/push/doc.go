@@ -37,8 +37,8 @@
 // so pushes are spent where they gain most, instead of at a fixed rate (docs/placement.md has the
 // comparison). A proxy may subscribe to several clusters, and its budget is for all of them: half is
 // shared evenly, which pays for heartbeats, and half among the clusters with traffic. The gate of a cluster uses
-// the budget of the proxy with the median number of clusters. One with more is held to its budget by an [Allowance] over all its
-// clusters: package xds, which knows them, has it wait before it sends it more.
+// the budget of the proxy with the median number of clusters. One with more is held to its budget by an
+// [Allowance] over all its clusters: package xds, which knows them, has it wait before it sends it more.
 //
 // Heartbeats are pushes too. Where the budgets sustain fewer, the heartbeat is stretched, and with
 // it the time after which the proxies take an assignment for stale, to three times what is
