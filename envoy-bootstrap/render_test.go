@@ -299,7 +299,7 @@ func TestRequestsMayBeLongAndAreNotGeneratedTwice(t *testing.T) {
 	}
 }
 
-// TestTheModuleKnowsTheNameInTheCertificate: it is told where the name is another one than the host.
+// TestTheModuleKnowsTheNameInTheCertificate: it gets it where the name is another one than the host.
 func TestTheModuleKnowsTheNameInTheCertificate(t *testing.T) {
 	const key = `\"server_name\"`
 	for name, want := range map[string]bool{"steelyard.internal": true, "10.0.0.5": false, "": false} {
@@ -310,7 +310,7 @@ func TestTheModuleKnowsTheNameInTheCertificate(t *testing.T) {
 		}
 		told := strings.Contains(string(out), key+`:\"`+name+`\"`)
 		if told != want || strings.Contains(string(out), key) != want {
-			t.Errorf("with the name %q: the module is told it: %t, want %t", name, told, want)
+			t.Errorf("with the name %q: the module gets it: %t, want %t", name, told, want)
 		}
 	}
 }
