@@ -158,7 +158,7 @@ func TestEachQuestionHasOnePlace(t *testing.T) {
 			"| a model server |"}},
 		{"docs/operations.md", "## Restart, upgrade, reload", []string{"SIGTERM", "old", "new"}},
 		{"docs/security.md", "# Security", []string{"tokens_file", "client_ca_file"}},
-		{"docs/operations.md", "## Why did this endpoint get 10 %, now or an hour ago?", []string{"steelyard explain",
+		{"docs/operations.md", "## Why did this endpoint get 10 %, now or minutes ago?", []string{"steelyard explain",
 			"--at 5m", "last hour", "`share`** follows"}},
 		{"docs/concepts.md", "## Glossary", []string{"| capacity |", "water level", "| served share", "horizon"}},
 	} {

@@ -445,7 +445,8 @@ func endpointConditions(p *observation, c *view.Cluster, e *view.Endpoint) []con
 			sprint("The metrics of %s cannot be read", e.Address)).explain(
 			clause(e.LastScrape.Error)+" "+standIn(e), view.BlameNo,
 			"Its metrics endpoint fails, or is too slow for scrape.timeout.",
-			"Request them by hand. A slow endpoint needs a longer scrape.timeout.", cmp.Or(inspectCommand(p, e), health))
+			"Request them by hand. A slow endpoint needs a longer scrape.timeout.",
+			cmp.Or(inspectCommand(p, e), health))
 		f.rank, f.inhibitedBy = 1, sourceID(c.Name, sourceScrape)
 		return []condition{f}
 	}

@@ -443,7 +443,9 @@ func TestEndpointSeriesLeaveOutWhatIsUnknown(t *testing.T) {
 			"steelyard_endpoint_share_ratio 0.02",
 			"steelyard_endpoint_weight 20000",
 			"steelyard_endpoint_work_seconds 0.106875"},
-		"10.0.1.1:8000": {"steelyard_endpoint_outlier 0", "steelyard_endpoint_overloaded 0", "steelyard_endpoint_probed 0"},
+		"10.0.1.1:8000": {
+			"steelyard_endpoint_outlier 0", "steelyard_endpoint_overloaded 0", "steelyard_endpoint_probed 0",
+		},
 		"10.9.9.9:8000": {},
 	} {
 		if diff := cmp.Diff(want, seriesOf(t, state(typical(noon), 100), endpoint)); diff != "" {
