@@ -155,6 +155,9 @@ type turn struct {
 	number        int
 }
 
+// orderKept is by how much a request may overtake an older one of another Envoy (docs/queue.md).
+const orderKept = 50 * time.Millisecond
+
 // waitBehind sends a request that holds the only place until it is released, and others that wait behind it, one after
 // the other at two Envoys in turn.
 func waitBehind(t *testing.T, by carrier, queue string, turns ...turn) (f *fleet, c *callers, release func()) {
@@ -167,6 +170,13 @@ func waitBehind(t *testing.T, by carrier, queue string, turns ...turn) (f *fleet
 	for i, r := range turns {
 		c.send(t.Context(), r.number, (i+1)%2, r.class, r.tenant, 20*time.Millisecond)
 		f.eventually("the request waits", func() error { return f.waits(i+1, 1) })
+		seen := time.Now()
+		f.eventually("the next one is younger by more than the order is kept to", func() error {
+			if age := time.Since(seen); age < orderKept {
+				return fmt.Errorf("its age is %v", age)
+			}
+			return nil
+		})
 	}
 	return f, c, release
 }
@@ -235,7 +245,7 @@ func TestNoRequestOvertakesAnOlderOneByFiftyMilliseconds(t *testing.T) {
 }
 
 func noRequestOvertakesAnOlderOneByFiftyMilliseconds(t *testing.T, by carrier) {
-	const requests, service, allowed = 400, 10 * time.Millisecond, 50 * time.Millisecond
+	const requests, service, allowed = 400, 10 * time.Millisecond, orderKept
 	f := by.start(t, plan{servers: servers(t, modelsim.Options{Slots: 8}), envoys: 3,
 		cluster: "queue: {max_in_flight: 1}", edits: []edit{stamped}})
 	c := newCallers(t, f)
