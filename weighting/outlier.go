@@ -191,7 +191,7 @@ func (a *panicMode) update(on bool, p *pool) bool {
 // requests are still in flight.
 func (o *outlier) observe(m *member, p *pool) {
 	elapsed := max(0, p.now.Sub(o.at))
-	if after := p.params.Overload.StalledAfter; !o.at.IsZero() && elapsed > after {
+	if !o.at.IsZero() && elapsed > max(unobserved, p.params.Overload.StalledAfter) {
 		o.restart(p.now)
 	} else {
 		o.pending += o.unanswered() * elapsed.Seconds()
@@ -241,10 +241,16 @@ func (o *outlier) observe(m *member, p *pool) {
 	o.uploads = o.uploading(m, p)
 }
 
+// unobserved is a time between two steps that is no wait for reports: the loop steps several times a second.
+const unobserved = 2 * time.Second
+
 // restart begins the times in which nothing happened again. The law did not run for as long as a stall takes, as in a
 // process that was stopped, and what the proxies reported meanwhile may come after the first new page of the server.
 func (o *outlier) restart(now time.Time) {
 	o.lastAnswer, o.lastProgress, o.still = now, now, now
+	if !o.lastWork.IsZero() {
+		o.lastWork = now
+	}
 	o.lows, o.contradicted = lows{}, 0
 }
 

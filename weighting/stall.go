@@ -22,6 +22,9 @@ package weighting
 //	                that ended with progress, of the endpoint or of a typical one, 10 s at most. Where no tokens
 //	                are counted, T is StalledAfter, for a standstill plus half of P
 //
+// A time in which the law did not run, of more than two seconds and StalledAfter, is no evidence: all times begin
+// again.
+//
 // If ends were a Poisson process, silence of F would have the probability exp(−F/f): 9.2 is 1e-4. Requests that began
 // together end together, and long ones come in runs, so F must also be twice as long as any silence that ended well.
 //

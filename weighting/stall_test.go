@@ -194,6 +194,18 @@ func TestATimeInWhichTheLawDidNotRunIsNoStall(t *testing.T) {
 	}
 }
 
+// A pause that counted would make the law patient with the engines of the whole pool for minutes.
+func TestATimeInWhichTheLawDidNotRunIsNoPauseOfAnEngine(t *testing.T) {
+	w := newCountedPool(4)
+	busy := func() { w.others(); w.endpoints[0].inFlight, w.endpoints[0].running = 3, 3; w.endpoints[0].serve(1) }
+	w.run(10*second, busy)
+	w.now = w.now.Add(30 * time.Second)
+	w.run(second, busy)
+	if pause := w.law.memory["0"].outlier.pause.most(); pause > 1 {
+		t.Errorf("the longest pause is %.3g s, want what the engine showed", pause)
+	}
+}
+
 // send lets requests begin that have bodies of so many bytes each; 0: chunked ones.
 func (b *countedEndpoint) send(n, bytes float64) {
 	b.issued, b.inFlight = b.issued+n, b.inFlight+n
@@ -501,8 +513,10 @@ func TestPanicModeWhileMostOfAPoolSeemsToBeOutliers(t *testing.T) {
 }
 
 func TestStalledAfterCanBeSetAndTurnedOff(t *testing.T) {
-	for after, most := range map[time.Duration]time.Duration{0: -1, second: 1500 * time.Millisecond,
-		5 * second: 5500 * time.Millisecond} {
+	for after, most := range map[time.Duration]time.Duration{0: -1,
+		50 * time.Millisecond: 600 * time.Millisecond, // shorter than a step
+		second:                1500 * time.Millisecond,
+		5 * second:            5500 * time.Millisecond} {
 		w := newCountedPool(4)
 		p := DefaultParams()
 		p.Overload.StalledAfter = after
