@@ -68,6 +68,21 @@ type handshakeAdvice struct {
 	because, next string
 }
 
+// adviceByReason is by the reason of a refused handshake; "" is for the other reasons.
+var adviceByReason = map[string]handshakeAdvice{
+	"not_tls": {view.BlameNo, "What connects speaks no TLS.",
+		"See what runs there. If it is an Envoy, its bootstrap lacks TLS (steelyard bootstrap --tls)."},
+	"expired": {view.BlameNo, "The certificate of the client has expired, or is not valid yet.",
+		"Renew the certificate of the client named here."},
+	"no_certificate": {view.BlameNo, "The client shows no certificate.",
+		"Give the client named here a certificate (steelyard bootstrap --tls)."},
+	"refused_by_client": {view.BlameUnknown, "The client does not accept the certificate in xds.tls.cert_file.",
+		"See whether it has expired; compare its authority and names with what the client named here expects."},
+	"": {view.BlameUnknown,
+		"The handshake does not show whether the client's certificate or the authority configured here is wrong.",
+		"Compare xds.tls.client_ca_file with the authority of the client named here."},
+}
+
 // adviceOnHandshakes is that on the latest one that was refused.
 func adviceOnHandshakes(all []stat.RefusedHandshake) handshakeAdvice {
 	var latest stat.RefusedHandshake
@@ -76,21 +91,8 @@ func adviceOnHandshakes(all []stat.RefusedHandshake) handshakeAdvice {
 			latest = h
 		}
 	}
-	switch latest.Reason {
-	case "not_tls":
-		return handshakeAdvice{view.BlameNo, "What connects speaks no TLS.",
-			"See what runs there. If it is an Envoy, its bootstrap lacks TLS (steelyard bootstrap --tls)."}
-	case "expired":
-		return handshakeAdvice{view.BlameNo, "The certificate of the client has expired, or is not valid yet.",
-			"Renew the certificate of the client named here."}
-	case "no_certificate":
-		return handshakeAdvice{view.BlameNo, "The client shows no certificate.",
-			"Give the client named here a certificate (steelyard bootstrap --tls)."}
-	case "refused_by_client":
-		return handshakeAdvice{view.BlameUnknown, "The client does not accept the certificate in xds.tls.cert_file.",
-			"See whether it has expired; compare its authority and names with what the client named here expects."}
+	if a, known := adviceByReason[latest.Reason]; known {
+		return a
 	}
-	return handshakeAdvice{view.BlameUnknown,
-		"The handshake does not show whether the client's certificate or the authority configured here is wrong.",
-		"Compare xds.tls.client_ca_file with the authority of the client named here."}
+	return adviceByReason[""]
 }

@@ -34,7 +34,7 @@ func Load(path string, further ...Check) (*Config, error) {
 func Read(ctx context.Context, path string) ([]byte, error) {
 	data, err := files.Read(ctx, path, largestFile+1)
 	if err != nil {
-		return nil, fmt.Errorf("reading the configuration: %w: write the path of its YAML file", err)
+		return nil, fmt.Errorf("reading the configuration, a YAML file: %w", err)
 	}
 	return data, nil
 }

@@ -288,7 +288,8 @@ func TestLoadKeepsTheSystemsError(t *testing.T) {
 	if _, err := Load("testdata/none.yaml"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no file: %v", err)
 	}
-	if _, err := Load("testdata"); err == nil || !strings.Contains(err.Error(), "write the path of its YAML file") {
+	_, err := Load("testdata")
+	if err == nil || !strings.Contains(err.Error(), "reading the configuration, a YAML file: ") {
 		t.Errorf("a folder: %v", err)
 	}
 }

@@ -339,7 +339,7 @@ func stateOf(err error) string {
 	case codes.OK:
 		return "followed"
 	case codes.Unavailable, codes.Unknown, codes.Canceled, codes.DeadlineExceeded:
-		if err != nil && strings.Contains(err.Error(), "tls: ") { // gRPC keeps no more of an error than its text
+		if strings.Contains(err.Error(), "tls: ") { // gRPC keeps no more of an error than its text
 			return stateDistrusted
 		}
 		return stateLost
