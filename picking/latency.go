@@ -54,6 +54,7 @@ const (
 	BackendSlow    BackendState = "slow"    // over the threshold: takes nothing until it is idle or answers
 	BackendRamping BackendState = "ramping" // has as many in flight as its answers allow
 	BackendPaused  BackendState = "paused"  // failed: takes nothing for a while, unless all are paused
+	BackendRemoved BackendState = "removed" // is not set any more: its requests end there, and it takes nothing
 )
 
 // untried reports whether nothing is known of the backend.
@@ -322,15 +323,16 @@ func (q *Queued) stateOf(now time.Time, b *Backend) BackendState {
 // Depth returns the number of requests that wait.
 func (q *Queued) Depth() int { return len(q.queue) }
 
-// Backends returns the states of all backends that may get requests, in the order in which they were set.
+// Backends returns the states of all backends in the order in which they were first set, with those that were removed
+// and still have requests.
 func (q *Queued) Backends(now time.Time) []Backend {
 	var out []Backend
 	for _, b := range q.backends {
-		if b.removed {
-			continue
-		}
 		state := *b
-		if state.State = q.stateOf(now, b); now.Before(b.paused) {
+		switch state.State = q.stateOf(now, b); {
+		case b.removed:
+			state.State = BackendRemoved
+		case now.Before(b.paused):
 			state.State = BackendPaused
 		}
 		out = append(out, state)

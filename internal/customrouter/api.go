@@ -3,6 +3,9 @@ package customrouter
 import (
 	"math"
 	"net/http"
+	"slices"
+
+	"steelyard/picking"
 )
 
 // APIPath is the path below which the API is, and Paths the expression that matches its paths and no others.
@@ -26,6 +29,8 @@ type Health struct {
 	OK         bool            `json:"ok"`
 	QueueDepth int             `json:"queue_depth"`
 	Backends   []BackendHealth `json:"backends"`
+	// Removed are backends that are not set any more and still have requests, which may never end.
+	Removed []BackendHealth `json:"removed,omitempty"`
 }
 
 // BackendHealth is a backend in it.
@@ -35,14 +40,25 @@ type BackendHealth struct {
 	EWMALatency *float64 `json:"ewma_latency"` // seconds; null before the first answer
 }
 
+// Idle reports whether no request waits or is at a backend.
+func (h *Health) Idle() bool {
+	busy := func(b BackendHealth) bool { return b.InFlight > 0 }
+	return h.QueueDepth == 0 && !slices.ContainsFunc(h.Backends, busy) && !slices.ContainsFunc(h.Removed, busy)
+}
+
 // health is GET /_custom_router/health.
 func (r *Router) health(w http.ResponseWriter, _ *http.Request) {
 	s := r.state()
-	out := Health{OK: true, QueueDepth: s.depth, Backends: make([]BackendHealth, len(s.backends))}
-	for i, b := range s.backends {
-		out.Backends[i] = BackendHealth{Addr: b.Address, InFlight: b.InFlight}
+	out := Health{OK: true, QueueDepth: s.depth, Backends: []BackendHealth{}}
+	for _, b := range s.backends {
+		shown := BackendHealth{Addr: b.Address, InFlight: b.InFlight}
 		if !math.IsNaN(b.Latency) {
-			out.Backends[i].EWMALatency = &b.Latency
+			shown.EWMALatency = &b.Latency
+		}
+		if b.State == picking.BackendRemoved {
+			out.Removed = append(out.Removed, shown)
+		} else {
+			out.Backends = append(out.Backends, shown)
 		}
 	}
 	answer(w, http.StatusOK, out)

@@ -2,6 +2,7 @@ package customrouter
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"net"
@@ -362,6 +363,44 @@ func TestThePageShowsTheQueueAndWhatEachBackendTakes(t *testing.T) {
 		if text := show(); !strings.Contains(text, part) {
 			t.Errorf("the page lacks %q:\n%s", part, text)
 		}
+	}
+}
+
+// TestARemovedBackendIsShownUntilItsRequestsEnd: it may never answer, and a router that stops waits for its requests.
+func TestARemovedBackendIsShownUntilItsRequestsEnd(t *testing.T) {
+	r := New(Options{Queue: picking.QueuedOptions{Threshold: time.Second, QueueMax: 7, Alpha: 0.3}})
+	get := func(path string) string {
+		w := httptest.NewRecorder()
+		r.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, APIPath+path, nil))
+		return w.Body.String()
+	}
+	idle := func() bool {
+		var h Health
+		if err := json.Unmarshal([]byte(get("health")), &h); err != nil {
+			t.Fatal(err)
+		}
+		return h.Idle()
+	}
+	now := time.Now()
+	r.set(now, []string{"a:1"}, map[string]string{"a:1": "10.0.0.1:1"})
+	number := r.Arrive(now, func(Verdict) {})
+	r.set(now, []string{"b:1"}, map[string]string{"b:1": "10.0.0.2:1"})
+	for path, want := range map[string]string{
+		"health": `"backends":[{"addr":"b:1","in_flight":0,"ewma_latency":null}],` +
+			`"removed":[{"addr":"a:1","in_flight":1,"ewma_latency":null}]`,
+		"metrics": `custom_router_backend_inflight_requests{addr="a:1"} 1`,
+		"":        meanings[picking.BackendRemoved],
+	} {
+		if text := get(path); !strings.Contains(text, want) {
+			t.Errorf("/%s lacks %s:\n%s", path, want, text)
+		}
+	}
+	if idle() {
+		t.Error("the router counts as idle while a removed backend has a request")
+	}
+	r.End(now.Add(time.Second), number, picking.Answered)
+	if text := get("health"); strings.Contains(text, "a:1") || !idle() {
+		t.Errorf("after the last request of a removed backend, health is %s", text)
 	}
 }
 

@@ -31,6 +31,7 @@ var meanings = map[picking.BackendState]string{
 	picking.BackendSlow:    "over the threshold: takes nothing until it is idle or answers",
 	picking.BackendRamping: "new: takes more with each answer",
 	picking.BackendPaused:  "failed: left out for a while",
+	picking.BackendRemoved: "removed: takes nothing; its requests end there",
 }
 
 // page is GET /_custom_router/, for people.

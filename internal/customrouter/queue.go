@@ -216,7 +216,8 @@ func (r *Router) log() {
 	r.options.Log.Info("queue", "depth", s.depth, "dispatched", s.dispatched, "evicted", s.evicted,
 		"timed_out", s.timedOut)
 	for _, b := range s.backends {
-		line := []any{"addr", b.Address, "in_flight", b.InFlight, "answers", b.Answers, "failures_in_a_row", b.Failures}
+		line := []any{"addr", b.Address, "state", b.State, "in_flight", b.InFlight, "answers", b.Answers,
+			"failures_in_a_row", b.Failures}
 		if !math.IsNaN(b.Latency) {
 			line = append(line, "ewma_latency_seconds", b.Latency)
 		}
@@ -227,7 +228,7 @@ func (r *Router) log() {
 // state is what is shown of a router.
 type state struct {
 	depth                         int
-	backends                      []picking.Backend
+	backends                      []picking.Backend // with those that were removed and still have requests
 	dispatched, evicted, timedOut uint64
 }
 

@@ -14,7 +14,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"syscall"
 	"text/template"
 	"time"
@@ -94,9 +93,7 @@ func drain(socket string) {
 		h := customrouter.Health{QueueDepth: 1} // unless the answer says otherwise
 		_ = json.NewDecoder(resp.Body).Decode(&h)
 		resp.Body.Close()
-		if h.QueueDepth == 0 && !slices.ContainsFunc(h.Backends, func(b customrouter.BackendHealth) bool {
-			return b.InFlight > 0
-		}) {
+		if h.Idle() {
 			return
 		}
 	}
