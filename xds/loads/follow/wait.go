@@ -128,6 +128,9 @@ func (w *Waiter) stale(now time.Time) bool {
 	return w.heard.IsZero() || now.Sub(w.heard) > picking.Stale
 }
 
+// errSwitchedOff ends a stream because the cluster has no queue any more, which is its configuration and no fault.
+var errSwitchedOff = errors.New("the queue was switched off")
+
 // Run keeps a stream open while the cluster has a queue, until ctx is done. Then it releases the waiting requests.
 func (w *Waiter) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -146,6 +149,10 @@ func (w *Waiter) Run(ctx context.Context) error {
 		opened, err := w.follow(ctx)
 		if opened {
 			retry, logged = firstRetry, false
+		}
+		if errors.Is(err, errSwitchedOff) {
+			w.log.Info("requests do not wait any more", "cluster", w.cluster, "reason", err)
+			continue
 		}
 		if !logged && ctx.Err() == nil {
 			w.log.Warn("the queue is away: requests do not wait any more after "+picking.Stale.String(), "cluster",
@@ -233,7 +240,7 @@ func (w *Waiter) follow(ctx context.Context) (opened bool, err error) {
 		first := !opened
 		opened = true
 		if _, _, on := w.pool.Queue(); !on {
-			return opened, errors.New("the queue was switched off")
+			return opened, errSwitchedOff
 		}
 		w.settle(m.GetVerdicts(), time.Now())
 		if first {

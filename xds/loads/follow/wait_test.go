@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -17,6 +18,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/proto"
 
+	"steelyard/e2e/rig/grpctest"
 	"steelyard/picking"
 	"steelyard/xds/loads/loadsv1"
 )
@@ -300,53 +302,88 @@ func TestAfterSilenceWhatWaitsIsReleasedInOrderAndNothingMoreWaits(t *testing.T)
 	}
 }
 
-func TestAWaiterConnectsAgainAndReleasesWhatWaitsAtItsEnd(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+// connected is a desk and a waiter that connects to it, which has not heard of Steelyard and does not run yet.
+func connected(t *testing.T) (*desk, *Waiter) {
+	t.Helper()
 	d := &desk{asked: make(chan *loadsv1.WaitRequest, 100), answers: make(chan *loadsv1.WaitResponse),
 		hang: make(chan struct{})}
-	g := grpc.NewServer()
-	loadsv1.RegisterQueueServer(g, d)
-	conn, err := Dial(listener.Addr().String(), nil)
+	address, _ := grpctest.Serve(t, func(g *grpc.Server) { loadsv1.RegisterQueueServer(g, d) })
+	conn, err := Dial(address, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, s := waiting(t, conn), &settlements{}
+	t.Cleanup(func() { conn.Close() })
+	w := waiting(t, conn)
 	w.heard = time.Time{}
+	return d, w
+}
+
+// next is the next message that the desk gets.
+func (d *desk) next(t *testing.T) *loadsv1.WaitRequest {
+	t.Helper()
+	select {
+	case m := <-d.asked:
+		return m
+	case <-time.After(20 * time.Second):
+		t.Fatal("no message")
+	}
+	return nil
+}
+
+// TestAQueueThatIsSwitchedOffIsNoFault: it is the configuration, so the log has no warning of it.
+func TestAQueueThatIsSwitchedOffIsNoFault(t *testing.T) {
+	d, w := connected(t)
+	var log bytes.Buffer // written by Run, and read after it
+	w.log = slog.New(slog.NewTextHandler(&log, nil))
 	ctx, cancel := context.WithCancel(t.Context())
-	var loops sync.WaitGroup
-	loops.Go(func() { _ = g.Serve(listener) })
+	defer cancel()
 	ended := make(chan error, 1)
-	loops.Go(func() { ended <- w.Run(ctx) })
-	defer loops.Wait()
-	defer conn.Close()
-	defer g.Stop()
+	go func() { ended <- w.Run(ctx) }()
+	d.next(t)
+	eventually(t, "the stream is heard", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return !w.heard.IsZero()
+	})
+	w.pool.set(&loadsv1.Update{}, time.Now())
+	d.answers <- &loadsv1.WaitResponse{}
+	eventually(t, "the stream ends", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return !w.streamed
+	})
+	w.pool.set(&loadsv1.Update{Queue: &loadsv1.QueueHeaders{}}, time.Now())
+	d.next(t)
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if text := log.String(); strings.Contains(text, "level=WARN") ||
+		strings.Count(text, `reason="the queue was switched off"`) != 1 {
+		t.Errorf("the log has\n%s", text)
+	}
+}
+
+func TestAWaiterConnectsAgainAndReleasesWhatWaitsAtItsEnd(t *testing.T) {
+	d, w := connected(t)
+	s := &settlements{}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
 	defer cancel()
 
-	next := func() *loadsv1.WaitRequest {
-		t.Helper()
-		select {
-		case m := <-d.asked:
-			return m
-		case <-time.After(20 * time.Second):
-			t.Fatal("no message")
-		}
-		return nil
-	}
-	if m := next(); m.GetCluster() != "llama" {
+	if m := d.next(t); m.GetCluster() != "llama" {
 		t.Fatalf("the first message is %v", m)
 	}
 	eventually(t, "requests wait", func() bool {
 		_, ok := w.Arrive(time.Now(), Arrival{}, s.of(1))
 		return ok
 	})
-	if m := next(); len(m.GetArrivals()) != 1 {
+	if m := d.next(t); len(m.GetArrivals()) != 1 {
 		t.Fatalf("the second message is %v", m)
 	}
 	d.hang <- struct{}{}
-	if m := next(); m.GetCluster() != "llama" {
+	if m := d.next(t); m.GetCluster() != "llama" {
 		t.Fatalf("the first message of the next stream is %v", m)
 	}
 	cancel()
