@@ -113,7 +113,7 @@ func processConditions(p *observation) (out []condition) {
 			"Check the file.", checkCommand(s.ConfigFile)))
 	}
 	if s.LastReload.Error != "" {
-		f := newCondition(kindConfigRefused, view.SeverityError, process,
+		f := newCondition(kindConfigRefused, view.SeverityWarning, process,
 			"The latest configuration was refused").explain(
 			s.LastReload.Error, view.BlameNo,
 			sprint("The one before it, generation %d, still runs.", s.ConfigGeneration),

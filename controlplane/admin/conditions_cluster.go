@@ -203,7 +203,9 @@ func sourceConditions(p *observation, c *view.Cluster, s *view.SourceStatus, sub
 		severity, title = view.SeverityError, sprint("The metrics of most endpoints of %s cannot be read", c.Name)
 		why = sprint("%d of %d scrapes fail%s.", c.Counts.Failing, c.Counts.Total, causedBy(s.LastError))
 	case s.State == view.SourceDown:
-		severity = view.SeverityError
+		if s.Name != view.SourceReplicas { // each replica goes on by what it sees itself
+			severity = view.SeverityError
+		}
 		why = sprint("It is down%s%s.", lastWorked(*s, p.now), causedBy(s.LastError))
 	case s.State == view.SourceStale && s.Name != sourceScrape:
 		why = sprint("It fails%s%s. Its last values are still in use.", lastWorked(*s, p.now), causedBy(s.LastError))

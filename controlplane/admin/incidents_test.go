@@ -157,8 +157,9 @@ func TestALostConnectionToOtherReplicasLeadsToRedis(t *testing.T) {
 	s.pool().Sources = append(s.pool().Sources, view.SourceStatus{
 		Name: view.SourceReplicas, State: view.SourceDown, LastError: "refused",
 	})
-	if got := only(t, s.after(time.Second)); !strings.Contains(got.Next, "Redis") {
-		t.Errorf("what to do is %q, want a look at Redis", got.Next)
+	s.after(time.Second)
+	if got := only(t, s.after(2*passing)); !strings.Contains(got.Next, "Redis") || got.Severity != view.SeverityWarning {
+		t.Errorf("it is %s and what to do is %q, want a warning and a look at Redis", got.Severity, got.Next)
 	}
 }
 

@@ -388,7 +388,7 @@ func TestStatusProblems(t *testing.T) {
 		},
 		"bad reload": {
 			Status{ConfigGeneration: 3, LastReload: Reload{Error: "line 4: unknown key"}}, 1,
-			[]view.Problem{failure("The latest configuration was refused: line 4: unknown key")},
+			[]view.Problem{warning("The latest configuration was refused: line 4: unknown key")},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
