@@ -15,7 +15,7 @@ type Decision struct {
 	ArrivalRate       float64       // requests per second expected at the cluster
 	ArrivalRateSource RateSource    // where ArrivalRate came from
 	Horizon           time.Duration // for which the decision has to be good (package comment)
-	Arrivals          float64       // requests expected within the horizon: the water to fill in
+	Arrivals          float64       // requests to fill in: those expected within the horizon, A of the package comment
 	WaterLevel        float64       // common level, in requests per slot (package comment)
 	// MedianLoad is the median level of the endpoints with a fresh or held report (while there is none, with a decaying
 	// one), in requests per slot; NaN without any.

@@ -80,12 +80,24 @@ func (d *Decision) filled(v Vessel, e *EndpointDecision) string {
 	case e.Work != nil:
 		unit = "mean requests"
 	}
-	fill := fmt.Sprintf("%.3g more, expected within %s, fill the pool up to %.3g",
-		d.Arrivals, secondsText(d.Horizon.Seconds()), d.WaterLevel)
+	fill := fmt.Sprintf("%s the pool up to %.3g", d.coming(), d.WaterLevel)
 	if e.Reason == ReasonFloor {
 		return fmt.Sprintf("%s, a level of %.3g %s; %s, so it gets its floor", load, v.level(), unit, fill)
 	}
 	return fmt.Sprintf("%s, a level of %.3g %s; %s", load, v.level(), unit, fill)
+}
+
+// coming is what is filled in, with its reason and the verb that follows.
+func (d *Decision) coming() string {
+	switch expected := d.ArrivalRate * d.Horizon.Seconds(); {
+	case d.ArrivalRateSource == RateUnknown:
+		return fmt.Sprintf("%.3g more, one for each endpoint until arrivals are known, fill", d.Arrivals)
+	case d.Arrivals <= expected:
+		return fmt.Sprintf("%.3g more, expected within %s, fill", d.Arrivals, secondsText(d.Horizon.Seconds()))
+	case d.Arrivals <= 1:
+		return "the next request fills"
+	}
+	return fmt.Sprintf("%.3g more, as many as come together, fill", d.Arrivals)
 }
 
 // guessedBy is how the prompts of the requests that began are guessed.

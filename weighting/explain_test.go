@@ -25,14 +25,14 @@ func TestTheReasonOfAShareInASentence(t *testing.T) {
 	}{
 		{"filled", func() Decision { return slots(NewLaw(DefaultParams()), start) }, 0,
 			"It gets 33.3 % of this decision's requests, and is 25.0 % of the capacity: it has a load of 1 (requests " +
-				"waiting and running), a level of 0.5 for each slot; 4 more, expected within 100 ms, fill the pool " +
-				"up to 1.17."},
+				"waiting and running), a level of 0.5 for each slot; 4 more, one for each endpoint until " +
+				"arrivals are known, fill the pool up to 1.17."},
 		{"flagged for its queue", func() Decision { return slots(NewLaw(DefaultParams()), start) }, 1,
 			"It gets less than 0.1 % of this decision's requests, and is 25.0 % of the capacity, " +
 				"but the proxies prefer endpoints without a flag, and it has one: queue per slot 4.5 >= 4; besides, " +
 				"it has a load of 11 " +
-				"(requests waiting and running), a level of 5.5 for each slot; 4 more, expected within 100 ms, fill " +
-				"the pool up to 1.17, so it gets its floor."},
+				"(requests waiting and running), a level of 5.5 for each slot; 4 more, one for each endpoint until " +
+				"arrivals are known, fill the pool up to 1.17, so it gets its floor."},
 		{"fading", func() Decision {
 			law := NewLaw(DefaultParams())
 			slots(law, start)
@@ -70,7 +70,7 @@ func TestTheReasonOfAShareInASentence(t *testing.T) {
 				d = law.Step(now, Snapshot{Endpoints: []Endpoint{e}})
 			}
 			return d
-		}, 0, `and takes 500 ms for an answer, a level of 2 times the median latency; .* fill the pool up to .*\.$`},
+		}, 0, `and takes 500 ms for an answer, a level of 2 times the median latency; the next request fills the pool up to .*\.$`},
 		{"not of a law", func() Decision { return Decision{Endpoints: []EndpointDecision{{Share: 1, Capacity: 3}}} }, 0,
 			"It gets 100.0 % of this decision's requests, and is 100.0 % of the capacity."},
 	} {
@@ -82,6 +82,22 @@ func TestTheReasonOfAShareInASentence(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
 		})
+	}
+}
+
+// What a decision is for is not always what its horizon brings.
+func TestTheRequestsThatADecisionIsForInWords(t *testing.T) {
+	for want, d := range map[string]Decision{
+		"4 more, expected within 100 ms, fill": {ArrivalRate: 40, ArrivalRateSource: RateIssued, Arrivals: 4},
+		"the next request fills":               {ArrivalRate: 4, ArrivalRateSource: RateIssued, Arrivals: 1},
+		"7 more, as many as come together, fill": {ArrivalRate: 40, ArrivalRateSource: RateIssued,
+			Arrivals: 7},
+		"3 more, one for each endpoint until arrivals are known, fill": {ArrivalRateSource: RateUnknown, Arrivals: 3},
+	} {
+		d.Horizon = 100 * time.Millisecond
+		if got := d.coming(); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
 	}
 }
 

@@ -99,7 +99,7 @@ type Decision struct {
 	ArrivalRate       Number `json:"arrival_rate"` // requests per second
 	ArrivalRateSource string `json:"arrival_rate_source"`
 	HorizonSeconds    Number `json:"horizon_seconds"`
-	Arrivals          Number `json:"arrivals"`    // requests expected within the horizon
+	Arrivals          Number `json:"arrivals"`    // requests to fill in: those of the horizon, one at least
 	WaterLevel        Number `json:"water_level"` // requests for each slot
 	MedianLoad        Number `json:"median_load"` // requests for each slot
 	DropFraction      Number `json:"drop_fraction"`

@@ -402,8 +402,16 @@ function fillCard(c, rows, chosen, height) {
 			h('span', h('i.line.dashed.water'), 'level ' + (known(level) ? levelWords(c)(level) : dash)), rows.length <= 40 &&
 				h('span', 'wide = fast'))];
 }
-const expected = (c) => (known(c.decision.arrivals) ? num(c.decision.arrivals, c.decision.arrivals < 20 ? 1
-	: 0) + ' expected within ' + secs(c.decision.horizon_seconds) : 'nothing is expected yet');
+// expected is what the decision is for: those that its horizon brings, the next request where that is less than one, or
+// those that come together.
+function expected(c) {
+	const { arrivals, arrival_rate: perSecond, arrival_rate_source: source, horizon_seconds: horizon } = c.decision;
+	if (!known(arrivals)) return 'nothing is expected yet';
+	const n = num(arrivals, arrivals < 20 ? 1 : 0);
+	if (source === 'unknown') return n + ', one for each endpoint';
+	if (arrivals <= perSecond * horizon * 1.001) return n + ' expected within ' + secs(horizon);
+	return arrivals > 1 ? n + ' that come together' : 'the next one';
+}
 
 // track is a chart of one line; now is its latest value, as words.
 const track = (title, format, values, now, more) => ({
@@ -762,7 +770,7 @@ function whyCard(c, e, row) {
 					num(e.work.prefill_rate) + ' tokens/s, ' + e.work.prefill_rate_source +
 					old(e.work.prefill_rate_age_seconds) + '.')),
 			step(3, 'Filled up to a level', fillCard(c, S.rows, e.address, 190),
-				h('p.note', fillWords(c, v, arrivals, e))),
+				h('p.note', fillWords(c, v, e))),
 			step(4, 'Share', h('p.big', pct(e.served_share_1m)), h('small', word + ', 1 min'),
 				h('div.bars', bar('1 min', e.served_share_1m), bar('10 s', e.served_share_10s), bar('this decision', e.share)),
 				h('p.note', 'Mark: its part of the capacity, ' + pct(e.capacity_share) + '. A decision lasts ' +
@@ -777,10 +785,9 @@ function whyCard(c, e, row) {
 }
 const step = (n, title, ...kids) => h('div.step', h('h3', h('i', n), title), ...kids);
 const sums = (list) => list.flatMap(([k, v]) => [h('dt', k), h('dd', v)]);
-function fillWords(c, v, arrivals, e) {
+function fillWords(c, v, e) {
 	if (!v || !known(c.decision.water_level)) return 'No level is known yet.';
-	const coming = known(arrivals) ? num(arrivals, 1) + ' requests are expected within ' +
-		secs(c.decision.horizon_seconds) + '. ' : '';
+	const coming = known(arrivals) ? 'The decision is for the requests to come: ' + expected(c) + '. ' : '';
 	if (e.override || ['probed', 'unused'].includes(e.state) || kindOf(e.state) === 'error') return coming + 'It is ' +
 		(e.override ? overrideWords(e.override) : stateWord(e.state)) + ', which the level does not show.';
 	if (v.part > 0) return coming + 'It is below the level, so ' + pct(v.part, 0) + ' of them are for it.';
