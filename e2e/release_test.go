@@ -86,7 +86,7 @@ func checkArchive(t *testing.T, root, dist, version, arch string, machine elf.Ma
 			t.Errorf("--version: %v, %s", err, out)
 		}
 	}
-	hasNoEmbeddedRedis(t, filepath.Join(dist, name+".cdx.json"))
+	hasLicences(t, filepath.Join(dist, name+".cdx.json"), string(files[name+"/THIRD_PARTY_NOTICES.txt"]))
 	again := buildAsTheImage(t, root, version, arch)
 	if sha256.Sum256(again) != sha256.Sum256(files[name+"/steelyard"]) {
 		t.Errorf("built elsewhere, the binary for %s is another one (%d and %d bytes)", arch, len(again),
@@ -274,8 +274,9 @@ func isHardened(t *testing.T, unit string) {
 	}
 }
 
-// hasNoEmbeddedRedis: that one is the demo's.
-func hasNoEmbeddedRedis(t *testing.T, path string) {
+// hasLicences checks an SBOM and the notices next to the binaries: each part with its licence, and no embedded Redis,
+// which is the demo's.
+func hasLicences(t *testing.T, path, notices string) {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -283,7 +284,10 @@ func hasNoEmbeddedRedis(t *testing.T, path string) {
 	}
 	var bom struct {
 		BOMFormat  string `json:"bomFormat"`
-		Components []struct{ Name, Version string }
+		Components []struct {
+			Name, Version string
+			Licenses      []struct{ License struct{ ID string } }
+		}
 	}
 	if err := json.Unmarshal(text, &bom); err != nil {
 		t.Fatal(err)
@@ -294,6 +298,12 @@ func hasNoEmbeddedRedis(t *testing.T, path string) {
 	for _, c := range bom.Components {
 		if strings.Contains(c.Name, "miniredis") || c.Version == "" {
 			t.Errorf("the SBOM has %s %q", c.Name, c.Version)
+		}
+		if len(c.Licenses) == 0 || c.Licenses[0].License.ID == "" {
+			t.Errorf("the SBOM has no licence of %s", c.Name)
+		}
+		if !strings.Contains(notices, "\n"+c.Name+" "+c.Version+": LICENSE") {
+			t.Errorf("the notices have no licence of %s %s", c.Name, c.Version)
 		}
 	}
 }

@@ -50,11 +50,13 @@ for platform in $platforms; do
     mkdir "$dist/$name/prometheus"
     cp deploy/prometheus/recording.yaml deploy/prometheus/alerts.yaml deploy/grafana/steelyard.json \
         "$dist/$name/prometheus"
+    binaries=("$dist/$name/steelyard")
     if [ "$os" = linux ]; then
         cp -R deploy/systemd "$dist/$name"
         module "$arch" "$dist/$name/libsteelyard.so"
+        binaries+=("$dist/$name/libsteelyard.so")
     fi
-    go run -C tools ./sbom "$dist/$name/steelyard" "$version" >"$dist/$name.cdx.json"
+    go run -C tools ./sbom "$version" "$dist/$name/THIRD_PARTY_NOTICES.txt" "${binaries[@]}" >"$dist/$name.cdx.json"
     chmod -R u=rwX,go=rX "$dist/$name"
     tar --create --sort=name --mtime="@$committed" --owner=0 --group=0 --numeric-owner -C "$dist" "$name" |
         gzip --no-name -9 >"$dist/$name.tar.gz"
