@@ -25,7 +25,8 @@ COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
 RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH \
-    go build -trimpath -buildvcs=false -ldflags "-s -w -buildid= -X main.version=$VERSION" -o /steelyard ./cmd/steelyard
+    go build -trimpath -buildvcs=false -ldflags "-s -w -buildid= -X main.version=$VERSION" -o /steelyard ./cmd/steelyard && \
+    go run -C tools ./sbom "$VERSION" /THIRD_PARTY_NOTICES.txt /steelyard >/dev/null
 
 # The module needs C, so it is built on its own platform, with a C library that is not newer than that of Envoy's image.
 FROM golang:${GO_VERSION}-bookworm AS module
@@ -35,6 +36,7 @@ RUN CGO_ENABLED=1 go build -C envoy-module -buildmode=c-shared -trimpath -ldflag
 
 FROM ${ENVOY} AS router
 COPY --from=build /steelyard /usr/local/bin/steelyard
+COPY --from=build /THIRD_PARTY_NOTICES.txt /usr/share/doc/steelyard/
 COPY --from=module /libsteelyard.so /usr/local/bin/libsteelyard.so
 USER 65532:65532
 EXPOSE 3000
@@ -42,7 +44,7 @@ ENTRYPOINT ["steelyard"]
 CMD ["router", "--host", "0.0.0.0"]
 
 FROM ${BASE}
-COPY --from=build /steelyard /steelyard
+COPY --from=build /steelyard /THIRD_PARTY_NOTICES.txt /
 USER 65532:65532
 EXPOSE 18000 19000
 ENTRYPOINT ["/steelyard"]

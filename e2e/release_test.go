@@ -322,13 +322,16 @@ func buildAsTheImage(t *testing.T, root, version, arch string) []byte {
 	dir := t.TempDir()
 	script := fmt.Sprintf("set -e; cd '%s'; git ls-files -z --cached --others --exclude-standard | "+
 		"xargs -0 cp --parents --no-dereference -t '%s'; cd '%s'; %s",
-		root, dir, dir, strings.Replace(command[1], "-o /steelyard", "-o '"+dir+"/built'", 1))
+		root, dir, dir, strings.ReplaceAll(command[1], " /", " '"+dir+"'/"))
 	build := exec.CommandContext(t.Context(), "bash", "-c", script)
 	build.Env = append(os.Environ(), "TARGETOS=linux", "TARGETARCH="+arch, "VERSION="+version)
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	body, err := os.ReadFile(filepath.Join(dir, "built"))
+	if notices, err := os.ReadFile(filepath.Join(dir, "THIRD_PARTY_NOTICES.txt")); err != nil || len(notices) < 1e5 {
+		t.Errorf("the notices of the image have %d bytes, %v", len(notices), err)
+	}
+	body, err := os.ReadFile(filepath.Join(dir, "steelyard"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,7 @@
 // Command sbom describes what Go binaries that are shipped together are made of, by the build information in them. It
-// prints their modules with versions, checksums and licences, and the toolchain, in the CycloneDX format, and writes the
-// texts of the licences, which those who pass the binaries on have to include, to a file. A module without a licence is
-// an error: nobody may pass it on.
+// prints their modules with versions, checksums and licences, and the toolchain, in the CycloneDX format. It writes the
+// texts of the licences to a file, because whoever passes the binaries on has to include them. A module without a
+// licence is an error: nobody may pass it on.
 package main
 
 import (
@@ -55,15 +55,11 @@ func run(version, notices string, binaries []string) error {
 		if err != nil {
 			return err
 		}
-		var choices cdx.Licenses
 		for _, l := range licences {
-			for _, id := range l.ids {
-				choices = append(choices, cdx.LicenseChoice{License: &cdx.License{ID: id}})
-			}
 			fmt.Fprintf(&texts, "%s\n%s %s: %s\n\n%s\n\n", strings.Repeat("=", 80), p.path, p.version, l.file,
 				strings.TrimSpace(l.text))
 		}
-		c.Licenses = &choices
+		c.Licenses = choices(licences)
 		components = append(components, c)
 	}
 	bom.Components = &components
@@ -71,6 +67,21 @@ func run(version, notices string, binaries []string) error {
 		return err
 	}
 	return cdx.NewBOMEncoder(os.Stdout, cdx.BOMFileFormatJSON).SetPretty(true).Encode(bom)
+}
+
+// choices are the licences as CycloneDX lists them, each once.
+func choices(licences []licence) *cdx.Licenses {
+	ids := make(map[string]bool)
+	for _, l := range licences {
+		for _, id := range l.ids {
+			ids[id] = true
+		}
+	}
+	var out cdx.Licenses
+	for _, id := range slices.Sorted(maps.Keys(ids)) {
+		out = append(out, cdx.LicenseChoice{License: &cdx.License{ID: id}})
+	}
+	return &out
 }
 
 // part is a module, or the standard library.
@@ -129,7 +140,8 @@ func partOf(m *debug.Module, cache string) (p part, ours bool, err error) {
 	if err != nil {
 		return part{}, false, err
 	}
-	return part{path: m.Path, version: m.Version, sum: m.Sum, folder: filepath.Join(cache, path+"@"+version)}, false, nil
+	folder := filepath.Join(cache, path+"@"+version)
+	return part{path: m.Path, version: m.Version, sum: m.Sum, folder: folder}, false, nil
 }
 
 // component is the part without its licences. The checksum of a module is that of go.sum, a SHA-256 over the hashes of
@@ -152,10 +164,13 @@ func (p part) component() (cdx.Component, error) {
 // licence is a file with a licence or a notice.
 type licence struct {
 	file, text string
-	ids        []string // SPDX; none of a notice
+	ids        []string // SPDX, of a licence
 }
 
-var licenceFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents)`)
+var (
+	licenceFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying)`)
+	noticeFile  = regexp.MustCompile(`(?i)^(notice|patents)`)
+)
 
 // licences are those in the part's folder.
 func (p part) licences() (out []licence, err error) {
@@ -165,7 +180,8 @@ func (p part) licences() (out []licence, err error) {
 	}
 	known := false
 	for _, e := range entries {
-		if !e.Type().IsRegular() || !licenceFile.MatchString(e.Name()) {
+		isLicence := licenceFile.MatchString(e.Name())
+		if !e.Type().IsRegular() || !isLicence && !noticeFile.MatchString(e.Name()) {
 			continue
 		}
 		text, err := os.ReadFile(filepath.Join(p.folder, e.Name()))
@@ -174,7 +190,7 @@ func (p part) licences() (out []licence, err error) {
 		}
 		l := licence{file: e.Name(), text: string(text)}
 		for _, m := range licensecheck.Scan(text).Match {
-			if !m.IsURL && !slices.Contains(l.ids, m.ID) {
+			if isLicence && !m.IsURL {
 				l.ids = append(l.ids, m.ID)
 			}
 		}
