@@ -25,7 +25,8 @@ COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
 RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH \
-    go build -trimpath -buildvcs=false -ldflags "-s -w -buildid= -X main.version=$VERSION" -o /steelyard ./cmd/steelyard && \
+    go build -trimpath -buildvcs=false -ldflags "-s -w -buildid= -X main.version=$VERSION" \
+    -o /steelyard ./cmd/steelyard && \
     go run -C tools ./sbom "$VERSION" /THIRD_PARTY_NOTICES.txt /steelyard >/dev/null
 
 # The module needs C, so it is built on its own platform, with a C library that is not newer than that of Envoy's image.
