@@ -1,7 +1,7 @@
 // Command sbom describes what Go binaries that are shipped together are made of, by the build information in them. It
 // prints their modules with versions, checksums and licences, and the toolchain, in the CycloneDX format. It writes the
-// texts of the licences to a file, because whoever passes the binaries on has to include them. A module without a
-// licence is an error: nobody may pass it on.
+// texts of the licences to a file, because they have to be included where the binaries are passed on. A module without
+// a licence is an error: nobody may pass it on.
 package main
 
 import (
