@@ -18,7 +18,8 @@ type measured struct {
 	ticks     int
 	last      time.Time
 	total     [minute]float64 // requests of the cluster, by the second
-	decided   []float64       // shares of the last second
+	refused   refusedRate
+	decided   []float64 // shares of the last second
 }
 
 // The windows of served shares, in ticks of a second.
@@ -34,6 +35,7 @@ type meter struct {
 	expected [minute]float32 // requests that were decided to go here
 	seen     int             // ticks in the pool
 	busy     busyRate
+	limit    engineLimit
 }
 
 // busyRate is what an endpoint completes per second while all of it is busy, learned over about a minute of that.
@@ -42,6 +44,20 @@ type busyRate struct {
 	// recent is the busy fraction, smoothed like the completion rate: a busy moment of an endpoint that mostly idles
 	// has the rate of the idle seconds before it. Both it and its weight are sums that fade.
 	recent, weight float64
+}
+
+// An engineLimit is what an engine computes per second while requests wait for it. Its prefill rate is what it would
+// compute if nothing else held requests back; a short KV cache or a limit on sequences can make that a tenth.
+type engineLimit struct {
+	tokens, seconds, answers float64 // sums that fade, of the time in which requests waited
+	waited                   float64 // seconds for which requests have waited without a break
+	usual                    float64 // tokens per second, of about the last minute
+}
+
+// A refusedRate is how many requests per second Envoys refuse because of the drop fraction.
+type refusedRate struct {
+	counter   float64 // the latest
+	perSecond float64 // of about the last ten seconds
 }
 
 // A measure is what the handler adds to a cluster.
@@ -71,8 +87,10 @@ func (m *measured) observe(now time.Time, c *view.Cluster, d *decided) *measure 
 	var order []string
 	order, m.decided = d.take(now, m.decided)
 	m.expect(order, slot)
+	m.refused.learn(c.DroppedRequests, elapsed)
 	for i := range c.Endpoints {
 		m.meters[i].busy.learn(&c.Endpoints[i], elapsed)
+		m.meters[i].limit.learn(&c.Endpoints[i], tokensPerRequest(c), elapsed)
 	}
 	out := &measure{addresses: m.addresses, endpoints: make([]endpointMeasure, len(m.meters))}
 	m.shares(out)
@@ -105,7 +123,7 @@ func (m *measured) count(endpoints []view.Endpoint, slot int, elapsed float64) {
 	source := servedSource(endpoints)
 	if source != m.source {
 		for i := range m.meters {
-			m.meters[i] = meter{counter: math.NaN(), busy: m.meters[i].busy}
+			m.meters[i] = meter{counter: math.NaN(), busy: m.meters[i].busy, limit: m.meters[i].limit}
 		}
 		m.total = [minute]float64{}
 		m.source = source
@@ -262,6 +280,63 @@ func (b *busyRate) rate() float64 {
 	return b.completed / b.seconds
 }
 
+// tokensPerRequest is the work of a mean request in prompt tokens, where the unit of load is work; otherwise NaN.
+func tokensPerRequest(c *view.Cluster) float64 {
+	// A generated token takes an engine half as long again as one of a prompt (package weighting).
+	const perOutput = 1.5
+	if c.Decision.Unit != view.UnitWork {
+		return math.NaN()
+	}
+	return c.Decision.Work.PromptTokens.Or(math.NaN()) + perOutput*c.Decision.Work.OutputTokens.Or(math.NaN())
+}
+
+// learn adds what the engine computed in a second. While requests wait all the time that is all that it can do; what it
+// computed for a minute without that it can do, too.
+func (l *engineLimit) learn(e *view.Endpoint, perRequest, elapsed float64) {
+	const (
+		// sustained is longer than the completion rate looks back, and than requests wait for an iteration to end.
+		sustained = 10 // seconds
+		keep      = 60 // seconds
+	)
+	rate, known := e.CompletionRate.Value()
+	queue := e.Input("queue")
+	if !known || math.IsNaN(perRequest) || e.Outlier || queue.State != "fresh" && queue.State != "hold" {
+		l.waited = 0
+		return
+	}
+	fade := math.Exp(-elapsed / keep)
+	l.usual += (1 - fade) * (rate*perRequest - l.usual)
+	if queue.Value.Or(0) <= 0 {
+		l.waited = 0
+	} else if l.waited += elapsed; l.waited > sustained {
+		l.tokens = l.tokens*fade + rate*perRequest*elapsed
+		l.answers = l.answers*fade + rate*elapsed
+		l.seconds = l.seconds*fade + elapsed
+	}
+	if l.usual*l.seconds > l.tokens {
+		l.tokens = l.usual * l.seconds
+	}
+}
+
+// rate is tokens per second; NaN until enough was seen.
+func (l *engineLimit) rate() float64 {
+	const answers, seconds = 10, 5
+	if l.answers < answers || l.seconds < seconds {
+		return math.NaN()
+	}
+	return l.tokens / l.seconds
+}
+
+// learn adds what the counter rose by in some seconds.
+func (r *refusedRate) learn(counter view.Number, elapsed float64) {
+	const tau = 10 // seconds
+	now, before := counter.Or(0), r.counter
+	r.counter = now
+	if elapsed > 0 {
+		r.perSecond += (1 - math.Exp(-elapsed/tau)) * (max(0, now-before)/elapsed - r.perSecond)
+	}
+}
+
 // use fills in how much of the capacity is in use.
 func (m *measured) use(c *view.Cluster, out *measure) {
 	const negligible = 1e-6 // of the pool: what is left can do nothing
@@ -300,29 +375,23 @@ func (m *measured) use(c *view.Cluster, out *measure) {
 // unknown.
 func (m *measured) possible(c *view.Cluster) (rates []float64, arriving float64, estimate bool) {
 	rates = make([]float64, len(c.Endpoints))
-	arriving = c.Decision.ArrivalRate.Or(math.NaN())
-	byWork := c.Decision.Unit == view.UnitWork
-	if byWork {
-		// A generated token takes an engine half as long again as one of a prompt (package weighting).
-		const perOutput = 1.5
-		arriving *= c.Decision.Work.PromptTokens.Or(math.NaN()) + perOutput*c.Decision.Work.OutputTokens.Or(math.NaN())
+	arriving = c.Decision.ArrivalRate.Or(math.NaN()) + m.refused.perSecond
+	if c.Decision.Unit == view.UnitWork {
+		arriving *= tokensPerRequest(c)
+		estimate = m.computable(c.Endpoints, rates)
+	} else {
+		for i := range rates {
+			rates[i] = m.meters[i].busy.rate()
+		}
 	}
 	var known []float64 // for each capacity
 	for i := range c.Endpoints {
 		e := &c.Endpoints[i]
-		rates[i] = m.meters[i].busy.rate()
-		if byWork {
-			rates[i] = e.Work.PrefillRate.Or(math.NaN())
-		}
 		if capacity := e.Capacity.Or(0); !math.IsNaN(rates[i]) && capacity > 0 {
 			known = append(known, rates[i]/capacity)
 		}
 	}
-	typical := math.NaN()
-	if len(known) > 0 {
-		slices.Sort(known)
-		typical = known[len(known)/2]
-	}
+	typical := median(known)
 	for i := range rates {
 		if c.Endpoints[i].Outlier {
 			rates[i] = 0 // it answers nothing now, whatever it did
@@ -331,6 +400,37 @@ func (m *measured) possible(c *view.Cluster) (rates []float64, arriving float64,
 		}
 	}
 	return rates, arriving, estimate
+}
+
+// computable writes what each engine can compute per second: no more than its limit, and where that is not known the
+// same part of its prefill rate as of the others. estimate is set where that stands in.
+func (m *measured) computable(endpoints []view.Endpoint, rates []float64) (estimate bool) {
+	var parts []float64
+	for i := range endpoints {
+		rates[i] = endpoints[i].Work.PrefillRate.Or(math.NaN())
+		if part := m.meters[i].limit.rate() / rates[i]; !math.IsNaN(part) {
+			parts = append(parts, min(part, 1))
+		}
+	}
+	usual := median(parts)
+	for i := range rates {
+		switch part := m.meters[i].limit.rate() / rates[i]; {
+		case !math.IsNaN(part):
+			rates[i] *= min(part, 1)
+		case !math.IsNaN(usual):
+			rates[i], estimate = rates[i]*usual, true
+		}
+	}
+	return estimate
+}
+
+// median sorts the values, and returns the one in the middle; NaN of none.
+func median(values []float64) float64 {
+	if len(values) == 0 {
+		return math.NaN()
+	}
+	slices.Sort(values)
+	return values[len(values)/2]
 }
 
 // of is what was measured of an endpoint; unknown where there is nothing.

@@ -245,6 +245,55 @@ func TestTheCapacityInUseAndWithoutEndpoints(t *testing.T) {
 	}
 }
 
+// A short KV cache or a limit on sequences holds requests back long before the engine computes all that it could.
+func TestTheCapacityInUseOfEnginesThatHoldRequestsBack(t *testing.T) {
+	const tokens, prefill = 1000 + 1.5*200, 12_000.0 // of a request; per second
+	s := newStage(4)
+	var refused float64
+	run := func(seconds int, arriving, completed float64, waiting ...float64) view.Use {
+		for range seconds {
+			s.second(func() {
+				c := &s.clusters[0]
+				c.DroppedRequests = view.Num(refused)
+				d := &c.Decision
+				d.ArrivalRate, d.ArrivalRateSource, d.Unit = view.Num(arriving), "issued", view.UnitWork
+				d.Work.PromptTokens, d.Work.OutputTokens = view.Num(1000), view.Num(200)
+				for i := range c.Endpoints {
+					e := &c.Endpoints[i]
+					e.Capacity, e.CompletionRate = view.Num(1), view.Num(completed)
+					e.Work.PrefillRate = view.Num(prefill)
+					e.Inputs = []view.Input{{Field: "queue", Value: view.Num(waiting[i]), State: "fresh"}}
+				}
+			})
+		}
+		return s.cluster(t).Use
+	}
+	none := []float64{0, 0, 0, 0}
+	if use := run(20, 4, 1, none...); !near(use.CapacityUsed, 4*tokens/4/prefill, 0.001) || use.Estimate {
+		t.Errorf("while no request waits: %+v", use)
+	}
+	if use := run(8, 6, 1, 9, 9, 9, 0); !near(use.CapacityUsed, 6*tokens/4/prefill, 0.001) {
+		t.Errorf("after waits of some seconds: %+v", use)
+	}
+	run(2, 6, 1, none...)
+	if use := run(40, 6, 1, 9, 9, 9, 0); !near(use.CapacityUsed, 1.5, 0.02) || !use.Estimate {
+		t.Errorf("at what the engines can do, but one that is taken to be like the others: %+v", use)
+	}
+	if use := run(300, 2, 0.5, none...); !near(use.CapacityUsed, 0.5, 0.02) {
+		t.Errorf("at half of it, after the overload: %+v", use)
+	}
+	if use := run(600, 8, 2, none...); !near(use.CapacityUsed, 1, 0.02) {
+		t.Errorf("at more than it was, which the engines do without waiting: %+v", use)
+	}
+	for range 60 {
+		refused += 4
+		run(1, 8, 2, none...)
+	}
+	if use := run(1, 8, 2, none...); !near(use.CapacityUsed, 1.5, 0.05) {
+		t.Errorf("while four requests a second are refused: %+v", use)
+	}
+}
+
 // The completion rate is a mean of seconds, and the busy fraction is of a moment.
 func TestTheCapacityInUseOfAPoolThatMostlyIdles(t *testing.T) {
 	s := newStage(4)
