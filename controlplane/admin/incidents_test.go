@@ -158,7 +158,8 @@ func TestALostConnectionToOtherReplicasLeadsToRedis(t *testing.T) {
 		Name: view.SourceReplicas, State: view.SourceDown, LastError: "refused",
 	})
 	s.after(time.Second)
-	if got := only(t, s.after(2*passing)); !strings.Contains(got.Next, "Redis") || got.Severity != view.SeverityWarning {
+	got := only(t, s.after(2*passing))
+	if !strings.Contains(got.Next, "Redis") || got.Severity != view.SeverityWarning {
 		t.Errorf("it is %s and what to do is %q, want a warning and a look at Redis", got.Severity, got.Next)
 	}
 }
