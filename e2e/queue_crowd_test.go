@@ -66,6 +66,10 @@ func (c *crowd) ask(ctx context.Context, class string, service time.Duration) er
 	return nil
 }
 
+// unhurried is for a busy machine, where a picker that waits for a CPU would be taken for one that hangs.
+var unhurried = []edit{{"connection_keepalive: {interval: 1s, timeout: 2s}",
+	"connection_keepalive: {interval: 60s, timeout: 60s}"}}
+
 // unqueued is how many requests did not wait in their queue.
 func (by carrier) unqueued(t *testing.T, f *fleet) float64 {
 	t.Helper()
@@ -84,9 +88,8 @@ func requestsBeyondThoseThatAnEnvoyMayQueueAreChosenForAtOnce(t *testing.T, by c
 	const others = places.MaxRequests - 1 // than the one that holds the place
 	p := plan{servers: servers(t, modelsim.Options{Slots: 8}), cluster: "queue: {max_in_flight: 1, classes: " +
 		"[{name: a, max_waiting: 10000, max_wait: 9m}, {name: b, max_waiting: 10000, max_wait: 9m}]}"}
-	if by == byPicker { // on a busy machine, one that waits for a CPU would be taken for one that hangs
-		p.edits = []edit{{"connection_keepalive: {interval: 1s, timeout: 2s}",
-			"connection_keepalive: {interval: 60s, timeout: 60s}"}}
+	if by == byPicker {
+		p.edits = unhurried
 	}
 	f := by.start(t, p)
 	c := newCrowd(t, f)
@@ -123,4 +126,31 @@ func requestsBeyondThoseThatAnEnvoyMayQueueAreChosenForAtOnce(t *testing.T, by c
 	}
 	leave()
 	f.eventually("none waits", func() error { return f.waits(0, 0) })
+}
+
+// TestACrowdThatLeavesAtOnceTakesNobodyElseOutOfTheQueue: Envoy resets the picker's stream of each, in one turn of its
+// loop, on the connection that has the streams of all others.
+func TestACrowdThatLeavesAtOnceTakesNobodyElseOutOfTheQueue(t *testing.T) {
+	const leaving, staying = 3000, 20
+	f := byPicker.start(t, plan{servers: servers(t, modelsim.Options{Slots: 8}), cluster: "queue: {max_in_flight: 1, " +
+		"classes: [{name: a, max_waiting: 10000, max_wait: 9m}]}", edits: unhurried})
+	others, c := newCrowd(t, f), newCrowd(t, f) // with connections of their own
+	all, end := context.WithCancel(t.Context())
+	defer end()
+	others.join(all, 1, "a")
+	f.eventually("the place is taken", func() error { return f.waits(0, 1) })
+	others.join(all, staying, "a")
+	f.eventually("some wait", func() error { return f.waits(staying, 1) })
+	soon, leave := context.WithCancel(all)
+	defer leave()
+	for waiting := staying; waiting < staying+leaving; {
+		c.join(soon, leaving/5, "a")
+		waiting += leaving / 5
+		f.eventually("the crowd waits", func() error { return f.waits(waiting, 1) })
+	}
+	leave()
+	f.eventually("the others wait", func() error { return f.waits(staying, 1) })
+	if n := f.envoyStat("cluster.steelyard_picker.upstream_cx_destroy_with_active_rq"); n != 0 {
+		t.Errorf("Envoy has ended %v connections to its picker that had streams", n)
+	}
 }

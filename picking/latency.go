@@ -74,6 +74,9 @@ func (b *Backend) silence(now time.Time) float64 {
 	return silent.Seconds()
 }
 
+// unproven reports whether the backend is new, or failed last.
+func (b *Backend) unproven() bool { return b.untried() || b.Failures > 0 }
+
 // rank returns the latency by which backends are ordered, of which a silence is a lower bound. An untried one comes
 // first, so that new capacity is used at once, unless a client gave up on it.
 func (b *Backend) rank(now time.Time) float64 {
@@ -127,6 +130,7 @@ const (
 type waiting struct {
 	request uint64
 	since   time.Time
+	unlucky bool // it has met a backend that was unreachable
 }
 
 // Queued implements queued least latency: requests wait in one queue, first in, first out, and go to the backend with
@@ -179,7 +183,7 @@ func (q *Queued) backend(address string) *Backend {
 
 // Arrive adds a request.
 func (q *Queued) Arrive(now time.Time, request uint64) (verdicts []Verdict) {
-	q.queue = append(q.queue, waiting{request, now})
+	q.queue = append(q.queue, waiting{request: request, since: now})
 	return q.evict(q.dispatch(now))
 }
 
@@ -193,7 +197,8 @@ func (q *Queued) evict(verdicts []Verdict) []Verdict {
 }
 
 // Unreachable notes that no connection to a backend could be made. Its request, of which nothing was sent, waits again
-// in its old place: requests are numbered in the order in which they arrived.
+// in its old place: requests are numbered in the order in which they arrived. It goes to a backend that answered last,
+// if one may take it, so that it does not try all new ones while another is idle.
 func (q *Queued) Unreachable(now time.Time, backend string, request uint64, since time.Time) []Verdict {
 	if b := q.backend(backend); b != nil {
 		b.ended(false)
@@ -202,7 +207,7 @@ func (q *Queued) Unreachable(now time.Time, backend string, request uint64, sinc
 	}
 	place, _ := slices.BinarySearchFunc(q.queue, request,
 		func(w waiting, request uint64) int { return cmp.Compare(w.request, request) })
-	q.queue = slices.Insert(q.queue, place, waiting{request, since})
+	q.queue = slices.Insert(q.queue, place, waiting{request, since, true})
 	return q.evict(q.dispatch(now))
 }
 
@@ -258,7 +263,7 @@ func (q *Queued) Done(now time.Time, backend string, took time.Duration, o Outco
 // several times a second.
 func (q *Queued) Tick(now time.Time) (verdicts []Verdict) {
 	verdicts = q.dispatch(now)
-	for len(q.queue) > 0 && now.Sub(q.queue[0].since) >= q.options.QueueTimeout {
+	for len(q.queue) > 0 && q.expired(now, q.queue[0]) {
 		verdicts = append(verdicts, Verdict{Request: q.queue[0].request, Refused: RefusedTimeout})
 		q.queue = q.queue[1:]
 	}
@@ -268,33 +273,54 @@ func (q *Queued) Tick(now time.Time) (verdicts []Verdict) {
 // dispatch sends waiting requests to backends while there is one that may take them.
 func (q *Queued) dispatch(now time.Time) (verdicts []Verdict) {
 	for len(q.queue) > 0 {
-		b := q.best(now)
+		first := q.queue[0]
+		b := q.choose(now, first)
 		if b == nil {
 			break
 		}
-		b.sent(now)
-		unproven := (b.untried() || b.Failures > 0) && !now.Before(b.paused)
-		verdicts = append(verdicts, Verdict{Request: q.queue[0].request, Backend: b.Address, Unproven: unproven})
+		v := Verdict{Request: first.request, Backend: b.Address, Unproven: b.unproven() && !now.Before(b.paused)}
+		if v.Unproven && first.unlucky && q.expired(now, first) { // it might try one after the other for ever
+			v = Verdict{Request: first.request, Refused: RefusedTimeout}
+		} else {
+			b.sent(now)
+		}
+		verdicts = append(verdicts, v)
 		q.queue = q.queue[1:]
 	}
 	return verdicts
 }
 
-// best returns the fastest backend that may take a request; of equal ones, the one with the fewest in flight.
-func (q *Queued) best(now time.Time) (best *Backend) {
-	for _, pausing := range []bool{false, true} {
-		for _, b := range q.backends {
-			if b.removed || now.Before(b.paused) != pausing || !q.mayTake(now, b) {
-				continue
-			}
-			if best == nil || cmp.Or(cmp.Compare(b.rank(now), best.rank(now)),
-				cmp.Compare(b.InFlight, best.InFlight)) < 0 {
-				best = b
-			}
+// expired reports whether a request has waited for too long.
+func (q *Queued) expired(now time.Time, w waiting) bool {
+	return now.Sub(w.since) >= q.options.QueueTimeout
+}
+
+// choose returns the backend for a request; nil if it has to wait.
+func (q *Queued) choose(now time.Time, w waiting) *Backend {
+	if w.unlucky {
+		if b := q.best(now, func(b *Backend) bool { return !b.unproven() }); b != nil {
+			return b
 		}
+	}
+	for _, pausing := range []bool{false, true} {
+		best := q.best(now, func(b *Backend) bool { return now.Before(b.paused) == pausing })
 		if best != nil || slices.ContainsFunc(q.backends,
 			func(b *Backend) bool { return !b.removed && !now.Before(b.paused) }) {
 			return best // paused backends are used only if all are
+		}
+	}
+	return nil
+}
+
+// best returns the fastest of some backends that may take a request; of equal ones, the one with the fewest in flight.
+func (q *Queued) best(now time.Time, among func(*Backend) bool) (best *Backend) {
+	for _, b := range q.backends {
+		if b.removed || !among(b) || !q.mayTake(now, b) {
+			continue
+		}
+		if best == nil || cmp.Or(cmp.Compare(b.rank(now), best.rank(now)),
+			cmp.Compare(b.InFlight, best.InFlight)) < 0 {
+			best = b
 		}
 	}
 	return best

@@ -259,6 +259,27 @@ func TestARequestWhoseBackendIsUnreachableKeepsItsPlace(t *testing.T) {
 	}
 }
 
+// TestARequestTriesOneNewBackendWhileAnotherIsIdle: each that does not answer costs it the time of a connection.
+func TestARequestTriesOneNewBackendWhileAnotherIsIdle(t *testing.T) {
+	q := queued("old")
+	answered(q, "old", 1, time.Second)
+	q.SetBackends(start, []string{"new 1", "new 2", "old"})
+	want(t, "new capacity is used at once", q.Arrive(start, 1), "1:new 1")
+	want(t, "the idle one is next", q.Unreachable(start.Add(2*time.Second), "new 1", 1, start), "1:old")
+	want(t, "others try", q.Arrive(start.Add(2*time.Second), 2), "2:new 2")
+}
+
+// TestARequestThatCanBeSentNowhereIsRefusedInTime: it always is on its way to some backend, and never in the queue.
+func TestARequestThatCanBeSentNowhereIsRefusedInTime(t *testing.T) {
+	q := queued("new 1", "new 2")
+	want(t, "at first", q.Arrive(start, 1), "1:new 1")
+	at := start.Add(usual.QueueTimeout - 1)
+	want(t, "in time", q.Unreachable(at, "new 1", 1, start), "1:new 2")
+	at = start.Add(usual.QueueTimeout + 2*time.Second) // the pause of the first has ended
+	want(t, "too late", q.Unreachable(at, "new 2", 1, start), "1:-timeout")
+	want(t, "the next", q.Arrive(at, 2), "2:new 1")
+}
+
 func TestWhereAllFailNoneIsLeftOut(t *testing.T) {
 	q := queued("a")
 	q.Arrive(start, 1)

@@ -158,9 +158,8 @@ func TestARequestThatComesAgainGoesWhereItCanBeConnectedTo(t *testing.T) {
 
 // TestARequestThatComesAgainIsSentWhereNoBackendCanBeConnectedTo: it fails there, instead of waiting.
 func TestARequestThatComesAgainIsSentWhereNoBackendCanBeConnectedTo(t *testing.T) {
-	r := New(Options{Queue: picking.QueuedOptions{QueueMax: 9, Alpha: 0.3}, Connect: func(string) error {
-		return errors.New("refused")
-	}})
+	r := New(Options{Queue: picking.QueuedOptions{QueueMax: 9, QueueTimeout: time.Minute, Alpha: 0.3},
+		Connect: func(string) error { return errors.New("refused") }})
 	verdicts := make(chan Verdict, 1)
 	settle := func(v Verdict) { verdicts <- v }
 	n := r.Arrive(time.Now(), settle)
