@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"steelyard/internal/envoyid"
 	"steelyard/internal/stat"
 )
 
@@ -43,7 +42,7 @@ func (t *tracker) answer(st *stream, r request, a *answer) {
 	}
 	sent := st.pending[i]
 	st.pending = slices.Delete(st.pending, 0, i+1) // answers come in order: no earlier response gets one now
-	a.node, a.message = st.node.NodeID, envoyid.Clip(r.message, maxMessage)
+	a.node, a.message = st.node.NodeID, refusal(r.message)
 	now := t.now()
 	for _, p := range sent.parts {
 		if r.refused {

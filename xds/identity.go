@@ -15,6 +15,18 @@ const (
 	maxMessage  = 1024 // bytes of a NACK's message
 )
 
+// refusal is why an Envoy refuses a message, bounded. Before the reason Envoy writes the whole message that it refuses,
+// if that breaks a constraint: of an assignment of some endpoints the bound would leave nothing else, and its words
+// would look like the reason.
+func refusal(message string) string {
+	if strings.HasPrefix(message, "goo.gle/debug") {
+		if i := strings.LastIndex(message, "\n: "); i >= 0 {
+			message = message[i+len("\n: "):]
+		}
+	}
+	return envoyid.Clip(message, maxMessage)
+}
+
 // takeNode reads the node and then removes everything except the id from it. go-control-plane keeps the message for
 // as long as the stream lives, and Envoy's list of extensions takes about 61 KB on the wire and several times that in
 // memory.

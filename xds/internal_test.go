@@ -157,3 +157,24 @@ func TestEveryPushMovesAWeightWhateverTheDitherDraws(t *testing.T) {
 		}
 	}
 }
+
+// The message is Envoy 1.40's.
+func TestReasonOfARefusalIsNotHiddenByWhatIsRefused(t *testing.T) {
+	why := "Proto constraint validation failed (ClusterLoadAssignmentValidationError.Endpoints[0]: embedded message " +
+		"failed validation | caused by LbEndpointValidationError.LoadBalancingWeight: value must be greater than or " +
+		"equal to 1)"
+	endpoint := "  lb_endpoints {\n    endpoint {\n      address {\n        socket_address {\n" +
+		"          address: \"127.0.0.1\"\n          port_value: 28001\n        }\n      }\n    }\n" +
+		"    load_balancing_weight {\n      value: 5046257\n    }\n  }\n"
+	dump := "goo.gle/debugstr   \ncluster_name: \"llama\"\nendpoints {\n" + strings.Repeat(endpoint, 20) + "}\n"
+	for _, c := range []struct{ name, message, want string }{
+		{"after a dump", dump + ": " + why, why},
+		{"alone", why, why},
+		{"a dump alone", dump, dump[:maxMessage]},
+		{"none", "", ""},
+	} {
+		if got := refusal(c.message); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}

@@ -269,8 +269,8 @@ func (r *runtimes) answered(st *runtimeStream, q *discoveryv3.DiscoveryRequest) 
 		return
 	}
 	st.open = false
-	refusal := q.GetErrorDetail()
-	if refusal == nil {
+	failed := q.GetErrorDetail()
+	if failed == nil {
 		st.acks++
 		st.acked, st.nack = st.sent, ""
 		return
@@ -279,7 +279,7 @@ func (r *runtimes) answered(st *runtimeStream, q *discoveryv3.DiscoveryRequest) 
 	if st.nack != "" {
 		level = slog.LevelDebug // already logged: the state has not changed
 	}
-	st.nack = cmp.Or(envoyid.Clip(refusal.GetMessage(), maxMessage), "no reason given")
+	st.nack = cmp.Or(refusal(failed.GetMessage()), "no reason given")
 	r.mu.note(level, "envoy refuses its runtime layer", "node", st.envoy.NodeID, "peer", st.peer, "message", st.nack)
 }
 
