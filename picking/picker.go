@@ -31,6 +31,8 @@ type Endpoint struct {
 	LoadAge time.Duration
 	// Restarts counts the observed restarts of its server: a rise means that its prefix cache is empty.
 	Restarts int
+	// Share of the requests, 0..1, that go there whatever its load; 0: by its load.
+	Share float64
 }
 
 // A Cost is what a request adds to the load of its endpoint, in the unit of the loads:
@@ -198,7 +200,7 @@ func (p *Picker) Choose(now time.Time, r Request, random float64) Choice {
 	weighting.Rooms(p.vessels, p.arrivals(now, poured(whole, least)), p.rooms)
 	picked, reason, matched := p.longest(r.Cached)
 	if !matched {
-		picked, reason = p.draw(r.Key, random), ReasonFill
+		picked, reason = p.draw(r, random), ReasonFill
 		if p.costs[p.indexes[picked]] < whole {
 			reason = ReasonPrefix
 		}
@@ -259,12 +261,21 @@ func (p *Picker) arrivals(now time.Time, cost float64) float64 {
 	return max(cost, others, math.SmallestNonzeroFloat32)
 }
 
-// draw returns the index of a candidate with a chance in proportion to its room, by the key if there is one.
-func (p *Picker) draw(key uint64, random float64) int {
-	if key == 0 {
-		return draw(p.rooms, random)
+// draw returns the index of a candidate: one that has a share of its own, with that chance, and else one with a chance
+// in proportion to its room, by the key if there is one.
+func (p *Picker) draw(r Request, random float64) int {
+	left := 1.
+	for k, i := range p.indexes {
+		share := p.update.Endpoints[i].Share
+		if random < share {
+			return k
+		}
+		random, left = random-share, left-share
 	}
-	return p.drawBy(key)
+	if r.Key == 0 {
+		return draw(p.rooms, random/left)
+	}
+	return p.drawBy(r.Key)
 }
 
 // draw returns an index with a chance in proportion to its room.

@@ -46,6 +46,29 @@ func TestOwnChoicesCountAtOnceSoThatABatchSpreads(t *testing.T) {
 	}
 }
 
+// TestAnEndpointWithAShareOfItsOwnGetsThatWhateverItsLoad: the others get what is left, by their loads.
+func TestAnEndpointWithAShareOfItsOwnGetsThatWhateverItsLoad(t *testing.T) {
+	const requests = 1000
+	endpoints := at(0, 1e6, 3)
+	endpoints[1].Share = 0.3
+	for name, r := range map[string]Request{
+		"alone": unknown, "of a prompt": {Size: -1, Key: 7},
+		"of a subset": {Size: -1, Subset: []string{"10.0.0.0:80", "10.0.0.1:80"}},
+	} {
+		got := make(map[string]int)
+		for i := range requests {
+			got[newPicker(endpoints).Choose(start, r, float64(i)/requests).Address]++
+		}
+		if got["10.0.0.1:80"] != 0.3*requests || got["10.0.0.0:80"] != 0.7*requests {
+			t.Errorf("a request %s: %v, want 300 for the second and the others for the first", name, got)
+		}
+	}
+	only := Request{Size: -1, Subset: []string{"10.0.0.1:80"}}
+	if got := newPicker(endpoints).Choose(start, only, 0.9).Address; got != "10.0.0.1:80" {
+		t.Errorf("limited to it, a request went to %q", got)
+	}
+}
+
 func TestAnOwnChoiceCountsUntilAnUpdateCanContainIt(t *testing.T) {
 	for _, c := range []struct {
 		name  string

@@ -110,6 +110,15 @@ func (p *pool) excludeFromFill(vessels []Vessel) {
 	}
 }
 
+// Fixed returns the share that the endpoint with this index gets whatever its load; 0 where that follows from the load,
+// and for an endpoint that stalls or fails.
+func (d *Decision) Fixed(i int) float64 {
+	if e := &d.Endpoints[i]; !e.Failing && !e.Overloaded && d.vessels[i].level() >= excludedLevel/2 {
+		return e.Share
+	}
+	return 0
+}
+
 // trouble is why an endpoint seems to be an outlier, and since when; zero where it does not.
 type trouble struct {
 	reason string

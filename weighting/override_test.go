@@ -49,6 +49,7 @@ func TestADrainedEndpointGetsNothingAndTheOthersAreFilledWithAll(t *testing.T) {
 	want(t, "share", d.Endpoints[0].Share, 0)
 	want(t, "reason", d.Endpoints[0].Reason, ReasonDrained)
 	want(t, "drained", d.Endpoints[0].Override.Drained, true)
+	want(t, "whatever the load", d.Fixed(0), 0)
 	for i, share := range filledWith(d, 1, 1) {
 		wantNear(t, d.Endpoints[i+1].Address, d.Endpoints[i+1].Share, share, 2e-3) // the floors are by another sum
 	}
@@ -66,6 +67,8 @@ func TestAPinnedEndpointGetsItsShareAndTheOthersAreFilledWithTheRest(t *testing.
 	d := decideWith(Override{Share: 0.05})
 	want(t, "share", d.Endpoints[0].Share, 0.05)
 	want(t, "reason", d.Endpoints[0].Reason, ReasonPinned)
+	want(t, "whatever the load", d.Fixed(0), 0.05)
+	want(t, "of one that is filled", d.Fixed(1), 0)
 	for i, share := range filledWith(d, 1, 0.95) {
 		wantNear(t, d.Endpoints[i+1].Address, d.Endpoints[i+1].Share, share, 2e-3)
 	}

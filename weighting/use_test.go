@@ -2,6 +2,7 @@ package weighting
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 )
@@ -47,6 +48,8 @@ func TestAnEndpointThatTheProxiesDoNotUseDoesNotBlindTheLawForTheOthers(t *testi
 					switch {
 					case w.now > counts && w.now < returns && e.Reason != ReasonUnused:
 						t.Fatalf("after %.1f s: %s, share %.3f", w.now, e.Reason, e.Share)
+					case e.Reason == ReasonUnused && !isFixed(&d, e):
+						t.Fatalf("after %.1f s: pickers do not try it, so it stays as it is", w.now)
 					case w.now > returns && back == 0 && e.Reason != ReasonUnused:
 						back = w.now - returns
 					}
@@ -66,6 +69,28 @@ func TestAnEndpointThatTheProxiesDoNotUseDoesNotBlindTheLawForTheOthers(t *testi
 				t.Errorf("mean wait %.3f, of a pool of three %.3f", four, three)
 			}
 		})
+	}
+}
+
+// isFixed reports whether an endpoint gets its share whatever its load.
+func isFixed(d *Decision, e EndpointDecision) bool {
+	i := slices.IndexFunc(d.Endpoints, func(other EndpointDecision) bool { return other.Address == e.Address })
+	return e.Share > 0 && d.Fixed(i) == e.Share
+}
+
+// TestAnEndpointThatFailsHasNoShareWhateverItsLoad: pickers send it nothing while there are others.
+func TestAnEndpointThatFailsHasNoShareWhateverItsLoad(t *testing.T) {
+	full := []Vessel{{Load: excludedLevel, Slots: 1, Speed: 1}}
+	for _, c := range []struct {
+		endpoint EndpointDecision
+		want     float64
+	}{
+		{EndpointDecision{Share: 0.1}, 0.1},
+		{EndpointDecision{Share: 0.1, Failing: true}, 0},
+		{EndpointDecision{Share: 0.1, Overloaded: true}, 0},
+	} {
+		d := Decision{Endpoints: []EndpointDecision{c.endpoint}, vessels: full}
+		want(t, fmt.Sprintf("%+v", c.endpoint), d.Fixed(0), c.want)
 	}
 }
 

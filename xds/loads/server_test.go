@@ -99,6 +99,19 @@ func TestAFollowerGetsWhatTheLawDecidedOn(t *testing.T) {
 	})
 }
 
+// TestAPinnedEndpointIsSentWithItsShare, which no load would give it.
+func TestAPinnedEndpointIsSentWithItsShare(t *testing.T) {
+	now := time.Now()
+	snapshot := weighting.Snapshot{Endpoints: []weighting.Endpoint{
+		{Address: "10.0.0.1:80", Capacity: 4, Override: weighting.Override{Share: 0.3}},
+		{Address: "10.0.0.2:80", Capacity: 4}}}
+	d := &decided{decision: weighting.NewLaw(weighting.DefaultParams()).Step(now, snapshot), at: now}
+	sent := updateOf("llama", d).GetEndpoints()
+	if pinned, other := sent[0].GetShare(), sent[1].GetShare(); pinned != 0.3 || other != 0 {
+		t.Errorf("shares %v and %v, want 0.3 and none", pinned, other)
+	}
+}
+
 func TestChangesAreSentTogetherAndNoFasterThanTheInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, w := New(slog.New(slog.DiscardHandler)), &wire{}

@@ -185,6 +185,17 @@ func TestTheAgeOfALoadIsWithinBounds(t *testing.T) {
 	}
 }
 
+// TestAShareIsWithinBounds, and a Steelyard that sends none has all go by their loads.
+func TestAShareIsWithinBounds(t *testing.T) {
+	for sent, want := range map[float64]float64{0: 0, 0.25: 0.25, -1: 0, 2: 1, math.NaN(): 0} {
+		e := &loadsv1.Endpoint{Address: "a", Slots: 1, Speed: 1, Share: sent}
+		u := updateOf(&loadsv1.Update{Endpoints: []*loadsv1.Endpoint{e}})
+		if got := u.Endpoints[0].Share; got != want {
+			t.Errorf("%v: %v, want %v", sent, got, want)
+		}
+	}
+}
+
 func TestALoopRunsAgainAfterAPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

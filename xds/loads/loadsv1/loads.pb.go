@@ -415,8 +415,10 @@ type Endpoint struct {
 	// Seconds from the reading that the load rests on to the decision: the load has no request that came later. 0 also
 	// where that is not known.
 	LoadAgeSeconds float64 `protobuf:"fixed64,7,opt,name=load_age_seconds,json=loadAgeSeconds,proto3" json:"load_age_seconds,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Share of the requests that are to go there whatever its load, 0..1: pinned, or tried. 0: by its load.
+	Share         float64 `protobuf:"fixed64,8,opt,name=share,proto3" json:"share,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Endpoint) Reset() {
@@ -494,6 +496,13 @@ func (x *Endpoint) GetRestarts() uint32 {
 func (x *Endpoint) GetLoadAgeSeconds() float64 {
 	if x != nil {
 		return x.LoadAgeSeconds
+	}
+	return 0
+}
+
+func (x *Endpoint) GetShare() float64 {
+	if x != nil {
+		return x.Share
 	}
 	return 0
 }
@@ -965,7 +974,7 @@ const file_loads_proto_rawDesc = "" +
 	"\amarkers\x18\x03 \x03(\rR\amarkers\x12#\n" +
 	"\rlongest_match\x18\x04 \x01(\bR\flongestMatch\x12!\n" +
 	"\fblock_tokens\x18\x05 \x01(\rR\vblockTokens\x12&\n" +
-	"\x0ftokens_per_byte\x18\x06 \x01(\x01R\rtokensPerByte\"\xc0\x01\n" +
+	"\x0ftokens_per_byte\x18\x06 \x01(\x01R\rtokensPerByte\"\xd6\x01\n" +
 	"\bEndpoint\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x12\n" +
 	"\x04load\x18\x02 \x01(\x01R\x04load\x12\x14\n" +
@@ -973,7 +982,8 @@ const file_loads_proto_rawDesc = "" +
 	"\x05speed\x18\x04 \x01(\x01R\x05speed\x12\x14\n" +
 	"\x05avoid\x18\x05 \x01(\bR\x05avoid\x12\x1a\n" +
 	"\brestarts\x18\x06 \x01(\rR\brestarts\x12(\n" +
-	"\x10load_age_seconds\x18\a \x01(\x01R\x0eloadAgeSeconds\"u\n" +
+	"\x10load_age_seconds\x18\a \x01(\x01R\x0eloadAgeSeconds\x12\x14\n" +
+	"\x05share\x18\b \x01(\x01R\x05share\"u\n" +
 	"\x04Cost\x12\x12\n" +
 	"\x04base\x18\x01 \x01(\x01R\x04base\x12\x19\n" +
 	"\bper_byte\x18\x02 \x01(\x01R\aperByte\x12\x12\n" +
