@@ -43,8 +43,8 @@
 // continuously. What keeps a request waiting is then the prompts that began just before, and the number of requests
 // says little about those. While fewer requests arrive within H than two fifths of the endpoints, the loads show most
 // of them, and H is as above. From four fifths on they show none, and H is x·Σ r_i / arrival rate, with r_i the
-// requests in flight: x times the mean time that a request stays; between the two it is interpolated. Until slots are
-// known this does no harm: as long as no request waits for a slot, no placement is better than another.
+// requests in flight: x times the mean time that a request stays; between the two it is interpolated. Both limits are
+// three times as high where proxies report the prompts. Until slots are known this does no harm.
 //
 //	x       2 where proxies count requests or reports are late, otherwise 1; but 0.2 where engines count tokens, which
 //	        show the prompts of the interval before

@@ -348,9 +348,14 @@ func (p *pool) limited() float64 {
 // untilSeen is a horizon that is longer where nothing limits what endpoints execute at once, so that a request does not
 // wait for those that run, but for the prompts that began just before. While a decision is in force for fewer arrivals
 // than two fifths of the endpoints, the loads show most of these. With four fifths and more they show none, and the
-// requests that they do show are no reason to hurry: they are evened out over the time in which they end.
+// requests that they do show are no reason to hurry: they are evened out over the time in which they end. Where the
+// loads are the prompts that proxies report, those that are shown keep a request waiting for longer than it takes three
+// times as many to arrive.
 func (p *pool) untilSeen(horizon time.Duration, perSecond float64, late time.Duration, limited float64) time.Duration {
-	const some, all = 0.4, 0.8 // of an arrival for each endpoint
+	some, all := 0.4, 0.8 // of an arrival for each endpoint
+	if p.byWork && p.counted {
+		some, all = 3*some, 3*all
+	}
 	unseen := perSecond * horizon.Seconds() / float64(len(p.members))
 	part := min((unseen-some)/(all-some), 1) * (1 - limited)
 	if !(part > 0) {

@@ -32,6 +32,10 @@ func TestReportsThatAreLateIncompleteOrWrongDoNoHarm(t *testing.T) {
 			s.Signals.Delay = &by
 		}
 	}
+	far := func(s *Scenario) { // as from another zone
+		reports, pushes := 30*time.Millisecond, 15*time.Millisecond
+		s.Signals.Delay, s.Signals.PushDelay = &reports, &pushes
+	}
 	kv := func(s *Scenario) {
 		p := engine.Defaults()
 		p.KVTokens = 30_000
@@ -74,7 +78,9 @@ func TestReportsThatAreLateIncompleteOrWrongDoNoHarm(t *testing.T) {
 		{"waiting stays at 40 at one, scrapes", happens(StuckWaiting, 40, Metrics{}, 3), scrapes, 1.15, 1.05},
 		{"waiting stays at 40 at one, no counts of tokens, access log", happens(StuckWaiting, 40, noTokens, 3), log,
 			1, 1},
-		{"entries late by 0.1 s, access log", delayed(tenth, Metrics{}), log, 1, 1},
+		{"entries late by 30 ms and pushes by 15 ms, access log", far, log, 0.65, 0.8},
+		{"reports late by 30 ms and pushes by 15 ms", far, reports, 0.85, 0.9},
+		{"entries late by 0.1 s, access log", delayed(tenth, Metrics{}), log, 0.8, 0.95},
 		{"entries late by 0.1 s, no counts of tokens, access log", delayed(tenth, noTokens), log, 1.15, 1.05},
 		{"entries late by 0.2 s, no counts of tokens, access log", delayed(fifth, noTokens), log, 1.05, 1.05},
 		{"reports late by 0.2 s", delayed(fifth, Metrics{}), reports, 1.05, 1.05},
