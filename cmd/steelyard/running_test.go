@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -419,7 +420,10 @@ func TestADrainOutlivesARestartInRedis(t *testing.T) {
 	defer server.Kill()
 	client := redis.NewClient(&redis.Options{Addr: server.Address()})
 	defer client.Close()
-	kept := func() ([]string, error) { return client.HKeys(t.Context(), "steelyard:overrides").Result() }
+	kept := func() ([]string, error) {
+		keys, err := client.HKeys(t.Context(), "steelyard:overrides").Result()
+		return slices.DeleteFunc(keys, func(k string) bool { return !strings.Contains(k, " ") }), err
+	}
 	r := serveForReal(t, server.Address())
 	r.want("anna", 0, "until", "drain", "llama", r.servers[0], "--for", "1h", "--reason", "new driver")
 	r.want("anna", 0, "until", "pin", "llama", r.servers[1], "--share", "50%", "--for", "2s")
@@ -442,6 +446,15 @@ func TestADrainOutlivesARestartInRedis(t *testing.T) {
 		}
 		if len(keys) != 1 {
 			return fmt.Errorf("in Redis: %q", keys)
+		}
+		return nil
+	})
+	if err := client.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	r.eventually("the drain is in an emptied Redis again", func() error {
+		if keys, err := kept(); err != nil || len(keys) != 1 {
+			return fmt.Errorf("%q", keys)
 		}
 		return nil
 	})

@@ -155,6 +155,9 @@ type Store interface {
 	Delete(ctx context.Context, name string) error
 }
 
+// written is in every Store that overrides were written to, also when all are removed: without it the Store lost them.
+const written = "written"
+
 // name is the name of an override in a Store. Neither a cluster nor an address has white space in it.
 func (k key) name() string { return k.cluster + " " + k.address }
 
@@ -167,6 +170,9 @@ func (b *Registry) Sync(ctx context.Context, s Store, now time.Time) (added, rem
 	texts, err := s.Load(ctx)
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading overrides: %w", err)
+	}
+	if _, ok := texts[written]; !ok {
+		b.writeAgain()
 	}
 	there := make(map[key]view.Override)
 	for name, text := range texts {
@@ -204,10 +210,12 @@ func (b *Registry) write(ctx context.Context, s Store) error {
 		delete(b.removed, k)
 		b.mu.Unlock()
 	}
+	saved := false
 	for k, o := range fresh {
 		if o.Kept {
 			continue
 		}
+		saved = true
 		text, err := json.Marshal(o)
 		if err != nil {
 			return fmt.Errorf("keeping an override: %w", err)
@@ -222,10 +230,26 @@ func (b *Registry) write(ctx context.Context, s Store) error {
 		}
 		b.mu.Unlock()
 	}
+	if !saved {
+		return nil
+	}
+	if err := s.Save(ctx, written, "yes"); err != nil { // last: others take what is missing next to it to be removed
+		return fmt.Errorf("keeping overrides: %w", err)
+	}
 	return nil
 }
 
-// take takes over what is in the store: what is not in it any more was removed by others.
+// writeAgain has the next Sync write every override: the store was emptied, which removes none.
+func (b *Registry) writeAgain() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for k, o := range b.all {
+		o.Kept = false
+		b.all[k] = o
+	}
+}
+
+// take takes over what is in the store: what was written, and is not in it any more, was removed by others.
 func (b *Registry) take(there map[key]view.Override) (added, removed []view.Override) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

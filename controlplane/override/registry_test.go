@@ -194,7 +194,43 @@ func TestOverridesWorkWhileTheStoreDoesNot(t *testing.T) {
 	_, _, _ = b.Sync(t.Context(), s, noon)
 	s.err = nil
 	_, _, _ = b.Sync(t.Context(), s, noon)
-	if len(s.texts) != 0 || len(b.All(noon)) != 0 {
+	if delete(s.texts, written); len(s.texts) != 0 || len(b.All(noon)) != 0 {
 		t.Errorf("removed while the store was away: %v, %v", s.texts, b.All(noon))
+	}
+}
+
+// A store that was emptied, such as a Redis that restarts without a file or evicts the key, has removed nothing.
+func TestOverridesOutliveALossOfTheStore(t *testing.T) {
+	s := &memory{texts: map[string]string{}}
+	one, two := New(ignore), New(ignore)
+	sync := func(all ...*Registry) {
+		t.Helper()
+		for _, b := range all {
+			if _, removed, err := b.Sync(t.Context(), s, noon); err != nil || len(removed) != 0 {
+				t.Errorf("removed %v, %v", removed, err)
+			}
+		}
+	}
+	_ = one.Put(drain("a:1", time.Hour))
+	_ = one.Put(drain("b:1", time.Hour))
+	sync(one, two)
+	_, _ = one.Remove("llama", "b:1")
+	sync(one)
+	_, _, _ = two.Sync(t.Context(), s, noon)
+	clear(s.texts)
+	sync(two, one, two, one)
+	for _, b := range []*Registry{one, two} {
+		if got := b.All(noon); addresses(got) != "a:1" || !got[0].Kept {
+			t.Errorf("%+v", got)
+		}
+	}
+	after := New(ignore)
+	if added, _, _ := after.Sync(t.Context(), s, noon); addresses(added) != "a:1" {
+		t.Errorf("a new process has %v", added)
+	}
+	_, _ = one.Remove("llama", "a:1")
+	sync(one)
+	if _, removed, _ := two.Sync(t.Context(), s, noon); addresses(removed) != "a:1" {
+		t.Errorf("removed %v", removed)
 	}
 }
