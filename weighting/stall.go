@@ -86,7 +86,7 @@ func (o *outlier) uploading(m *member, p *pool) time.Duration {
 func (o *outlier) unanswered() float64 { return o.inFlight - o.hidden }
 
 // showsProgress reports whether a server's report shows work that was done since the one before: requests that
-// completed, or a KV cache that changes while no request comes or goes.
+// completed, or a KV cache that changes while no request goes, and none comes but to wait.
 func showsProgress(old, seen *ServerReport) bool {
 	if risen(old.QueueSeconds, seen.QueueSeconds) > 0 || risen(old.BusySeconds, seen.BusySeconds) > 0 {
 		return true
@@ -94,7 +94,7 @@ func showsProgress(old, seen *ServerReport) bool {
 	if d, ok := seen.Tokens.growth(&old.Tokens); ok && d.generated+d.first > 0 {
 		return true
 	}
-	same := old.Queue.Value == seen.Queue.Value && old.Running.Value == seen.Running.Value && seen.Running.Value > 0
+	same := old.Running.Value == seen.Running.Value && seen.Running.Value > 0 && seen.Queue.Value >= old.Queue.Value
 	return same && old.Utilization.Known() && old.Utilization.Value != seen.Utilization.Value
 }
 

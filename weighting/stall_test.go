@@ -383,6 +383,31 @@ func TestABatchIsNoStall(t *testing.T) {
 	want(t, "flagged after", flagged, -1)
 }
 
+// While an engine computes a long prompt no request ends for seconds, and those that come wait. What it computes fills
+// its KV cache; requests that wait do not.
+func TestALongPromptIsNoStallWhileTheQueueGrows(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		fills  float64 // the KV cache, in each step
+		stalls bool
+	}{{"it computes", 0.002, false}, {"it computes nothing", 0, true}} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newCountedPool(3)
+			long := &w.endpoints[0]
+			long.inFlight, long.running, long.cache = 8, 8, 0.5
+			w.run(time.Minute, func() { w.others(); long.serve(1) })
+			stalls := false
+			for range 100 {
+				w.others()
+				long.issued, long.queue, long.inFlight = long.issued+1, long.queue+1, long.inFlight+1
+				long.cache += c.fills
+				stalls = stalls || w.step().Endpoints[0].Failing
+			}
+			want(t, "stalls", stalls, c.stalls)
+		})
+	}
+}
+
 func TestAStalledEndpointThatAnswersIsHealthyAgainAfterTheDwell(t *testing.T) {
 	w := newCountedPool(4)
 	b := &w.endpoints[0]
