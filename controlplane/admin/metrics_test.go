@@ -473,11 +473,11 @@ func TestEndpointSeriesAreBounded(t *testing.T) {
 		series         int // of steelyard_endpoint_overloaded
 	}{
 		"room for all":        {10, 0, 0, 10},
-		"room for one less":   {9, 0, 1, 9},
-		"room for a few":      {3, 5, 2, 3},
+		"room for one less":   {9, 1, 0, 9},
+		"room for a few":      {3, 7, 0, 3},
 		"room for none":       {0, 8, 2, 0},
 		"room for more":       {1000, 0, 0, 10},
-		"exactly one cluster": {8, 0, 2, 8},
+		"exactly one cluster": {2, 8, 0, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := state(typical(noon), tc.max)
