@@ -403,7 +403,8 @@ func updateOf(u *loadsv1.Update) picking.Update {
 			continue
 		}
 		out.Endpoints = append(out.Endpoints, picking.Endpoint{Address: e.GetAddress(), Avoid: e.GetAvoid(),
-			LoadAge: ageOf(e.GetLoadAgeSeconds()), Restarts: int(e.GetRestarts()), Share: min(1, atLeast0(e.GetShare())),
+			LoadAge: ageOf(e.GetLoadAgeSeconds()), Restarts: int(e.GetRestarts()),
+			Share:  min(1, atLeast0(e.GetShare())),
 			Vessel: weighting.Vessel{Load: e.GetLoad(), Slots: e.GetSlots(), Speed: e.GetSpeed()}})
 	}
 	return out
