@@ -101,7 +101,8 @@ func TestANACKIsSeenAndTheLoopGoesOn(t *testing.T) {
 		}
 		return err
 	})
-	if m := seen.Nack.Message; !strings.HasPrefix(m, "Proto constraint") || !strings.Contains(m, "LoadBalancingWeight") {
+	m := seen.Nack.Message
+	if !strings.HasPrefix(m, "Proto constraint") || !strings.Contains(m, "LoadBalancingWeight") {
 		t.Errorf("message %q, want Envoy's own words about the weight, and not the assignment before them", m)
 	}
 	if seen.Nack.At.IsZero() {

@@ -70,8 +70,8 @@ func TestTheReasonOfAShareInASentence(t *testing.T) {
 				d = law.Step(now, Snapshot{Endpoints: []Endpoint{e}})
 			}
 			return d
-		}, 0, `and takes 500 ms for an answer, a level of 2 times the median latency; the next request fills the pool ` +
-			`up to .*\.$`},
+		}, 0, `and takes 500 ms for an answer, a level of 2 times the median latency; the next request fills the ` +
+			`pool up to .*\.$`},
 		{"not of a law", func() Decision { return Decision{Endpoints: []EndpointDecision{{Share: 1, Capacity: 3}}} }, 0,
 			"It gets 100.0 % of this decision's requests, and is 100.0 % of the capacity."},
 	} {

@@ -129,12 +129,14 @@ func collectPickers(s sink, p *Pickers) {
 		map[string]uint64{"sent": p.SharedPrompts.Sent, "left_out": p.SharedPrompts.LeftOut})
 }
 
-// collectClusters has series of as many endpoints as there is room for. The smallest clusters are first, so that a large
-// one leaves no other without any.
+// collectClusters has series of as many endpoints as there is room for. The smallest clusters are first, so that a
+// large one leaves no other without any.
 func (c *collector) collectClusters(s sink, clusters []view.Cluster, state *snapshot) {
 	room, now := c.maxSeries, state.seen.now
 	smallest := slices.Clone(clusters)
-	slices.SortStableFunc(smallest, func(a, b view.Cluster) int { return cmp.Compare(len(a.Endpoints), len(b.Endpoints)) })
+	slices.SortStableFunc(smallest, func(a, b view.Cluster) int {
+		return cmp.Compare(len(a.Endpoints), len(b.Endpoints))
+	})
 	for _, cluster := range smallest {
 		found := state.moment.measureOf(cluster.Name)
 		if found != nil {
