@@ -787,7 +787,7 @@ const step = (n, title, ...kids) => h('div.step', h('h3', h('i', n), title), ...
 const sums = (list) => list.flatMap(([k, v]) => [h('dt', k), h('dd', v)]);
 function fillWords(c, v, e) {
 	if (!v || !known(c.decision.water_level)) return 'No level is known yet.';
-	const coming = known(arrivals) ? 'The decision is for the requests to come: ' + expected(c) + '. ' : '';
+	const coming = known(c.decision.arrivals) ? 'The decision is for the requests to come: ' + expected(c) + '. ' : '';
 	if (e.override || ['probed', 'unused'].includes(e.state) || kindOf(e.state) === 'error') return coming + 'It is ' +
 		(e.override ? overrideWords(e.override) : stateWord(e.state)) + ', which the level does not show.';
 	if (v.part > 0) return coming + 'It is below the level, so ' + pct(v.part, 0) + ' of them are for it.';
