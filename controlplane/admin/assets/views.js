@@ -740,7 +740,6 @@ function whyCard(c, e, row) {
 		i.state !== 'unknown');
 	const work = byWork(c);
 	const v = row && vesselsOf(c, [row], e.address)[0];
-	const arrivals = c.decision.arrivals;
 	const most = Math.max(e.capacity_share || 0, e.served_share_1m || 0, e.served_share_10s || 0, e.share || 0, 1e-9);
 	const bar = (name, value) => [h('span.soft.nowrap', name), meter('.slim', value / most, known(e.capacity_share)
 		? e.capacity_share / most : null), h('b', pct(value))];
