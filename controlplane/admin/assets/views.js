@@ -789,7 +789,7 @@ function fillWords(c, v, e) {
 	const coming = known(c.decision.arrivals) ? 'The decision is for the requests to come: ' + expected(c) + '. ' : '';
 	if (e.override || ['probed', 'unused'].includes(e.state) || kindOf(e.state) === 'error') return coming + 'It is ' +
 		(e.override ? overrideWords(e.override) : stateWord(e.state)) + ', which the level does not show.';
-	if (v.part > 0) return coming + 'It is below the level, so ' + pct(v.part, 0) + ' of them are for it.';
+	if (v.part > 0) return coming + 'It is below the level, so ' + pct(v.part, 0) + ' of what comes is for it.';
 	return coming + (known(v.level) && v.level > c.decision.water_level * perLevel(c)
 		? 'It is above the level, so it gets the floor until it has worked that off.' : 'It gets the floor.');
 }
