@@ -56,8 +56,8 @@ type engineLimit struct {
 
 // A refusedRate is how many requests per second Envoys refuse because of the drop fraction.
 type refusedRate struct {
-	counter   float64 // the latest
-	perSecond float64 // of about the last ten seconds
+	counter   view.Number // the latest that was known
+	perSecond float64     // of about the last ten seconds
 }
 
 // A measure is what the handler adds to a cluster.
@@ -88,9 +88,10 @@ func (m *measured) observe(now time.Time, c *view.Cluster, d *decided) *measure 
 	order, m.decided = d.take(now, m.decided)
 	m.expect(order, slot)
 	m.refused.learn(c.DroppedRequests, elapsed)
+	perRequest := tokensPerRequest(c)
 	for i := range c.Endpoints {
 		m.meters[i].busy.learn(&c.Endpoints[i], elapsed)
-		m.meters[i].limit.learn(&c.Endpoints[i], tokensPerRequest(c), elapsed)
+		m.meters[i].limit.learn(&c.Endpoints[i], perRequest, elapsed)
 	}
 	out := &measure{addresses: m.addresses, endpoints: make([]endpointMeasure, len(m.meters))}
 	m.shares(out)
@@ -330,10 +331,13 @@ func (l *engineLimit) rate() float64 {
 // learn adds what the counter rose by in some seconds.
 func (r *refusedRate) learn(counter view.Number, elapsed float64) {
 	const tau = 10 // seconds
-	now, before := counter.Or(0), r.counter
-	r.counter = now
+	var rise float64
+	if now, known := counter.Value(); known {
+		rise = max(0, now-r.counter.Or(now)) // what was counted before the first look is not of these seconds
+		r.counter = counter
+	}
 	if elapsed > 0 {
-		r.perSecond += (1 - math.Exp(-elapsed/tau)) * (max(0, now-before)/elapsed - r.perSecond)
+		r.perSecond += (1 - math.Exp(-elapsed/tau)) * (rise/elapsed - r.perSecond)
 	}
 }
 
@@ -405,18 +409,19 @@ func (m *measured) possible(c *view.Cluster) (rates []float64, arriving float64,
 // computable writes what each engine can compute per second: no more than its limit, and where that is not known the
 // same part of its prefill rate as of the others. estimate is set where that stands in.
 func (m *measured) computable(endpoints []view.Endpoint, rates []float64) (estimate bool) {
-	var parts []float64
+	parts := make([]float64, len(endpoints)) // of the prefill rates
+	var known []float64
 	for i := range endpoints {
 		rates[i] = endpoints[i].Work.PrefillRate.Or(math.NaN())
-		if part := m.meters[i].limit.rate() / rates[i]; !math.IsNaN(part) {
-			parts = append(parts, min(part, 1))
+		if parts[i] = min(m.meters[i].limit.rate()/rates[i], 1); !math.IsNaN(parts[i]) {
+			known = append(known, parts[i])
 		}
 	}
-	usual := median(parts)
-	for i := range rates {
-		switch part := m.meters[i].limit.rate() / rates[i]; {
+	usual := median(known)
+	for i, part := range parts {
+		switch {
 		case !math.IsNaN(part):
-			rates[i] *= min(part, 1)
+			rates[i] *= part
 		case !math.IsNaN(usual):
 			rates[i], estimate = rates[i]*usual, true
 		}

@@ -249,12 +249,12 @@ func TestTheCapacityInUseAndWithoutEndpoints(t *testing.T) {
 func TestTheCapacityInUseOfEnginesThatHoldRequestsBack(t *testing.T) {
 	const tokens, prefill = 1000 + 1.5*200, 12_000.0 // of a request; per second
 	s := newStage(4)
-	var refused float64
+	var refused view.Number
 	run := func(seconds int, arriving, completed float64, waiting ...float64) view.Use {
 		for range seconds {
 			s.second(func() {
 				c := &s.clusters[0]
-				c.DroppedRequests = view.Num(refused)
+				c.DroppedRequests = refused
 				d := &c.Decision
 				d.ArrivalRate, d.ArrivalRateSource, d.Unit = view.Num(arriving), "issued", view.UnitWork
 				d.Work.PromptTokens, d.Work.OutputTokens = view.Num(1000), view.Num(200)
@@ -285,12 +285,19 @@ func TestTheCapacityInUseOfEnginesThatHoldRequestsBack(t *testing.T) {
 	if use := run(600, 8, 2, none...); !near(use.CapacityUsed, 1, 0.02) {
 		t.Errorf("at more than it was, which the engines do without waiting: %+v", use)
 	}
-	for range 60 {
-		refused += 4
+	for second := range 60 {
+		refused = view.Num(1e6 + 4*float64(second))
 		run(1, 8, 2, none...)
 	}
 	if use := run(1, 8, 2, none...); !near(use.CapacityUsed, 1.5, 0.05) {
 		t.Errorf("while four requests a second are refused: %+v", use)
+	}
+	last := refused
+	refused = view.Number{}
+	run(60, 8, 2, none...)
+	refused = last
+	if use := run(1, 8, 2, none...); !near(use.CapacityUsed, 1, 0.02) {
+		t.Errorf("when the count of refused requests is known again: %+v", use)
 	}
 }
 
