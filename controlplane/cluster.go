@@ -23,6 +23,8 @@ type Options struct {
 	Engine  string
 	Scraped bool // endpoints are scraped
 	Counted bool // in-flight counts are read
+	// CountsOthers says that the counts that are read do not have the requests of the proxies that report.
+	CountsOthers bool
 
 	// ScrapeInterval and CountInterval are the times between two scrapes of an
 	// endpoint and between two readings of the in-flight counts.
@@ -436,7 +438,7 @@ func (c *Cluster) known(now time.Time, endpoints []weighting.Endpoint) weighting
 			Address: e.Address, ID: e.ID, Zone: e.Zone, Capacity: e.Capacity,
 			Server: r.server, Refused: r.scrape.Refused && c.options.Scraped, Proxies: r.proxies.Proxies,
 		}
-		s.Endpoints[i].InFlight, s.Endpoints[i].Exact = c.inFlight(r)
+		s.Endpoints[i].InFlight, s.Endpoints[i].Exact = c.inFlight(r, now)
 		s.Endpoints[i].Override = c.override(e.Address, now)
 		if e.Capacity == 0 {
 			s.Endpoints[i].Capacity = c.options.Capacity
@@ -472,17 +474,29 @@ func (c *Cluster) record(i int, address string) *record {
 	return c.records[address]
 }
 
-// countsByProxies reports whether the proxies' own reports are the in-flight
-// counts: always without Redis, otherwise only if all of them report.
+// countsByProxies reports whether the proxies' own reports are the in-flight counts: always without Redis, otherwise
+// only if all of them report, or those that do not are counted as others.
 func (c *Cluster) countsByProxies() bool {
-	return !c.options.Counted || c.reporting.Reporting > 0 && c.reporting.Reporting == c.reporting.Watching
+	r := &c.reporting
+	return !c.options.Counted || r.Reporting > 0 && (r.Reporting == r.Watching || c.options.CountsOthers)
 }
 
-func (c *Cluster) inFlight(r *record) (count weighting.Reading, exact bool) {
-	if c.countsByProxies() {
-		return r.proxies.InFlight, r.proxies.Exact
+func (c *Cluster) inFlight(r *record, now time.Time) (count weighting.Reading, exact bool) {
+	if !c.countsByProxies() {
+		return r.inFlight, false
 	}
-	return r.inFlight, false
+	count, others := r.proxies.InFlight, r.others(&c.options, now).Or(0)
+	count.Value += others
+	return count, r.proxies.Exact && others == 0 // what others count can leak
+}
+
+// others returns the requests that are counted besides those of the proxies, unknown where there is no such count, or
+// only an old one: the scrapes then show them as traffic that bypasses the proxies.
+func (r *record) others(o *Options, now time.Time) view.Number {
+	if !o.CountsOthers || !r.inFlight.Known() || r.inFlight.Age(now) > o.Push.Params.Hold {
+		return view.Number{}
+	}
+	return view.Num(r.inFlight.Value)
 }
 
 func (c *Cluster) countInterval() time.Duration {

@@ -505,16 +505,19 @@ func TestProxiesOwnReportsAreTheCountsWhereAllOfThemReport(t *testing.T) {
 	const address = "10.0.0.1:80"
 	for _, c := range []struct {
 		name                   string
-		redis                  bool
+		redis, others          bool
 		subscribers, reporting int
 		want                   float64
 		exact                  bool
 	}{
-		{"no Redis, all report", false, 2, 2, 7, true},
-		{"no Redis, one of two reports", false, 2, 1, 7, true},
-		{"Redis, all report", true, 2, 2, 7, true},
-		{"Redis, one of two reports", true, 2, 1, 3, false},
-		{"Redis, nobody is there", true, 0, 0, 3, false},
+		{"no Redis, all report", false, false, 2, 2, 7, true},
+		{"no Redis, one of two reports", false, false, 2, 1, 7, true},
+		{"Redis, all report", true, false, 2, 2, 7, true},
+		{"Redis, one of two reports", true, false, 2, 1, 3, false},
+		{"Redis, nobody is there", true, false, 0, 0, 3, false},
+		{"Redis has others, all report", true, true, 2, 2, 7 + 3, false},
+		{"Redis has others, one of two reports", true, true, 2, 1, 7 + 3, false},
+		{"Redis has others, nobody is there", true, true, 0, 0, 3, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r, now := &recorder{}, time.Now()
@@ -528,13 +531,14 @@ func TestProxiesOwnReportsAreTheCountsWhereAllOfThemReport(t *testing.T) {
 				},
 			}
 			o := testOptions()
-			o.Counted, o.CountInterval, o.ScrapeInterval = c.redis, 100*time.Millisecond, 250*time.Millisecond
+			o.Counted, o.CountsOthers = c.redis, c.others
+			o.CountInterval, o.ScrapeInterval = 100*time.Millisecond, 250*time.Millisecond
 			cluster := NewCluster("llama", o, r, r, r, slog.New(slog.DiscardHandler))
 			cluster.SetEndpoints(addresses(address))
 			cluster.Counted(map[string]float64{address: 3}, now, nil)
 			s := cluster.snapshot(now)
 			interval := time.Second
-			if !c.exact {
+			if c.want == 3 {
 				interval = 100 * time.Millisecond
 			}
 			want := weighting.Snapshot{
@@ -552,6 +556,46 @@ func TestProxiesOwnReportsAreTheCountsWhereAllOfThemReport(t *testing.T) {
 				t.Errorf("%+v is left of proxies that have gone", s.Endpoints[0].Proxies)
 			}
 		})
+	}
+}
+
+func TestCountsOfOthersAreAddedWhileTheyAreNew(t *testing.T) {
+	const address = "10.0.0.1:80"
+	r, now := &recorder{}, time.Now()
+	o := testOptions()
+	o.Counted, o.CountsOthers = true, true
+	cluster := NewCluster("llama", o, r, r, r, slog.New(slog.DiscardHandler))
+	cluster.SetEndpoints(addresses(address))
+	for _, c := range []struct {
+		name   string
+		others float64 // below zero: not read again
+		after  time.Duration
+		want   float64
+		exact  bool
+		shown  view.Number
+	}{
+		{"never read", -1, 0, 7, true, view.Number{}},
+		{"none", 0, time.Second, 7, true, view.Num(0)},
+		{"some", 3, 2 * time.Second, 10, false, view.Num(3)},
+		{"some, and not read since", -1, 2*time.Second + o.Push.Params.Hold, 10, false, view.Num(3)},
+		{"some, too long ago", -1, 3*time.Second + o.Push.Params.Hold, 7, true, view.Number{}},
+	} {
+		at := now.Add(c.after)
+		r.counts = ProxyCounts{Watching: 1, Reporting: 1, Source: view.SourceAccessLog, Endpoints: []flight.Counts{
+			{Address: address, InFlight: weighting.Reading{Value: 7, At: at}, Exact: true}}}
+		if c.others >= 0 {
+			cluster.Counted(map[string]float64{address: c.others}, at, nil)
+		}
+		got := cluster.snapshot(at).Endpoints[0]
+		if want := (weighting.Reading{Value: c.want, At: at}); got.InFlight != want || got.Exact != c.exact {
+			t.Errorf("%s: %v, exact %v; want %v, exact %v", c.name, got.InFlight, got.Exact, want, c.exact)
+		}
+		e := view.Endpoint{Address: address}
+		_, _, s := cluster.copied(at, nil)
+		s.show(&e, at)
+		if e.InFlightOthers != c.shown || e.InFlightSource != view.SourceAccessLog {
+			t.Errorf("%s: %v of others are shown, from %s; want %v", c.name, e.InFlightOthers, e.InFlightSource, c.shown)
+		}
 	}
 }
 

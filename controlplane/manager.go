@@ -269,6 +269,7 @@ func optionsOf(c config.Cluster, cfg *config.Config, cost push.Cost) Options {
 		Engine:         c.Engine,
 		Scraped:        !c.Scrape.Disabled,
 		Counted:        c.Inflight.RedisKey != "",
+		CountsOthers:   c.Inflight.AddCounts,
 		ScrapeInterval: c.Scrape.Interval,
 		Capacity:       c.Capacity,
 		WarmUp:         c.WarmUp,

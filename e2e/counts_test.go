@@ -32,7 +32,8 @@ const (
 	deadFor        = 100   // requests
 )
 
-// A counted is a fleet whose requests are counted by the Envoys' logs, and in Redis as a picker counts them.
+// A counted is a fleet whose requests are counted by the Envoys' logs, which Steelyard adds to the scores in Redis, and
+// by the servers, in the same scores, as a picker counts them.
 type counted struct {
 	*fleet
 	random *rand.Rand
@@ -73,7 +74,8 @@ func startCounted(t *testing.T) *counted {
 	pool := servers(t, same(4, modelsim.Options{Slots: wide.Slots, Observer: c.counts})...)
 	c.fleet = withoutEnvoys(t, plan{servers: pool, top: redisSection(c.redis),
 		// No scrapes: the servers' own counts would correct those of the Envoys.
-		cluster: "scrape: {disabled: true}\ninflight: {redis_key: \"" + countsKey + "\", sync_members: true}"})
+		cluster: "scrape: {disabled: true}\ninflight: {redis_key: \"" + countsKey + "\", sync_members: true, " +
+			"add_counts: true}"})
 	var err error
 	if c.listen, err = proc.FreeAddresses(countedEnvoys); err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -120,8 +121,14 @@ func (f *fleet) inFlightBetween(least, most float64) error {
 // hold sends requests through the Envoy that stay at the servers until the test ends.
 func hold(t *testing.T, f *fleet, n int) {
 	t.Helper()
+	holdUntil(t, t.Context(), f, n)
+}
+
+// holdUntil sends requests through the Envoy that stay at the servers until ctx ends.
+func holdUntil(t *testing.T, ctx context.Context, f *fleet, n int) {
+	t.Helper()
 	for range n {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, f.urls[0], nil)
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, f.urls[0], nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -73,10 +73,25 @@
 // with the pattern of the hashes, which ~inflight:* does not match.
 // Without them the counts are used, and every result reports the right that is missing.
 //
+// # Counts that are added
+//
+// With SetAdding a poll is one script per key, which brings what this process counts (Options.Own) into the scores and
+// returns what others count:
+//
+//	score  = others + Σ parts of the replicas        others = max(0, score - Σ parts that are in it)
+//
+// A hash (the key of that of the members, with :counts after it) has the part of each replica, as JSON, and the time
+// until which it counts: 5 s after the replica last wrote it, then the next script takes it out of the scores. It does
+// not expire, because nothing else knows what to take out. Members are not made here: a part of one that is missing is
+// added when it comes. The last part is taken out when a key is no longer added to, and at the end of Run.
+//
+//	ACL SETUSER steelyard ~{inflight:*}:steelyard:counts +evalsha +eval +time +hgetall +hset +hdel
+//	    +zrange +zcard +zadd
+//
 // # What it is not
 //
 // It does not know which members are endpoints: the receiver of the results matches them, and ignores and counts the
-// rest. Without SetMembers it writes nothing to Redis. It keeps no history and computes no weight.
+// rest. Without SetMembers and SetAdding it writes nothing to Redis. It keeps no history and computes no weight.
 //
 // The Redis library writes its own log lines to stderr by default, and the setting is global to the process. New
 // changes it: the lines go to the Poller's logger at debug level; with several Pollers, to the newest one's.

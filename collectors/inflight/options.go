@@ -46,6 +46,8 @@ type Options struct {
 	Interval, Timeout time.Duration
 	// Replica identifies this process among those that keep the members of the same sets (SetMembers).
 	Replica string
+	// Own returns how many requests this process counts at each address of a cluster, without zeros, for SetAdding.
+	Own func(cluster string) map[string]int64
 	// Progress watches whether the Poller makes progress; nil if nothing does.
 	Progress Progress
 }

@@ -29,6 +29,7 @@ type Poller struct {
 
 	replication replication // used by read only
 	members     *members
+	adder       *adder
 
 	mu   sync.Mutex
 	keys []Key // replaced as a whole, never modified
@@ -50,6 +51,7 @@ func New(o Options, sink func([]Result), log *slog.Logger) (*Poller, error) {
 	return &Poller{
 		o: o, dialer: newDialer(config, max(background, o.Timeout)), sink: sink, log: log,
 		replication: replication{maxSilence: maxSilence}, members: newMembers(o.Replica),
+		adder: newAdder(o.Replica, o.Own),
 	}, nil
 }
 
@@ -116,7 +118,10 @@ func (p *Poller) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	var syncing sync.WaitGroup
 	syncing.Go(func() { p.members.run(ctx, p, client) })
-	defer syncing.Wait()
+	defer func() {
+		syncing.Wait()
+		p.adder.withdraw(context.WithoutCancel(ctx), client, true)
+	}()
 	defer stop()
 	var reloaded time.Time
 	return p.loop(ctx, func(ctx context.Context, keys []Key) []Result {

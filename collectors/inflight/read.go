@@ -49,10 +49,14 @@ func (p *Poller) read(ctx context.Context, client redis.UniversalClient, keys []
 	ctx, cancel := context.WithTimeout(ctx, p.o.Timeout)
 	defer cancel()
 	start := time.Now()
-	cmds := make([]*redis.ZSliceCmd, len(keys))
+	cmds, adding := make([]redis.Cmder, len(keys)), p.adder.adds()
 	var role *redis.Cmd // nil in a Redis Cluster
 	_, err := client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for i, k := range keys {
+			if adding[k] {
+				cmds[i] = p.adder.ask(ctx, pipe, k)
+				continue
+			}
 			cmds[i] = pipe.ZRangeWithScores(ctx, k.Key, 0, MaxMembers) // inclusive: one more than allowed
 		}
 		if asksForRole(client) {
@@ -66,8 +70,8 @@ func (p *Poller) read(ctx context.Context, client redis.UniversalClient, keys []
 	results := make([]Result, len(keys))
 	explained := role != nil && role.Err() != nil
 	for i, k := range keys {
-		members, keyErr := cmds[i].Result()
-		explained = explained || keyErr != nil
+		members, keyErr := p.counted(ctx, client, k, cmds[i])
+		explained = explained || cmds[i].Err() != nil
 		results[i] = Result{Cluster: k.Cluster, Key: k.Key, At: at, Took: took}
 		p.fill(&results[i], members, keyErr)
 	}
@@ -84,6 +88,14 @@ func (p *Poller) read(ctx context.Context, client redis.UniversalClient, keys []
 	return results
 }
 
+// counted returns the members of a key, each with what pickers count for it, by the answer to read's command.
+func (p *Poller) counted(ctx context.Context, client redis.UniversalClient, k Key, cmd redis.Cmder) ([]redis.Z, error) {
+	if c, ok := cmd.(*redis.Cmd); ok {
+		return p.adder.others(ctx, client, k, c)
+	}
+	return cmd.(*redis.ZSliceCmd).Result()
+}
+
 // fill turns Redis' answer for one key into its result.
 func (p *Poller) fill(r *Result, members []redis.Z, err error) {
 	if err != nil {
@@ -92,11 +104,15 @@ func (p *Poller) fill(r *Result, members []redis.Z, err error) {
 	}
 	switch {
 	case len(members) > MaxMembers:
-		r.Err = fmt.Errorf("in-flight key %q has more than %d members, none of them is used; "+
-			"it must hold one member per endpoint", r.Key, MaxMembers)
+		r.Err = tooMany(r.Key)
 	case len(members) > 0:
 		r.Requests, r.Err = counts(r.Key, members)
 	}
+}
+
+func tooMany(key string) error {
+	return fmt.Errorf("in-flight key %q has more than %d members, none of them is used; "+
+		"it must hold one member per endpoint", key, MaxMembers)
 }
 
 // discardStale removes the counts from the results of a replica that has lost its primary. If that cannot be
@@ -119,6 +135,10 @@ func (p *Poller) explain(key string, err error) error {
 	case strings.HasPrefix(err.Error(), "WRONGTYPE"):
 		return fmt.Errorf("in-flight key %q is not a sorted set; delete it, or name the one the pickers write: %w", key,
 			err)
+	case errors.As(err, new(mayNotAdd)):
+		return fmt.Errorf("in-flight key %q: %w", key, err)
+	case strings.HasPrefix(err.Error(), "TOOMANY"):
+		return tooMany(key)
 	case strings.HasPrefix(err.Error(), "NOPERM"):
 		return fmt.Errorf("in-flight key %q: the ACL user may not read it; grant +zrange, the key's pattern and, "+
 			"with a db, +select: %w", key, err)

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -111,6 +112,7 @@ func eventually(t testing.TB, what string, ok func() bool) {
 type run struct {
 	t       testing.TB
 	results chan []Result
+	stop    func() // ends the poller and waits for it
 }
 
 // start runs a Poller until the test ends. Results that no test waits for are
@@ -132,12 +134,13 @@ func startPoller(t testing.TB, p *Poller, keys ...Key) *run {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- p.Run(ctx) }()
-	t.Cleanup(func() {
+	r.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Errorf("Run returned %v", err)
 		}
 	})
+	t.Cleanup(r.stop)
 	return r
 }
 

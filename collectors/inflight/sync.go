@@ -86,6 +86,7 @@ func (m *members) run(ctx context.Context, p *Poller, client redis.UniversalClie
 					"added", added, "removed", removed)
 			}
 		}
+		p.adder.withdraw(ctx, client, false)
 		select {
 		case <-ctx.Done():
 			return

@@ -370,6 +370,9 @@ func (d *decoder) checkInflight(c *Cluster, cfg *Config) {
 	key := &c.Inflight.RedisKey
 	if c.Inflight.SyncMembers {
 		d.checkSync(&c.Inflight)
+	} else if c.Inflight.AddCounts {
+		d.conflict(&c.Inflight.AddCounts, &c.Inflight.SyncMembers, "counts are added only to a set that has the "+
+			"endpoints as its members: add sync_members: true, or remove this line")
 	}
 	if *key == "" {
 		if c.Scrape.Disabled && cfg.XDS.AccessLog.Disabled && cfg.XDS.LoadReports.Disabled {

@@ -413,6 +413,9 @@ type Inflight struct {
 	// SyncMembers keeps the members of that set equal to the endpoints: new ones with 0, removed ones deleted, all
 	// other scores as they are. Default false: nothing is written.
 	SyncMembers bool `yaml:"sync_members" default:"false"`
+	// AddCounts adds what the Envoys have in flight to the scores, for others that read them, and takes the rest of a
+	// score as requests of others, which come on top. It needs sync_members. Default false.
+	AddCounts bool `yaml:"add_counts" default:"false"`
 }
 
 // The policies.

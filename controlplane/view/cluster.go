@@ -177,7 +177,9 @@ type Endpoint struct {
 
 	// The Envoys' reports of the requests that they sent here.
 	InFlightSource string `json:"in_flight_source"` // "access_log", "load_reports", "redis"; empty: no source counts
-	LatencySeconds Number `json:"latency_seconds"`  // time to the last byte, smoothed
+	// InFlightOthers is how many of them Redis has of others (add_counts); null where their count is not added.
+	InFlightOthers Number `json:"in_flight_others"`
+	LatencySeconds Number `json:"latency_seconds"` // time to the last byte, smoothed
 	// LatencyAgeSeconds is the time since the newest answer in it.
 	LatencyAgeSeconds Number `json:"latency_age_seconds"`
 	// ResponseBytes is the size of a response and FailedShare the part, 0 to 1, that the endpoint failed of the

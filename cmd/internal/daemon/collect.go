@@ -48,6 +48,7 @@ func (d *Daemon) retarget() {
 	var targets []scrape.Target
 	var keys []inflight.Key
 	members, synced := make(map[string]membership), make(map[inflight.Key][]string)
+	adding := make(map[inflight.Key]bool)
 	clusters := make(map[string][]string) // by address
 	d.manager.Each(func(c config.Cluster, endpoints []discovery.Endpoint) {
 		members[c.Name] = membership{endpoints, c.Latency.Alpha}
@@ -59,6 +60,9 @@ func (d *Daemon) retarget() {
 			keys = append(keys, k)
 			if c.Inflight.SyncMembers {
 				synced[k] = addresses(endpoints)
+			}
+			if c.Inflight.AddCounts {
+				adding[k] = true
 			}
 		}
 		if c.Scrape.Disabled {
@@ -77,6 +81,7 @@ func (d *Daemon) retarget() {
 	if d.poller != nil {
 		d.poller.SetKeys(keys)
 		d.poller.SetMembers(synced)
+		d.poller.SetAdding(adding)
 	}
 }
 
@@ -127,6 +132,7 @@ func (d *Daemon) newPoller(cfg *config.Redis) (*inflight.Poller, error) {
 	}
 	o := d.redisOptions(cfg)
 	o.Progress = &d.polling // of one poller after the other
+	o.Own = d.signals.inFlight
 	p, err := inflight.New(o, d.counted, d.options.Log)
 	if err != nil {
 		return nil, fmt.Errorf("reading in-flight counts: %w", err)

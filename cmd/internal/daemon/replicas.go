@@ -182,6 +182,17 @@ func (s *signals) own(cluster string, into []flight.Part) (flight.Watchers, []fl
 	return s.ledger.Cluster(cluster, time.Now()).Watchers, s.ledger.Parts(cluster, into)
 }
 
+// inFlight is how many requests the Envoys of this replica have at each endpoint of a cluster, without zeros.
+func (s *signals) inFlight(cluster string) map[string]int64 {
+	out := make(map[string]int64)
+	for _, p := range s.ledger.Parts(cluster, nil) {
+		if p.InFlight > 0 {
+			out[p.Address] = p.InFlight
+		}
+	}
+	return out
+}
+
 // addOthers adds the counts of other replicas to those of this one.
 func (s *signals) addOthers(cluster string, now time.Time, own flight.Watchers, counts []flight.Counts,
 	before time.Time) flight.Watchers {

@@ -342,6 +342,9 @@ func (f *deployment) source(y *sim.Steelyard, s sim.Scenario) {
 	besides := ""
 	if redis {
 		besides = "; not Redis, while all Envoys report"
+		if f.cluster.Inflight.AddCounts {
+			besides = "; nobody else counts in Redis here"
+		}
 	}
 	busy := busyShare(s, x.AccessLog.ReportsAbove)
 	switch {

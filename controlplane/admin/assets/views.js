@@ -752,6 +752,7 @@ function whyCard(c, e, row) {
 					(inputKinds[i.state] ? ' ' + inputKinds[i.state] : ''))])),
 			!inputs.length && h('p.soft', 'Nothing is received from it.'),
 			h('p.note', (flightSources[e.in_flight_source] ? 'In flight is from ' + flightSources[e.in_flight_source] +
+				(known(e.in_flight_others) ? ', ' + num(e.in_flight_others) + ' of it from the counts of others in Redis' : '') +
 				', the rest from its metrics. ' : 'From its metrics. ') +
 				'A value is used as it is for 3 s, then fades to the pool’s median until 10 s.')),
 			step(2, work ? 'Work there' : 'Load there', h('p.big', work ? secs(e.work.seconds) : num(e.load, 1),

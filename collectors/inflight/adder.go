@@ -1,0 +1,118 @@
+package inflight
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+//go:embed add.lua
+var addScript string
+
+// countsLast is how long the counts of a replica stay in the scores after it last wrote them.
+const countsLast = 5 * time.Second
+
+// An adder brings what this process counts into the scores of some sets.
+type adder struct {
+	replica string
+	own     func(cluster string) map[string]int64
+	script  *redis.Script
+
+	mu     sync.Mutex
+	adding map[Key]bool // replaced as a whole
+	added  map[Key]bool // that may have counts of this process
+}
+
+func newAdder(replica string, own func(cluster string) map[string]int64) *adder {
+	return &adder{replica: replica, own: own, script: redis.NewScript(addScript), added: make(map[Key]bool)}
+}
+
+// SetAdding replaces the keys whose scores get what this process counts. The Requests of their results are then those
+// that others count. What was added to the scores of a key that is not in it any more is taken out of them again.
+func (p *Poller) SetAdding(keys map[Key]bool) {
+	a := p.adder
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.adding = maps.Clone(keys)
+}
+
+// adds returns the keys that get counts, and notes that they may have some.
+func (a *adder) adds() map[Key]bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	maps.Copy(a.added, a.adding)
+	return a.adding
+}
+
+// withdraw takes the counts of this process out of the scores of keys: of those that get none any more, or of all.
+func (a *adder) withdraw(ctx context.Context, client redis.UniversalClient, all bool) {
+	a.mu.Lock()
+	keys := maps.Clone(a.added)
+	maps.DeleteFunc(keys, func(k Key, _ bool) bool { return !all && a.adding[k] })
+	a.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
+	defer cancel()
+	for k := range keys {
+		if a.script.Run(ctx, client, a.keys(k), a.args(nil)...).Err() != nil {
+			continue // until Redis answers; a poll shows why it does not
+		}
+		a.mu.Lock()
+		if !a.adding[k] {
+			delete(a.added, k)
+		}
+		a.mu.Unlock()
+	}
+}
+
+// ask puts the exchange for a key into a pipeline.
+func (a *adder) ask(ctx context.Context, pipe redis.Pipeliner, k Key) *redis.Cmd {
+	return a.script.EvalSha(ctx, pipe, a.keys(k), a.args(a.own(k.Cluster))...)
+}
+
+// A mayNotAdd explains that the rights for the script are missing.
+type mayNotAdd struct{ error }
+
+// addRights are the rights that the script needs.
+const addRights = "+evalsha +eval +time +hgetall +hset +hdel +zrange +zcard +zadd"
+
+// others returns what others count for each member, by the answer to ask. A server that does not have the script, as
+// it was started since, gets it.
+func (a *adder) others(ctx context.Context, client redis.UniversalClient, k Key, cmd *redis.Cmd) ([]redis.Z, error) {
+	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
+		cmd = a.script.Eval(ctx, client, a.keys(k), a.args(a.own(k.Cluster))...)
+	}
+	texts, err := cmd.StringSlice()
+	switch {
+	case redis.HasErrorPrefix(err, "NOPERM"):
+		return nil, mayNotAdd{fmt.Errorf("counts cannot be added to it, because the ACL user may not write them; grant "+
+			"%s, and the patterns of the key and of %q: %w", addRights, a.keys(k)[1], err)}
+	case err != nil:
+		return nil, err
+	}
+	out := make([]redis.Z, 0, len(texts)/2)
+	for i := 1; i < len(texts); i += 2 {
+		score, err := strconv.ParseFloat(texts[i], 64)
+		if err != nil {
+			return nil, fmt.Errorf("the count of %s that the script returned: %w", quote(texts[i-1]), err)
+		}
+		out = append(out, redis.Z{Member: texts[i-1], Score: score})
+	}
+	return out, nil
+}
+
+func (a *adder) keys(k Key) []string { return []string{k.Key, companion(k.Key) + ":counts"} }
+
+func (a *adder) args(own map[string]int64) []any {
+	text := []byte("{}")
+	if len(own) > 0 {
+		text, _ = json.Marshal(own) // of texts and integers
+	}
+	return []any{a.replica, countsLast.Milliseconds(), MaxMembers, text}
+}
