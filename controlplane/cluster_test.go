@@ -594,7 +594,8 @@ func TestCountsOfOthersAreAddedWhileTheyAreNew(t *testing.T) {
 		_, _, s := cluster.copied(at, nil)
 		s.show(&e, at)
 		if e.InFlightOthers != c.shown || e.InFlightSource != view.SourceAccessLog {
-			t.Errorf("%s: %v of others are shown, from %s; want %v", c.name, e.InFlightOthers, e.InFlightSource, c.shown)
+			t.Errorf("%s: %v of others are shown, from %s; want %v", c.name, e.InFlightOthers, e.InFlightSource,
+				c.shown)
 		}
 	}
 }

@@ -121,11 +121,11 @@ func (f *fleet) inFlightBetween(least, most float64) error {
 // hold sends requests through the Envoy that stay at the servers until the test ends.
 func hold(t *testing.T, f *fleet, n int) {
 	t.Helper()
-	holdUntil(t, t.Context(), f, n)
+	holdUntil(t.Context(), t, f, n)
 }
 
 // holdUntil sends requests through the Envoy that stay at the servers until ctx ends.
-func holdUntil(t *testing.T, ctx context.Context, f *fleet, n int) {
+func holdUntil(ctx context.Context, t *testing.T, f *fleet, n int) {
 	t.Helper()
 	for range n {
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, f.urls[0], nil)

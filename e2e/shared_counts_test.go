@@ -72,7 +72,7 @@ func TestAPickerOfOthersAndSteelyardSeeEachOthersRequests(t *testing.T) {
 
 	held, release := context.WithCancel(t.Context())
 	defer release()
-	holdUntil(t, held, f, 30)
+	holdUntil(held, t, f, 30)
 	f.eventually("Envoy's requests are counted", func() error { return f.inFlightBetween(30, 30) })
 	own := make(map[string]float64)
 	v, err := f.view()

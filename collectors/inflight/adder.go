@@ -91,8 +91,8 @@ func (a *adder) others(ctx context.Context, client redis.UniversalClient, k Key,
 	texts, err := cmd.StringSlice()
 	switch {
 	case redis.HasErrorPrefix(err, "NOPERM"):
-		return nil, mayNotAdd{fmt.Errorf("counts cannot be added to it, because the ACL user may not write them; grant "+
-			"%s, and the patterns of the key and of %q: %w", addRights, a.keys(k)[1], err)}
+		return nil, mayNotAdd{fmt.Errorf("counts cannot be added to it, because the ACL user may not write them; "+
+			"grant %s, and the patterns of the key and of %q: %w", addRights, a.keys(k)[1], err)}
 	case err != nil:
 		return nil, err
 	}
