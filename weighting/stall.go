@@ -8,7 +8,7 @@ package weighting
 //	                does not show (without a gauge of running requests: more than waiting and slots), besides
 //	                those that the endpoint did not show before its last progress, and it made no progress in
 //	                that time; a gauge that showed only 0 while requests completed is no evidence
-//	silence         F ≥ 9.2 · f and F ≥ 2 · F_max, and no answer and no progress in StalledAfter,
+//	silence         F ≥ 9.2 · f and F ≥ 2 · F_max, and no answer and no progress in a time T,
 //	                and two requests are in flight or a gauge shows one
 //	                F      request-seconds in flight since the last answer, without requests that
 //	                       no report showed while the endpoint made progress
@@ -18,9 +18,10 @@ package weighting
 //	standstill      a report shows two requests or more, and nothing that counts as progress follows for a time
 //	                T; and at least forty reports are known, by which as many in a row without progress have a
 //	                probability below 1e-4
-//	T               the larger of StalledAfter and P, plus half of P. P is the longest pause in the last minutes
-//	                that ended with progress, of the endpoint or of a typical one, 10 s at most. Where no tokens
-//	                are counted, T is StalledAfter, for a standstill plus half of P
+//	T               the larger of StalledAfter and P, plus half of P, or a quarter of StalledAfter if that is more:
+//	                progress shows late. P is the longest pause in the last minutes that ended with progress, of
+//	                the endpoint or of a typical one, 10 s at most. Where no tokens are counted, T is StalledAfter,
+//	                for a standstill plus half of P
 //
 // A time in which the law did not run, of more than two seconds and StalledAfter, is no evidence: all times begin
 // again.
@@ -161,7 +162,7 @@ func (m *member) patience(p *pool) (contradiction, standstill time.Duration) {
 	if m.server.Tokens.At.IsZero() {
 		return after, after + pause/2
 	}
-	patience := max(after, pause) + pause/2
+	patience := max(after, pause) + max(pause, after/2)/2
 	return patience, patience
 }
 
@@ -177,7 +178,7 @@ func (o *outlier) stall(p *pool, longest float64) (reason string, since time.Tim
 	case o.busy.improbable() && o.comparedAt.Sub(o.still) >= o.standstill:
 		return fmt.Sprintf("stalled since %s: its own report shows %.0f requests, and nothing is done",
 			o.clocks(o.still), o.shown), o.still
-	case min(silent, p.now.Sub(o.lastProgress)) < after+o.uploads:
+	case min(silent, p.now.Sub(o.lastProgress)) < o.patience+o.uploads:
 	case o.contradicted > several-half:
 		return fmt.Sprintf(
 			"stalled since %s: none of %.0f requests in flight ends, and its own report does not show them",

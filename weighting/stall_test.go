@@ -29,6 +29,7 @@ type countedEndpoint struct {
 	issued, ended, failed float64
 	errors                float64 // besides those that failed
 	answered, completed   float64
+	tokens                float64 // that the engine counts; 0: it counts none
 	sized, bytes          float64 // of those issued, as the access log has them; 0: it has none
 	succeeded             float64 // the most that was answered without an error
 	reportsOnly           bool    // the proxies report no answers, as load reports do
@@ -80,6 +81,9 @@ func (w *countedPool) step() Decision {
 			b.report = ServerReport{Queue: known(b.queue, w.now), Completions: known(b.completed, w.now)}
 			if !b.noGauge {
 				b.report.Running = known(b.running, w.now)
+			}
+			if b.tokens > 0 {
+				b.report.Tokens = TokenCounts{At: w.now, Generated: b.tokens}
 			}
 			if b.cache > 0 {
 				b.report.Utilization = known(b.cache, w.now)
@@ -381,6 +385,41 @@ func TestABatchIsNoStall(t *testing.T) {
 		}
 	})
 	want(t, "flagged after", flagged, -1)
+}
+
+// An iteration may take two seconds, and a scrape shows that it ended a little later still. At the beginning, no pause of
+// the pool is known by which to judge that. One that stands still is found within three seconds.
+func TestAnIterationOfTwoSecondsOfANewEngineIsNoStall(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		shows   float64 // requests, while it computes
+		pause   time.Duration
+		flagged bool
+	}{
+		{"its gauges show its requests", 20, 2300 * time.Millisecond, false},
+		{"they show those of before", 1, 2300 * time.Millisecond, false},
+		{"they show none", 0, 2300 * time.Millisecond, false},
+		{"it stands still", 20, 3 * second, true},
+		{"it stands still and shows none", 0, 3 * second, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newCountedPool(4)
+			first := &w.endpoints[0]
+			all := func(from int) {
+				for i := range w.endpoints[from:] {
+					b := &w.endpoints[from+i]
+					b.inFlight, b.running, b.tokens = 20, 20, b.tokens+20
+					b.serve(1)
+				}
+			}
+			w.run(7*second, func() { all(0) })
+			flagged, _ := w.run(c.pause, func() {
+				all(1)
+				first.running = c.shows
+			})
+			want(t, "flagged", flagged >= 0, c.flagged)
+		})
+	}
 }
 
 // While an engine computes a long prompt no request ends for seconds, and those that come wait. What it computes fills
