@@ -10,8 +10,14 @@ package weighting
 // arrived (by the proxies, or otherwise by completions and growth), the others are filled with all that comes. The
 // endpoint then has its part of the capacity as its share: the proxies that do not use it split that among the others,
 // and the first request that comes ends it.
+//
+// Where proxies choose by the conversation or the prompt, requests gather: for long none comes, and then many do. So w·n
+// must also be half as much again as it was at a typical endpoint of the pool, at most, when a request came.
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // use is whether the proxies send an endpoint what the law gives it.
 type use struct {
@@ -20,6 +26,7 @@ type use struct {
 	all   float64   // requests that arrived at the pool until then
 	since time.Time // when the first arrival was due that did not come
 	due   float64   // arrivals that did not come, by the last reading
+	gap   highest   // of due when one came, in about the last ten minutes
 	none  bool      // it is not used
 }
 
@@ -27,6 +34,9 @@ type use struct {
 const (
 	heldFor   = time.Second     // a share that was decided for so long, at least, is in force
 	unusedFor = 2 * time.Second // without an arrival that was due: gauges lag by as much
+
+	gathered = 1.5 // times the arrivals that were missing before one came
+	most     = 20  // times what is improbable: more is no gathering
 )
 
 // arrived is the requests that came to a member since the last step.
@@ -67,6 +77,7 @@ func (l *Law) findUnused(p *pool, s *Snapshot) {
 	for i := range p.members {
 		m := &p.members[i]
 		m.use.observe(&m.came, l.arrived, p)
+		m.use.none = m.use.none && !m.use.gathers(p)
 		if m.unused = m.use.none && !m.ejected() && !m.flagged && !m.blackout && !m.gone; m.unused {
 			unused++
 		}
@@ -77,9 +88,29 @@ func (l *Law) findUnused(p *pool, s *Snapshot) {
 	}
 }
 
+// gathers reports whether as many arrivals as are missing may come later, because requests gather.
+func (u *use) gathers(p *pool) bool { return u.due < gathered*p.typicalGap() }
+
+// typicalGap is the lower median of the most arrivals that were missing at each member before one came: a member that
+// was not used and is again is no reason to wait longer for the only other one.
+func (p *pool) typicalGap() float64 {
+	gaps := make([]float64, 0, len(p.members))
+	for i := range p.members {
+		if gap := p.members[i].use.gap.most(); gap > 0 {
+			gaps = append(gaps, gap)
+		}
+	}
+	if len(gaps) == 0 {
+		return 0
+	}
+	slices.Sort(gaps)
+	return gaps[(len(gaps)-1)/2]
+}
+
 // observe takes in what arrived there, and what arrived at the pool so far.
 func (u *use) observe(came *arrived, all float64, p *pool) {
 	if came.any {
+		u.gap.note(min(u.due, most*improbable), p.now, slotsTau)
 		u.due, u.none = 0, false
 		u.all = all
 	}

@@ -2,6 +2,7 @@ package weighting
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -179,5 +180,50 @@ func TestAFlaggedEndpointIsNotUnused(t *testing.T) {
 			u.note(0.5, flagged, p)
 		}
 		want(t, "it is not used", u.none, !flagged)
+	}
+}
+
+// By the conversation, or by a prompt's prefix, requests go where the ones before went, whatever the shares. That none
+// comes for long is then no sign, once it has been seen; an endpoint to which nothing goes is still found.
+func TestWhereRequestsGatherAnEndpointWithoutThemIsNotUnused(t *testing.T) {
+	const endpoints, together = 4, 60 // requests of a conversation
+	now := epoch
+	law := NewLaw(DefaultParams())
+	r := rand.New(rand.NewPCG(1, 1))
+	var issued [endpoints]float64
+	// unused runs for so long, with 20 requests a second to the first n endpoints, and returns how often one is unused.
+	unused := func(length time.Duration, n int) (flagged [endpoints]int) {
+		to, left := 0, 0
+		var were [endpoints]bool
+		for range length / (50 * time.Millisecond) {
+			now = now.Add(50 * time.Millisecond)
+			if left--; left < 0 {
+				to, left = r.IntN(n), together
+			}
+			issued[to]++
+			s := Snapshot{PushPeriod: 50 * time.Millisecond}
+			for i, n := range issued {
+				s.Endpoints = append(s.Endpoints, Endpoint{Address: fmt.Sprint(i), InFlight: known(0, now), Exact: true,
+					Server:  ServerReport{Queue: known(0, now), Running: known(0, now), Completions: known(n, now)},
+					Proxies: ProxyReport{Issued: known(n, now), Ended: known(n, now)}})
+			}
+			for i, e := range law.Step(now, s).Endpoints {
+				is := e.Reason == ReasonUnused
+				if is && !were[i] {
+					flagged[i]++
+				}
+				were[i] = is
+			}
+		}
+		return flagged
+	}
+	unused(2*time.Minute, endpoints)
+	for i, n := range unused(10*time.Minute, endpoints) {
+		if n > 2 {
+			t.Errorf("endpoint %d is unused %d times in ten minutes", i, n)
+		}
+	}
+	if got := unused(time.Minute, endpoints-1); got[endpoints-1] != 1 {
+		t.Errorf("that one gets nothing is noticed %d times, want once", got[endpoints-1])
 	}
 }
