@@ -122,6 +122,14 @@ func eachCarrier(t *testing.T, test func(*testing.T, carrier)) {
 // start runs a fleet whose cluster has a queue, and returns when all its Envoys have joined it.
 func (c carrier) start(t *testing.T, p plan) *fleet {
 	t.Helper()
+	f := c.launch(t, p)
+	f.eventually("the Envoys have joined the queue", func() error { return f.waits(0, 0) })
+	return f
+}
+
+// launch runs a fleet whose requests are chosen for once there are loads.
+func (c carrier) launch(t *testing.T, p plan) *fleet {
+	t.Helper()
 	envoys := max(1, p.envoys)
 	var f *fleet
 	switch c {
@@ -133,13 +141,16 @@ func (c carrier) start(t *testing.T, p plan) *fleet {
 		p.edits = slices.Concat(p.edits, patient) // a request that a picker is late for does not wait
 		f = withoutEnvoys(t, p)
 		for i := range envoys {
-			k := startPicker(t, f.dir, f.xds, "", "--name", fmt.Sprintf("envoy-%d", i))
+			args := []string{"--name", fmt.Sprintf("envoy-%d", i)}
+			if slices.Contains(p.bootstrap, "--prefix") {
+				args = append(args, "--prefix")
+			}
+			k := startPicker(t, f.dir, f.xds, "", args...)
 			f.plan.bootstrap = append(slices.Clone(p.bootstrap), "--picker", k.address)
 			f.pickers = append(f.pickers, k)
 			f.startEnvoy(i)
 		}
 	}
-	f.eventually("the Envoys have joined the queue", func() error { return f.waits(0, 0) })
 	return f
 }
 

@@ -46,26 +46,33 @@ func (p *Picker) cost(r Request) (whole, least float64) {
 const overrideFactor = 2
 
 // longest is the candidate with the most of a prompt in its cache, of several the one with the least load; or that with
-// the least load of all, where the former has too much to do. It reports false without a match, and for the other
-// strategy.
+// the least load of all, where the former has too much to do. Those with a share of their own do not count: they have
+// that. It reports false without a match, and for the other strategy.
 func (p *Picker) longest(cached []Cached) (picked int, reason Reason, ok bool) {
 	if !p.update.LongestMatch {
 		return 0, "", false
 	}
 	loads := make([]float64, len(p.indexes))
+	var sorted []float64
 	for k, i := range p.indexes {
 		e := &p.update.Endpoints[i]
 		loads[k] = p.loads[i].load / (e.Slots * e.Speed)
+		if e.Share > 0 {
+			loads[k] = math.Inf(1)
+			continue
+		}
+		sorted = append(sorted, loads[k])
 	}
 	most := 0.
 	for _, c := range cached {
 		i, known := p.index[c.Address]
 		k, candidate := slices.BinarySearch(p.indexes, i)
-		if known && candidate && (c.Share > most || ok && c.Share == most && loads[k] < loads[picked]) {
+		if known && candidate && !math.IsInf(loads[k], 1) &&
+			(c.Share > most || ok && c.Share == most && loads[k] < loads[picked]) {
 			picked, most, ok = k, c.Share, true
 		}
 	}
-	sorted := slices.Sorted(slices.Values(loads))
+	slices.Sort(sorted)
 	if ok && loads[picked] > overrideFactor*sorted[len(sorted)/2] {
 		return slices.Index(loads, sorted[0]), ReasonOverride, true
 	}

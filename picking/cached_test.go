@@ -166,3 +166,36 @@ func TestTheLongestMatchIsChosenUnlessItHasTooMuchToDo(t *testing.T) {
 		}
 	}
 }
+
+// TestAShareOfItsOwnIsBeforeTheLongestMatch: neither the match nor the load of such an endpoint decides about others.
+func TestAShareOfItsOwnIsBeforeTheLongestMatch(t *testing.T) {
+	const requests = 1000
+	for _, c := range []struct {
+		name   string
+		loads  []float64 // of those that have no share
+		match  string    // besides the endpoints with a share, which match all
+		want   string
+		reason Reason
+	}{
+		{"the longest", []float64{1.5, 1, 1}, "10.0.0.0:80", "10.0.0.0:80", ReasonPrefix},
+		{"above twice the median of the others", []float64{5, 1, 1}, "10.0.0.0:80", "10.0.0.1:80", ReasonOverride},
+		{"no other match", []float64{5, 5, 1}, "", "10.0.0.2:80", ReasonFill},
+	} {
+		u := Update{Cost: Requests(), LongestMatch: true, Endpoints: at(append(c.loads, 1e6, 1e6)...)}
+		u.Endpoints[3].Share, u.Endpoints[4].Share = 0.25, 0.125
+		r := Request{Size: -1, Key: 1, Cached: []Cached{{c.match, 0.5}, {"10.0.0.3:80", 1}, {"10.0.0.4:80", 1}}}
+		got, reasons := make(map[string]int), make(map[Reason]int)
+		for i := range requests {
+			var p Picker
+			p.Update(u, start)
+			choice := p.Choose(start, r, float64(i)/requests)
+			if got[choice.Address]++; choice.Address == c.want {
+				reasons[choice.Reason]++
+			}
+		}
+		if got["10.0.0.3:80"] != 250 || got["10.0.0.4:80"] != 125 || got[c.want] != 625 || reasons[c.reason] != 625 {
+			t.Errorf("%s: %v by %v, want 250 and 125 by their shares, and 625 for %s by %s", c.name, got, reasons,
+				c.want, c.reason)
+		}
+	}
+}

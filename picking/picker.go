@@ -198,12 +198,9 @@ func (p *Picker) Choose(now time.Time, r Request, random float64) Choice {
 	whole, least := p.cost(r)
 	p.rooms = slices.Grow(p.rooms[:0], len(p.indexes))[:len(p.indexes)]
 	weighting.Rooms(p.vessels, p.arrivals(now, poured(whole, least)), p.rooms)
-	picked, reason, matched := p.longest(r.Cached)
-	if !matched {
-		picked, reason = p.draw(r, random), ReasonFill
-		if p.costs[p.indexes[picked]] < whole {
-			reason = ReasonPrefix
-		}
+	picked, reason := p.choose(r, random)
+	if reason == ReasonFill && p.costs[p.indexes[picked]] < whole {
+		reason = ReasonPrefix
 	}
 	chosen := p.indexes[picked]
 	p.count(own{now, chosen, p.costs[chosen]})
@@ -261,21 +258,24 @@ func (p *Picker) arrivals(now time.Time, cost float64) float64 {
 	return max(cost, others, math.SmallestNonzeroFloat32)
 }
 
-// draw returns the index of a candidate: one that has a share of its own, with that chance, and else one with a chance
-// in proportion to its room, by the key if there is one.
-func (p *Picker) draw(r Request, random float64) int {
+// choose returns the index of a candidate: one that has a share of its own, with that chance; else the longest match,
+// where that is to decide; and else one with a chance in proportion to its room, by the key if there is one.
+func (p *Picker) choose(r Request, random float64) (int, Reason) {
 	left := 1.
 	for k, i := range p.indexes {
 		share := p.update.Endpoints[i].Share
 		if random < share {
-			return k
+			return k, ReasonFill
 		}
 		random, left = random-share, left-share
 	}
-	if r.Key == 0 {
-		return draw(p.rooms, random/left)
+	if picked, reason, ok := p.longest(r.Cached); ok {
+		return picked, reason
 	}
-	return p.drawBy(r.Key)
+	if r.Key == 0 {
+		return draw(p.rooms, random/left), ReasonFill
+	}
+	return p.drawBy(r.Key), ReasonFill
 }
 
 // draw returns an index with a chance in proportion to its room.

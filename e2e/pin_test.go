@@ -1,0 +1,97 @@
+package e2e
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"steelyard/e2e/rig/modelsim"
+)
+
+// TestAPinnedEndpointGetsItsShareOfTheChoices by the command of an operator, and a drained one gets none: of a module
+// and of a picker, also where one prompt has all its routes elsewhere, and where requests ask a queue for a place.
+func TestAPinnedEndpointGetsItsShareOfTheChoices(t *testing.T) {
+	for name, c := range map[string]struct {
+		cluster string
+		flags   []string
+	}{
+		"by size":               {},
+		"by prompt":             {flags: []string{"--prefix"}},
+		"by the longest prompt": {cluster: "prefix: {choice: longest-match}", flags: []string{"--prefix"}},
+		"with a queue":          {cluster: "queue: {max_in_flight: 1000}"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachCarrier(t, func(t *testing.T, by carrier) { aPinnedEndpointGetsItsShare(t, by, c.cluster, c.flags) })
+		})
+	}
+}
+
+func aPinnedEndpointGetsItsShare(t *testing.T, by carrier, cluster string, flags []string) {
+	o := newOperator(t)
+	pool := servers(t, same(3, wide)...)
+	f := by.launch(t, plan{servers: pool, cluster: cluster, bootstrap: flags, asked: o.asked()})
+	pinned := pool[1].Address()
+	// is wants that share of the requests there, all of one prompt, and of one Envoy.
+	is := func(want float64) {
+		t.Helper()
+		const requests, chance = 300, 0.1 // of more than three standard deviations
+		f.eventually(fmt.Sprintf("a share of %.2f", want), func() error {
+			before := f.envoyStat(namedRequests)
+			n := 0.
+			for range requests {
+				resp := f.postWith(t, talk("a conversation"), modelsim.HeaderService, "0.001")
+				resp.Body.Close()
+				if resp.Header.Get(modelsim.HeaderServer) == pinned {
+					n++
+				}
+			}
+			if named := f.envoyStat(namedRequests) - before; named != requests {
+				return fmt.Errorf("an endpoint was named for %v of %d requests", named, requests)
+			}
+			if share := n / requests; math.Abs(share-want) > chance || want == 0 && n > 0 {
+				return fmt.Errorf("its share is %.3f", share)
+			}
+			return nil
+		})
+	}
+	o.ask(f, "pin", pinned, "--share", "70%")
+	is(0.7)
+	o.ask(f, "pin", pinned, "--share", "20%")
+	is(0.2)
+	o.ask(f, "drain", pinned)
+	is(0)
+}
+
+// namedRequests counts the requests of an Envoy for which an endpoint was named.
+const namedRequests = "cluster." + cluster + "_picked.upstream_rq_total"
+
+// An operator may drain and pin.
+type operator struct {
+	t             *testing.T
+	token, tokens string // files: the operator's own, and that of Steelyard
+}
+
+func newOperator(t *testing.T) *operator {
+	t.Helper()
+	dir := t.TempDir()
+	o := &operator{t, filepath.Join(dir, "token"), filepath.Join(dir, "tokens")}
+	for path, text := range map[string]string{o.token: "0123456789abcdef\n",
+		o.tokens: "operate anna 0123456789abcdef\n"} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return o
+}
+
+// asked is what of Steelyard's admin section accepts the operator.
+func (o *operator) asked() string { return ", anonymous_view: true, tokens_file: " + o.tokens }
+
+// ask runs a command about an endpoint of the tests' cluster.
+func (o *operator) ask(f *fleet, command, endpoint string, args ...string) {
+	o.t.Helper()
+	run(o.t, append([]string{command, cluster, endpoint, "--admin", "http://" + f.admin, "--token-file", o.token},
+		args...)...)
+}
