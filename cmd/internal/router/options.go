@@ -48,7 +48,8 @@ func FromEnvironment(getenv func(string) string) (Options, error) {
 		}
 		x, err := strconv.ParseFloat(text, 64)
 		if err != nil || math.IsNaN(x) || x < least || x > most {
-			errs = append(errs, fmt.Errorf("%s=%q: want a number from %v to %v", name, text, least, most))
+			errs = append(errs, fmt.Errorf("%s=%q: want a number from %v to %.f", name, text, least, most))
+			return value
 		}
 		return x
 	}
@@ -58,7 +59,7 @@ func FromEnvironment(getenv func(string) string) (Options, error) {
 	whole := func(name string, value, least, most int) int {
 		x := number(name, float64(value), float64(least), float64(most))
 		if x != math.Trunc(x) {
-			errs = append(errs, fmt.Errorf("%s=%v: want a whole number", name, x))
+			errs = append(errs, fmt.Errorf("%s=%q: want a whole number", name, getenv(name)))
 		}
 		return int(x)
 	}

@@ -35,13 +35,22 @@ func TestTheEnvironmentHasTheDefaultsOfTheContract(t *testing.T) {
 }
 
 func TestVariablesThatCannotBeUsedAreAllNamed(t *testing.T) {
-	set := map[string]string{EnvPort: "70000", EnvThreshold: "fast", EnvAlpha: "1.5", EnvQueueMax: "2.5",
+	set := map[string]string{EnvPort: "70000", EnvThreshold: "fast", EnvAlpha: "1.5", EnvQueueMax: "2000000.5",
 		EnvQueueTimeout: "-1", EnvLogInterval: "NaN"}
 	_, err := FromEnvironment(func(name string) string { return set[name] })
-	for name := range set {
-		if err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("the error does not name %s: %v", name, err)
-		}
+	const want = `CUSTOM_ROUTER_PORT="70000": want a number from 1 to 65535
+CUSTOM_ROUTER_LATENCY_THRESHOLD="fast": want a number from 0 to 86400
+CUSTOM_ROUTER_EWMA_ALPHA="1.5": want a number from 0 to 1
+CUSTOM_ROUTER_QUEUE_MAX_SIZE="2000000.5": want a number from 0 to 1000000
+CUSTOM_ROUTER_QUEUE_TIMEOUT="-1": want a number from 0 to 86400
+CUSTOM_ROUTER_STATE_LOG_INTERVAL="NaN": want a number from 0 to 86400`
+	if err == nil || err.Error() != want {
+		t.Errorf("the error is\n%v\nwant\n%s", err, want)
+	}
+	set = map[string]string{EnvQueueMax: "2.5", EnvPort: "1e3"}
+	o, err := FromEnvironment(func(name string) string { return set[name] })
+	if err == nil || err.Error() != `CUSTOM_ROUTER_QUEUE_MAX_SIZE="2.5": want a whole number` || o.Port != 1000 {
+		t.Errorf("port %d, error %v; want that of the queue only", o.Port, err)
 	}
 }
 
