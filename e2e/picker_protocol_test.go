@@ -145,8 +145,8 @@ func TestARetryGoesToTheNextEndpointThatThePickerNamed(t *testing.T) {
 	}
 }
 
-// TestARefusalOfAStrictPickerReachesTheClient, with the status of the protocol: 429 for what is shed, 503 where there
-// is no endpoint.
+// TestARefusalOfAStrictPickerReachesTheClient, with the status of the protocol: 429 for what is shed, and when to try
+// again; 503 where there is no endpoint.
 func TestARefusalOfAStrictPickerReachesTheClient(t *testing.T) {
 	pool := servers(t, wide)
 	f := withoutEnvoys(t, plan{servers: pool, edits: slices.Concat(asGateway, patient)})
@@ -156,13 +156,14 @@ func TestARefusalOfAStrictPickerReachesTheClient(t *testing.T) {
 	f.plan.bootstrap = []string{"--picker", p.address}
 	f.startEnvoy(0)
 	for _, c := range []struct {
-		status int
-		text   string
-		change func(*loadsv1.Update)
+		status     int
+		text       string
+		retryAfter string // empty: no header
+		change     func(*loadsv1.Update)
 	}{
-		{http.StatusTooManyRequests, "saturated", func(u *loadsv1.Update) { u.DropFraction = 1 }},
-		{http.StatusServiceUnavailable, "no_endpoint", func(u *loadsv1.Update) { u.Endpoints = nil }},
-		{http.StatusOK, "", func(*loadsv1.Update) {}},
+		{http.StatusTooManyRequests, "saturated", "1", func(u *loadsv1.Update) { u.DropFraction = 1 }},
+		{http.StatusServiceUnavailable, "no_endpoint", "", func(u *loadsv1.Update) { u.Endpoints = nil }},
+		{http.StatusOK, "", "", func(*loadsv1.Update) {}},
 	} {
 		loads.change.Store(&c.change)
 		f.eventually(fmt.Sprintf("the answer is a %d", c.status), func() error {
@@ -171,6 +172,9 @@ func TestARefusalOfAStrictPickerReachesTheClient(t *testing.T) {
 			text, err := io.ReadAll(resp.Body)
 			if err == nil && (resp.StatusCode != c.status || !strings.Contains(string(text), c.text)) {
 				err = fmt.Errorf("status %d: %s", resp.StatusCode, text)
+			}
+			if got := resp.Header.Get("Retry-After"); err == nil && got != c.retryAfter {
+				t.Errorf("status %d: retry-after is %q, want %q", c.status, got, c.retryAfter)
 			}
 			return err
 		})

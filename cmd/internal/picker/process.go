@@ -352,16 +352,29 @@ func named(c picking.Choice) (*extprocv3.CommonResponse, *structpb.Struct) {
 // refusal refuses a request that no endpoint may serve, or that none is to serve now.
 func refusal(reason picking.Reason) *extprocv3.ProcessingResponse {
 	text, code := reasonStrict, typev3.StatusCode_ServiceUnavailable
+	var headers [][2]string
 	switch reason {
 	case picking.ReasonSubset:
 		text = "none of the endpoints in " + subset + " is known"
 	case reasonShed:
 		text, code = "all endpoints are saturated", typev3.StatusCode_TooManyRequests
+		headers = [][2]string{{"retry-after", "1"}} // only a share is refused, so the next try may be served
+	}
+	return immediate(code, headers, "steelyard picker: "+text+"\n", "steelyard_picker_"+string(reason))
+}
+
+// immediate has the proxy answer a request by itself.
+func immediate(code typev3.StatusCode, headers [][2]string, body, details string) *extprocv3.ProcessingResponse {
+	var set []*corev3.HeaderValueOption
+	for _, h := range headers {
+		set = append(set, &corev3.HeaderValueOption{Header: &corev3.HeaderValue{Key: h[0], RawValue: []byte(h[1])},
+			AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD})
 	}
 	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ImmediateResponse{
 		ImmediateResponse: &extprocv3.ImmediateResponse{
-			Status: &typev3.HttpStatus{Code: code},
-			Body:   []byte("steelyard picker: " + text + "\n"), Details: "steelyard_picker_" + string(reason),
+			Status:  &typev3.HttpStatus{Code: code},
+			Headers: &extprocv3.HeaderMutation{SetHeaders: set},
+			Body:    []byte(body), Details: details,
 		}}}
 }
 

@@ -3,7 +3,6 @@ package picker
 import (
 	"time"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	modev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
@@ -61,7 +60,8 @@ func nameIn(h *extprocv3.HttpHeaders, header string) string {
 // settled is the answer to the headers of a request that was granted a place, or refused.
 func settled(o follow.Outcome) *extprocv3.ProcessingResponse {
 	if o.Refused != "" {
-		return refusedByQueue(o.Refusal())
+		r := o.Refusal() // as the module does
+		return immediate(typev3.StatusCode_ServiceUnavailable, r.Headers, r.Body, r.Details)
 	}
 	response := &extprocv3.HeadersResponse{}
 	out := &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestHeaders{
@@ -72,21 +72,6 @@ func settled(o follow.Outcome) *extprocv3.ProcessingResponse {
 			ResponseTrailerMode: modev3.ProcessingMode_SEND}}
 	response.Response, out.DynamicMetadata = named(picking.Choice{Address: o.Endpoint})
 	return out
-}
-
-// refusedByQueue refuses a request as the module does.
-func refusedByQueue(r follow.Refusal) *extprocv3.ProcessingResponse {
-	var set []*corev3.HeaderValueOption
-	for _, h := range r.Headers {
-		set = append(set, &corev3.HeaderValueOption{Header: &corev3.HeaderValue{Key: h[0], RawValue: []byte(h[1])},
-			AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD})
-	}
-	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ImmediateResponse{
-		ImmediateResponse: &extprocv3.ImmediateResponse{
-			Status:  &typev3.HttpStatus{Code: typev3.StatusCode_ServiceUnavailable},
-			Headers: &extprocv3.HeaderMutation{SetHeaders: set},
-			Body:    []byte(r.Body), Details: r.Details,
-		}}}
 }
 
 // An inbox receives the messages of one stream.
