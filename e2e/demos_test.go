@@ -43,6 +43,9 @@ func numbers(t *testing.T, out, title, pattern string) (all []float64) {
 func TestTheDemoOfTheQueueShowsTheClasses(t *testing.T) {
 	withModule(t)
 	out := demo(t, "queue", "--duration", "3s")
+	if !regexp.MustCompile(`(?m)^Page:  http://127.0.0.1:\d+/#/c/demo\?range=5m$`).MatchString(out) {
+		t.Errorf("no page of the cluster:\n%s", out)
+	}
 	for _, class := range []string{"interactive", "batch"} {
 		if n := numbers(t, out, class, `(\d+) .* (\d+)`); n[0] == 0 || n[1] != 0 {
 			t.Errorf("class %s has %v answers and %v failures:\n%s", class, n[0], n[1], out)

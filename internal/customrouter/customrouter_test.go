@@ -336,7 +336,8 @@ func TestTheAPIRefusesOtherMethodsAndLargeBodies(t *testing.T) {
 }
 
 func TestThePageShowsTheQueueAndWhatEachBackendTakes(t *testing.T) {
-	r := New(Options{Queue: picking.QueuedOptions{Threshold: time.Second, QueueMax: 7, Alpha: 0.3}})
+	r := New(Options{Queue: picking.QueuedOptions{Threshold: time.Second / 20, QueueMax: 7, Alpha: 0.3,
+		QueueTimeout: 20 * time.Minute}})
 	show := func() string {
 		w := httptest.NewRecorder()
 		r.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, APIPath, nil))
@@ -358,7 +359,8 @@ func TestThePageShowsTheQueueAndWhatEachBackendTakes(t *testing.T) {
 	}
 	r.Arrive(now, func(Verdict) {})
 	for _, part := range []string{"<td>1</td><td>7</td><td>3</td><td>0</td><td>0</td>", "<td>2s</td>",
-		meanings[picking.BackendSlow], meanings[picking.BackendProbed], "none yet"} {
+		meanings[picking.BackendSlow], meanings[picking.BackendProbed], "none yet",
+		"waited for 1200 s<", "threshold 0.05 s<"} {
 		if text := show(); !strings.Contains(text, part) {
 			t.Errorf("the page lacks %q:\n%s", part, text)
 		}

@@ -5,6 +5,7 @@ import (
 	"html/template"
 	"math"
 	"net/http"
+	"strconv"
 	"time"
 
 	"steelyard/picking"
@@ -20,6 +21,7 @@ var pageTemplate = template.Must(template.New("").Funcs(template.FuncMap{
 		}
 		return time.Duration(seconds * float64(time.Second)).Round(time.Millisecond).String()
 	},
+	"seconds": func(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + " s" },
 	"meaning": func(s picking.BackendState) string { return meanings[s] },
 }).Parse(pageText))
 

@@ -29,6 +29,12 @@ type Handle interface {
 	Run(ctx context.Context) error
 }
 
+// pageOf is the address of a demo's cluster on the dashboard, with the shortest range: a demo is over before the others
+// show more than a line at their end.
+func pageOf(control Handle) string {
+	return "http://" + control.AdminAddress() + "/#/c/" + clusterName + "?range=5m"
+}
+
 // during runs Steelyard, and other parts, for as long as play takes: they outlive the Envoys and, with them, the
 // caller's context. A part that ends on its own ends play.
 func (start ControlPlane) during(ctx context.Context, configYAML []byte, play func(context.Context, Handle) error,

@@ -55,10 +55,10 @@ func playPrefix(ctx context.Context, out io.Writer, d time.Duration, servers mod
 	}
 	defer func() { err = errors.Join(err, choosing.close()) }()
 	fmt.Fprintf(out, `Steelyard demo: %d simulated engines with prefix caches, the same conversations in three ways
-Page:  http://%s/#/c/%s
+Page:  %s
 Load:  %.1f conversations per second begin, for %v each time; %d system prompts, up to %d turns
 
-`, prefixEngines, control.AdminAddress(), clusterName, conversationRate, d, systemPrompts, mostTurns)
+`, prefixEngines, pageOf(control), conversationRate, d, systemPrompts, mostTurns)
 	if _, err := (way{"(warm-up)", false, weighted}).play(ctx, out, prefixWarmUp, servers); err != nil {
 		return err
 	}

@@ -54,10 +54,10 @@ func Queue(ctx context.Context, out io.Writer, d time.Duration, s Steelyard) (er
 			return err
 		}
 		fmt.Fprintf(out, `Steelyard demo: %d Envoys with the module, %d servers that execute one request of %v at a time
-Page:  http://%s/#/c/%s
+Page:  %s
 Load:  the classes %s (weight 3) and %s (weight 1) each send as much as all servers can do
 
-`, queueEnvoys, queueServers, queueService, control.AdminAddress(), clusterName, classes[0], classes[1])
+`, queueEnvoys, queueServers, queueService, pageOf(control), classes[0], classes[1])
 		return sendClasses(ctx, out, d, urls)
 	})
 }
