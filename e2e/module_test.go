@@ -80,9 +80,9 @@ func TestRequestsThatDoNotWaitInTheirQueueAreCounted(t *testing.T) {
 	}
 }
 
-// TestNoRequestFailsWithTheModuleWhenTheControlPlaneDies, and the module falls back to the weights. Each request waits
-// for its body.
-func TestNoRequestFailsWithTheModuleWhenTheControlPlaneDies(t *testing.T) {
+// TestNoRequestFailsWithTheModuleWhenTheControlPlaneDiesOrHangs, and the module falls back to the weights. Each request
+// waits for its body.
+func TestNoRequestFailsWithTheModuleWhenTheControlPlaneDiesOrHangs(t *testing.T) {
 	withModule(t)
 	pool := servers(t, same(4, modelsim.Options{Slots: 8})...)
 	f := start(t, plan{servers: pool, envoys: 2, bootstrap: []string{"--module", "--prefix"},
@@ -120,6 +120,14 @@ func TestNoRequestFailsWithTheModuleWhenTheControlPlaneDies(t *testing.T) {
 	picked("without loads the weights decide", false)
 	f.control = f.startControl("steelyard-2")
 	picked("the module chooses again", true)
+	if err := f.control.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	picked("without newer loads the weights decide", false)
+	if err := f.control.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	picked("the module chooses after it hung", true)
 	if sent, failed := traffic.stop(t); failed != 0 {
 		t.Errorf("%d of %d requests failed", failed, sent)
 	}

@@ -194,8 +194,8 @@ func hold(envoy unsafe.Pointer, r *C.request, f *filter, a follow.Arrival) bool 
 //
 //export envoy_dynamic_module_on_http_filter_scheduled
 func envoy_dynamic_module_on_http_filter_scheduled(envoy unsafe.Pointer, r *C.request, event C.uint64_t) {
-	settled := false
 	defer guard()
+	settled := false
 	defer func() {
 		if !settled { // after a panic it goes on, by the weights; a request of a router, to a 503
 			C.envoy_dynamic_module_callback_http_filter_continue_decoding(envoy)
