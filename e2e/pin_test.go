@@ -1,11 +1,14 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"math"
+	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"steelyard/e2e/rig/modelsim"
 )
@@ -94,4 +97,44 @@ func (o *operator) ask(f *fleet, command, endpoint string, args ...string) {
 	o.t.Helper()
 	run(o.t, append([]string{command, cluster, endpoint, "--admin", "http://" + f.admin, "--token-file", o.token},
 		args...)...)
+}
+
+// TestADrainedEndpointHasNoPlaceInTheQueue: requests wait for the others although it is idle.
+func TestADrainedEndpointHasNoPlaceInTheQueue(t *testing.T) {
+	eachCarrier(t, aDrainedEndpointHasNoPlaceInTheQueue)
+}
+
+func aDrainedEndpointHasNoPlaceInTheQueue(t *testing.T, by carrier) {
+	o := newOperator(t)
+	pool := servers(t, same(2, wide)...)
+	f := by.start(t, plan{servers: pool, asked: o.asked(), cluster: "queue: {max_in_flight: 1}"})
+	drained := pool[1].Address()
+	o.ask(f, "drain", drained)
+	f.eventually("the drain is in effect", func() error {
+		e, err := f.endpoint(drained)
+		if err == nil && e.Reason != "drained" {
+			err = fmt.Errorf("the reason is %s", e.Reason)
+		}
+		return err
+	})
+	c := newCallers(t, f)
+	const requests = 3
+	for i := range requests {
+		c.send(t.Context(), i, 0, "", "", 100*time.Millisecond)
+	}
+	for range requests {
+		if a := c.next(); a.code != http.StatusOK || a.header.Get(modelsim.HeaderServer) == drained {
+			t.Errorf("%+v, want an answer of the other server", a)
+		}
+		if n := pool[0].InFlight() + pool[1].InFlight(); n > 1 {
+			t.Errorf("%d requests are at the servers, and there is one place", n)
+		}
+	}
+	o.ask(f, "undrain", drained)
+	first, release := context.WithCancel(t.Context())
+	defer release()
+	for i := range 2 {
+		c.send(first, i, 0, "", "", time.Minute)
+	}
+	f.eventually("it has its place again", func() error { return f.waits(0, 2) })
 }

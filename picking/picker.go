@@ -25,7 +25,7 @@ const (
 type Endpoint struct {
 	Address string // IP:port
 	weighting.Vessel
-	// Avoid is set if the endpoint is flagged, draining, or refuses connections.
+	// Avoid is set if the endpoint is flagged or drained.
 	Avoid bool
 	// LoadAge is the time from the reading that the load rests on to the decision; 0 where that is not known.
 	LoadAge time.Duration

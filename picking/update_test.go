@@ -50,6 +50,30 @@ func TestAnUpdateSaysWhoseServerRestarted(t *testing.T) {
 	}
 }
 
+// TestADrainedEndpointIsAvoidedAndAPinnedOneIsNot, also by the longest match in a pool of two.
+func TestADrainedEndpointIsAvoidedAndAPinnedOneIsNot(t *testing.T) {
+	d := weighting.NewLaw(weighting.DefaultParams()).Step(time.Unix(1000, 0), weighting.Snapshot{
+		Endpoints: []weighting.Endpoint{{Address: "10.0.0.1:80", Capacity: 1},
+			{Address: "10.0.0.2:80", Capacity: 1, Override: weighting.Override{Drained: true}},
+			{Address: "10.0.0.3:80", Capacity: 1, Override: weighting.Override{Share: 0.25}}}})
+	u := UpdateOf(&d)
+	for i, want := range []struct {
+		avoid bool
+		share float64
+	}{{false, 0}, {true, 0}, {false, 0.25}} {
+		if e := u.Endpoints[i]; e.Avoid != want.avoid || e.Share != want.share {
+			t.Errorf("%s: avoid %v, share %v; want %+v", e.Address, e.Avoid, e.Share, want)
+		}
+	}
+	var p Picker
+	u.Endpoints, u.LongestMatch = u.Endpoints[:2], true
+	p.Update(u, start)
+	r := Request{Size: -1, Cached: []Cached{{"10.0.0.2:80", 1}}}
+	if got := p.Choose(start, r, 0.5); got.Address != "10.0.0.1:80" {
+		t.Errorf("a prompt that the drained one has answered: %+v, want the other", got)
+	}
+}
+
 // TestAPickerFollowsThePolicyOfTheCluster: the emptier endpoint answers in 2 s, the other one in 0.5 s. The next
 // request takes 2 s there and 0.5 s · (1 request in flight + 1) here.
 func TestAPickerFollowsThePolicyOfTheCluster(t *testing.T) {
