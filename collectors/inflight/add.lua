@@ -16,7 +16,8 @@ end
 
 -- What of each score was added, and what is to be. A replica that has not written for long has died.
 local was, is = {}, {}
-local fields = redis.call('HGETALL', hash)
+local fields = redis.pcall('HGETALL', hash)
+if fields.err then return {err = string.gsub(fields.err, '^WRONGTYPE', 'NOHASH')} end
 for i = 1, #fields, 2 do
   local at, counts = string.match(fields[i + 1], '^(%d+) (.*)$')
   add(was, counts or '')

@@ -16,22 +16,27 @@ import (
 //go:embed add.lua
 var addScript string
 
-// countsLast is how long the counts of a replica stay in the scores after it last wrote them.
+// countsLast is how long the counts of a replica stay in the scores after it last wrote them: where it writes them less
+// often than that, for two intervals.
 const countsLast = 5 * time.Second
 
 // An adder brings what this process counts into the scores of some sets.
 type adder struct {
 	replica string
 	own     func(cluster string) map[string]int64
+	lasts   time.Duration
 	script  *redis.Script
 
 	mu     sync.Mutex
 	adding map[Key]bool // replaced as a whole
+	asking map[Key]bool // of the poll that is under way
 	added  map[Key]bool // that may have counts of this process
 }
 
-func newAdder(replica string, own func(cluster string) map[string]int64) *adder {
-	return &adder{replica: replica, own: own, script: redis.NewScript(addScript), added: make(map[Key]bool)}
+// newAdder makes the adder of a process that polls once per interval.
+func newAdder(replica string, interval time.Duration, own func(cluster string) map[string]int64) *adder {
+	return &adder{replica: replica, own: own, lasts: max(countsLast, 2*interval), script: redis.NewScript(addScript),
+		added: make(map[Key]bool)}
 }
 
 // SetAdding replaces the keys whose scores get what this process counts. The Requests of their results are then those
@@ -43,19 +48,28 @@ func (p *Poller) SetAdding(keys map[Key]bool) {
 	a.adding = maps.Clone(keys)
 }
 
-// adds returns the keys that get counts, and notes that they may have some.
+// adds returns the keys that get counts of a poll that begins, and notes that they may have some.
 func (a *adder) adds() map[Key]bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	maps.Copy(a.added, a.adding)
+	a.asking = a.adding
 	return a.adding
 }
 
-// withdraw takes the counts of this process out of the scores of keys: of those that get none any more, or of all.
+// asked ends the poll.
+func (a *adder) asked() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.asking = nil
+}
+
+// withdraw takes the counts of this process out of the scores of keys: of those that get none any more, or of all. A
+// poll that is under way may still add to keys that it began with, so these have to wait for its end.
 func (a *adder) withdraw(ctx context.Context, client redis.UniversalClient, all bool) {
 	a.mu.Lock()
 	keys := maps.Clone(a.added)
-	maps.DeleteFunc(keys, func(k Key, _ bool) bool { return !all && a.adding[k] })
+	maps.DeleteFunc(keys, func(k Key, _ bool) bool { return !all && (a.adding[k] || a.asking[k]) })
 	a.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
@@ -76,8 +90,8 @@ func (a *adder) ask(ctx context.Context, pipe redis.Pipeliner, k Key) *redis.Cmd
 	return a.script.EvalSha(ctx, pipe, a.keys(k), a.args(a.own(k.Cluster))...)
 }
 
-// A mayNotAdd explains that the rights for the script are missing.
-type mayNotAdd struct{ error }
+// A cannotAdd explains what is missing, or in the way, for the script.
+type cannotAdd struct{ error }
 
 // addRights are the rights that the script needs.
 const addRights = "+evalsha +eval +time +hgetall +hset +hdel +zrange +zcard +zadd"
@@ -91,8 +105,11 @@ func (a *adder) others(ctx context.Context, client redis.UniversalClient, k Key,
 	texts, err := cmd.StringSlice()
 	switch {
 	case redis.HasErrorPrefix(err, "NOPERM"):
-		return nil, mayNotAdd{fmt.Errorf("counts cannot be added to it, because the ACL user may not write them; "+
-			"grant %s, and the patterns of the key and of %q: %w", addRights, a.keys(k)[1], err)}
+		return nil, cannotAdd{fmt.Errorf("counts cannot be added to it, because the ACL user may not write them; grant "+
+			"%s, and the patterns of the key and of %q: %w", addRights, a.keys(k)[1], err)}
+	case redis.HasErrorPrefix(err, "NOHASH"):
+		return nil, cannotAdd{fmt.Errorf("counts cannot be added to it, because %q next to it is not a hash; delete "+
+			"that: %w", a.keys(k)[1], err)}
 	case err != nil:
 		return nil, err
 	}
@@ -114,5 +131,5 @@ func (a *adder) args(own map[string]int64) []any {
 	if len(own) > 0 {
 		text, _ = json.Marshal(own) // of texts and integers
 	}
-	return []any{a.replica, countsLast.Milliseconds(), MaxMembers, text}
+	return []any{a.replica, a.lasts.Milliseconds(), MaxMembers, text}
 }

@@ -31,7 +31,7 @@ func (w *writer) adds() *addition {
 // exchange adds the counts, and returns those of others.
 func (a *addition) exchange() set {
 	a.t.Helper()
-	adder := newAdder(a.m.replica, nil)
+	adder := newAdder(a.m.replica, time.Second, nil)
 	args := adder.args(a.own)
 	args[1] = a.lasts
 	z, err := adder.others(a.t.Context(), a.client, llama, adder.script.Run(a.t.Context(), a.client, adder.keys(llama),
@@ -76,7 +76,7 @@ func TestAScoreHasTheCountsOfAllAndOthersAreWhatIsBeyondThem(t *testing.T) {
 	a.wantOthers("without any", set{"x": 2, "y": 1})
 	b.wantOthers("without any", set{"x": 2, "y": 1})
 	a.want("without any", set{"x": 2, "y": 1})
-	if n := do(t, options(a), "EXISTS", newAdder("", nil).keys(llama)[1]); n != int64(0) {
+	if n := do(t, options(a), "EXISTS", newAdder("", time.Second, nil).keys(llama)[1]); n != int64(0) {
 		t.Error("the hash is there without counts")
 	}
 }
@@ -117,7 +117,7 @@ func TestTheCountsOfAReplicaThatDiedLeaveTheScores(t *testing.T) {
 func TestWhateverIsInTheHashHarmsNothing(t *testing.T) {
 	a, _ := twoAdditions(t)
 	a.sync("x")
-	hash := newAdder("", nil).keys(llama)[1]
+	hash := newAdder("", time.Second, nil).keys(llama)[1]
 	for i, text := range []string{"", "nonsense", "99999999999999 ", "99999999999999 [1,2]", "99999999999999 7",
 		`99999999999999 {"x":"many"}`, `99999999999999 {"x":{}}`, `x {"x":1}`} {
 		do(t, options(a), "HSET", hash, "stranger", text)
@@ -232,6 +232,68 @@ func TestAPollerAddsItsCountsUntilItNeedNot(t *testing.T) {
 	has("they go with the poller", set{"x": 0, "y": 0})
 }
 
+// TestAPollThatIsUnderWayLeavesNoCounts: it began before its key was no longer to be added to, and adds after the counts
+// were to be taken out.
+func TestAPollThatIsUnderWayLeavesNoCounts(t *testing.T) {
+	port := freePort(t)
+	s := startRedis(t, port, plain(port)...)
+	asked, answer := make(chan struct{}), make(chan struct{})
+	o := patient(s.address)
+	o.Timeout = 20 * time.Second
+	o.Own = func(string) map[string]int64 {
+		select {
+		case asked <- struct{}{}:
+			<-answer
+		case <-answer:
+		}
+		return map[string]int64{"x": 3}
+	}
+	p, err := New(o, nil, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := redis.NewClient(&redis.Options{Addr: s.address})
+	defer client.Close()
+	do(t, client.Options(), "ZADD", llama.Key, 0, "x")
+	p.SetAdding(map[Key]bool{llama: true})
+	r := startPoller(t, p, llama)
+	<-asked
+	p.SetAdding(nil)
+	p.adder.withdraw(t.Context(), client, false)
+	close(answer)
+	r.until("all is of others", func(r Result) bool { return r.Err == nil && r.Requests["x"] == 3 })
+	eventually(t, "the counts are taken out", func() bool { return scores(t, client)["x"] == 0 })
+}
+
+func TestCountsLastFromOnePollToTheNext(t *testing.T) {
+	for _, interval := range []time.Duration{time.Millisecond, time.Second, time.Minute} {
+		lasts := time.Duration(newAdder("", interval, nil).args(nil)[1].(int64)) * time.Millisecond
+		if lasts < interval*2 || lasts < countsLast {
+			t.Errorf("with an interval of %v they last %v", interval, lasts)
+		}
+	}
+}
+
+func TestSomethingElseInThePlaceOfTheHashIsNamed(t *testing.T) {
+	port := freePort(t)
+	s := startRedis(t, port, plain(port)...)
+	own := ownCounts{is: map[string]int64{"x": 3}}
+	o := patient(s.address)
+	o.Own = own.get
+	p, err := New(o, nil, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hash, admin := p.adder.keys(llama)[1], &redis.Options{Addr: s.address}
+	do(t, admin, "ZADD", llama.Key, 2, "x")
+	do(t, admin, "SET", hash, "text")
+	p.SetAdding(map[Key]bool{llama: true})
+	r := startPoller(t, p, llama)
+	wantError(t, r.until("an error", func(r Result) bool { return r.Err != nil }).Err, llama.Key, hash, "not a hash")
+	do(t, admin, "DEL", hash)
+	r.until("added", func(r Result) bool { return r.Err == nil && r.Requests["x"] == 2 })
+}
+
 func TestWithoutTheRightToAddTheErrorNamesIt(t *testing.T) {
 	port := freePort(t)
 	s := startRedis(t, port, plain(port)...)
@@ -284,7 +346,7 @@ func TestASetWithTooManyMembersGetsNoCounts(t *testing.T) {
 
 func TestTheHashOfCountsIsInTheSlotOfItsSet(t *testing.T) {
 	for _, key := range []string{"inflight:llama", "{pool}:llama", "a{b}c{d}"} {
-		keys := newAdder("", nil).keys(Key{"llama", key})
+		keys := newAdder("", time.Second, nil).keys(Key{"llama", key})
 		if !strings.HasPrefix(keys[1], companion(key)) {
 			t.Errorf("%s has %s, which need not be in its slot", key, keys[1])
 		}

@@ -51,7 +51,7 @@ func New(o Options, sink func([]Result), log *slog.Logger) (*Poller, error) {
 	return &Poller{
 		o: o, dialer: newDialer(config, max(background, o.Timeout)), sink: sink, log: log,
 		replication: replication{maxSilence: maxSilence}, members: newMembers(o.Replica),
-		adder: newAdder(o.Replica, o.Own),
+		adder: newAdder(o.Replica, o.Interval, o.Own),
 	}, nil
 }
 

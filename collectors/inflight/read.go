@@ -50,6 +50,7 @@ func (p *Poller) read(ctx context.Context, client redis.UniversalClient, keys []
 	defer cancel()
 	start := time.Now()
 	cmds, adding := make([]redis.Cmder, len(keys)), p.adder.adds()
+	defer p.adder.asked()
 	var role *redis.Cmd // nil in a Redis Cluster
 	_, err := client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for i, k := range keys {
@@ -135,7 +136,7 @@ func (p *Poller) explain(key string, err error) error {
 	case strings.HasPrefix(err.Error(), "WRONGTYPE"):
 		return fmt.Errorf("in-flight key %q is not a sorted set; delete it, or name the one the pickers write: %w", key,
 			err)
-	case errors.As(err, new(mayNotAdd)):
+	case errors.As(err, new(cannotAdd)):
 		return fmt.Errorf("in-flight key %q: %w", key, err)
 	case strings.HasPrefix(err.Error(), "TOOMANY"):
 		return tooMany(key)
