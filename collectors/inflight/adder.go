@@ -104,7 +104,7 @@ func (a *adder) others(ctx context.Context, client redis.UniversalClient, k Key,
 	}
 	texts, err := cmd.StringSlice()
 	switch {
-	case redis.HasErrorPrefix(err, "NOPERM"):
+	case mayNot(err):
 		return nil, cannotAdd{fmt.Errorf("counts cannot be added to it, because the ACL user may not write them; grant "+
 			"%s, and the patterns of the key and of %q: %w", addRights, a.keys(k)[1], err)}
 	case redis.HasErrorPrefix(err, "NOHASH"):

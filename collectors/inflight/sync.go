@@ -112,7 +112,7 @@ func (m *members) sync(ctx context.Context, client redis.UniversalClient, key st
 	}
 	counts, err := m.script.Run(ctx, client, []string{key, companion(key)}, args...).Int64Slice()
 	switch {
-	case err != nil && strings.HasPrefix(err.Error(), "NOPERM"):
+	case mayNot(err):
 		return 0, 0, fmt.Errorf("in-flight key %q: its members cannot be synchronised, because the ACL user may not "+
 			"write them; grant %s, and the patterns of the key and of %q: %w", key, syncRights, companion(key), err)
 	case err != nil:
@@ -122,6 +122,13 @@ func (m *members) sync(ctx context.Context, client redis.UniversalClient, key st
 			"want 2", key, len(counts))
 	}
 	return counts[0], counts[1], nil
+}
+
+// mayNot reports whether a script failed because the ACL user may not do what it does. Redis 7.0 names commands in a
+// script that are not allowed by a sentence, not by the code.
+func mayNot(err error) bool {
+	return redis.HasErrorPrefix(err, "NOPERM") ||
+		err != nil && strings.Contains(err.Error(), "The user executing the script can't")
 }
 
 // syncRights are the rights that the script needs.
