@@ -105,8 +105,8 @@ func (a *adder) others(ctx context.Context, client redis.UniversalClient, k Key,
 	texts, err := cmd.StringSlice()
 	switch {
 	case mayNot(err):
-		return nil, cannotAdd{fmt.Errorf("counts cannot be added to it, because the ACL user may not write them; grant "+
-			"%s, and the patterns of the key and of %q: %w", addRights, a.keys(k)[1], err)}
+		return nil, cannotAdd{fmt.Errorf("counts cannot be added to it, because the ACL user may not write them; "+
+			"grant %s, and the patterns of the key and of %q: %w", addRights, a.keys(k)[1], err)}
 	case redis.HasErrorPrefix(err, "NOHASH"):
 		return nil, cannotAdd{fmt.Errorf("counts cannot be added to it, because %q next to it is not a hash; delete "+
 			"that: %w", a.keys(k)[1], err)}

@@ -82,8 +82,9 @@
 //
 // A hash (the key of that of the members, with :counts after it) has the part of each replica, as JSON, and the time
 // until which it counts: 5 s after the replica last wrote it, or two intervals, if that is longer; then the next script
-// takes it out of the scores. It does not expire, because nothing else knows what to take out. Members are not made here: a part of one that is missing is
-// added when it comes. The last part is taken out when a key is no longer added to, and at the end of Run.
+// takes it out of the scores. It does not expire, because nothing else knows what to take out. Members are not made
+// here: a part of one that is missing is added when it comes. The last part is taken out when a key is no longer added
+// to, and at the end of Run.
 //
 //	ACL SETUSER steelyard ~{inflight:*}:steelyard:counts +evalsha +eval +time +hgetall +hset +hdel
 //	    +zrange +zcard +zadd
