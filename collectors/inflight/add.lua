@@ -10,7 +10,8 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local function add(to, counts)
   local ok, decoded = pcall(cjson.decode, counts)
   for member, n in pairs(ok and type(decoded) == 'table' and decoded or {}) do
-    to[member] = (to[member] or 0) + (tonumber(n) or 0)
+    n = tonumber(n)
+    if n and n > 0 and n < 1e15 then to[member] = (to[member] or 0) + n end -- and not NaN
   end
 end
 

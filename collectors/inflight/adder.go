@@ -96,12 +96,23 @@ type cannotAdd struct{ error }
 // addRights are the rights that the script needs.
 const addRights = "+evalsha +eval +time +hgetall +hset +hdel +zrange +zcard +zadd"
 
-// others returns what others count for each member, by the answer to ask. A server that does not have the script, as
-// it was started since, gets it.
-func (a *adder) others(ctx context.Context, client redis.UniversalClient, k Key, cmd *redis.Cmd) ([]redis.Z, error) {
-	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
-		cmd = a.script.Eval(ctx, client, a.keys(k), a.args(a.own(k.Cluster))...)
-	}
+// askAgain sends the script to a server that does not have it, because it was started since, with each exchange that
+// failed for that.
+func (a *adder) askAgain(ctx context.Context, client redis.UniversalClient, keys []Key, cmds []redis.Cmder) {
+	_, _ = client.Pipelined(ctx, func(pipe redis.Pipeliner) error { // each command has its error
+		for i, k := range keys {
+			if lacksScript(cmds[i]) {
+				cmds[i] = a.script.Eval(ctx, pipe, a.keys(k), a.args(a.own(k.Cluster))...)
+			}
+		}
+		return nil
+	})
+}
+
+func lacksScript(cmd redis.Cmder) bool { return redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") }
+
+// others returns what others count for each member, by the answer to an exchange.
+func (a *adder) others(k Key, cmd *redis.Cmd) ([]redis.Z, error) {
 	texts, err := cmd.StringSlice()
 	switch {
 	case mayNot(err):

@@ -34,8 +34,7 @@ func (a *addition) exchange() set {
 	adder := newAdder(a.m.replica, time.Second, nil)
 	args := adder.args(a.own)
 	args[1] = a.lasts
-	z, err := adder.others(a.t.Context(), a.client, llama, adder.script.Run(a.t.Context(), a.client, adder.keys(llama),
-		args...))
+	z, err := adder.others(llama, adder.script.Run(a.t.Context(), a.client, adder.keys(llama), args...))
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -119,7 +118,8 @@ func TestWhateverIsInTheHashHarmsNothing(t *testing.T) {
 	a.sync("x")
 	hash := newAdder("", time.Second, nil).keys(llama)[1]
 	for i, text := range []string{"", "nonsense", "99999999999999 ", "99999999999999 [1,2]", "99999999999999 7",
-		`99999999999999 {"x":"many"}`, `99999999999999 {"x":{}}`, `x {"x":1}`} {
+		`99999999999999 {"x":"many"}`, `99999999999999 {"x":{}}`,
+		`99999999999999 {"x":nan}`, `99999999999999 {"x":1e999}`, `99999999999999 {"x":-5}`, `x {"x":1}`} {
 		do(t, options(a), "HSET", hash, "stranger", text)
 		a.own = map[string]int64{"x": int64(i)}
 		a.wantOthers(text, set{"x": 0})
@@ -389,5 +389,68 @@ func BenchmarkAdd(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+func TestAServerWithoutTheScriptGetsItInOneRoundTripForAllKeys(t *testing.T) {
+	const sets = 200
+	port := freePort(t)
+	s := startRedis(t, port, plain(port)...)
+	client := redis.NewClient(&redis.Options{Addr: s.address})
+	defer client.Close()
+	keys, adding := make([]Key, sets), make(map[Key]bool)
+	for i := range keys {
+		keys[i] = Key{llama.Cluster, fmt.Sprint("inflight:", i)}
+		adding[keys[i]] = true
+		client.ZAdd(t.Context(), keys[i].Key, redis.Z{Member: "x", Score: 2})
+	}
+	client.ZAdd(t.Context(), "other", redis.Z{Member: "x", Score: 7})
+	client.Set(t.Context(), "text", "", 0)
+	own := ownCounts{is: map[string]int64{"x": 3}}
+	o := patient(s.address)
+	o.Timeout, o.Own = 10*time.Second, own.get
+	p, err := New(o, nil, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.dialer.close()
+	p.SetAdding(adding)
+	poller := redis.NewUniversalClient(p.o.universal(p.dialer))
+	defer poller.Close()
+	trips := &counter{}
+	poller.AddHook(trips)
+	results := p.read(t.Context(), poller, append([]Key{{llama.Cluster, "text"}, {llama.Cluster, "other"}}, keys...))
+	wantError(t, results[0].Err, "text", "not a sorted set")
+	if d := cmp.Diff(set{"x": 7}, results[1].Requests); d != "" || results[1].Err != nil {
+		t.Errorf("of a set that is only read (-want +got), %v:\n%s", results[1].Err, d)
+	}
+	for _, r := range results[2:] {
+		if d := cmp.Diff(set{"x": 2}, r.Requests); d != "" || r.Err != nil {
+			t.Fatalf("%s (-want +got), %v:\n%s", r.Key, r.Err, d)
+		}
+	}
+	if trips.commands != 0 || trips.pipelines != 2 {
+		t.Errorf("%d commands and %d pipelines, want 0 and 2", trips.commands, trips.pipelines)
+	}
+}
+
+// A counter counts what is sent to Redis.
+type counter struct{ commands, pipelines int }
+
+func (c *counter) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (c *counter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if strings.HasPrefix(cmd.Name(), "eval") { // besides those of a new connection
+			c.commands++
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (c *counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		c.pipelines++
+		return next(ctx, cmds)
 	}
 }

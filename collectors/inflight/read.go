@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -65,13 +66,17 @@ func (p *Poller) read(ctx context.Context, client redis.UniversalClient, keys []
 		}
 		return nil
 	})
+	if slices.ContainsFunc(cmds, lacksScript) {
+		p.adder.askAgain(ctx, client, keys, cmds)
+		err = nil // of a command, which was answered
+	}
 	took := time.Since(start)
 	at := start.Add(took / 2)
 
 	results := make([]Result, len(keys))
 	explained := role != nil && role.Err() != nil
 	for i, k := range keys {
-		members, keyErr := p.counted(ctx, client, k, cmds[i])
+		members, keyErr := p.counted(k, cmds[i])
 		explained = explained || cmds[i].Err() != nil
 		results[i] = Result{Cluster: k.Cluster, Key: k.Key, At: at, Took: took}
 		p.fill(&results[i], members, keyErr)
@@ -90,9 +95,9 @@ func (p *Poller) read(ctx context.Context, client redis.UniversalClient, keys []
 }
 
 // counted returns the members of a key, each with what pickers count for it, by the answer to read's command.
-func (p *Poller) counted(ctx context.Context, client redis.UniversalClient, k Key, cmd redis.Cmder) ([]redis.Z, error) {
+func (p *Poller) counted(k Key, cmd redis.Cmder) ([]redis.Z, error) {
 	if c, ok := cmd.(*redis.Cmd); ok {
-		return p.adder.others(ctx, client, k, c)
+		return p.adder.others(k, c)
 	}
 	return cmd.(*redis.ZSliceCmd).Result()
 }
