@@ -28,7 +28,7 @@
 // known, the endpoint has a place for any request.
 //
 // Among endpoints with a free place, the one is drawn that [picking.Picker] draws. An endpoint that is to be avoided
-// gets a request only where all are.
+// gets a request only where all are, and one that is drained only where all are drained.
 //
 // # What ends the waiting
 //

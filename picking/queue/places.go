@@ -18,6 +18,7 @@ type place struct {
 	held   int // requests that the queue sent there, with the lost ones
 	lost   int // of those, the requests of streams that broke
 	avoid  bool
+	drain  bool
 	atOnce float64 // requests that it executes at once; NaN where unknown
 	known  bool    // in the latest update
 	// least is the least number of requests in flight that the queue did not send, in the current window and in the one
@@ -58,6 +59,7 @@ type places struct {
 	holders map[ID]string
 	lost    []lostPlace // by until
 	open    bool        // some endpoint is not to be avoided
+	serving bool        // some endpoint is not drained
 	began   time.Time
 }
 
@@ -84,11 +86,11 @@ func (p *places) update(now time.Time, endpoints []Endpoint) {
 			at.before, at.least = at.least, math.NaN()
 		}
 	}
-	p.open = false
+	p.open, p.serving = false, false
 	for _, e := range endpoints {
 		at := p.at(e.Address)
-		at.known, at.avoid, at.atOnce, at.latest = true, e.Avoid, e.AtOnce, math.Round(e.InFlight)
-		p.open = p.open || !e.Avoid
+		at.known, at.avoid, at.drain, at.atOnce, at.latest = true, e.Avoid, e.Drained, e.AtOnce, math.Round(e.InFlight)
+		p.open, p.serving = p.open || !e.Avoid, p.serving || !e.Drained
 		if math.IsNaN(at.latest) {
 			continue
 		}
@@ -106,7 +108,8 @@ func (p *places) update(now time.Time, endpoints []Endpoint) {
 // free reports whether an endpoint may get one more request.
 func (p *places) free(address string) bool {
 	at := p.by[address]
-	return at != nil && at.known && (!at.avoid || !p.open) && float64(at.held)+at.others()+1 <= p.limit(at)
+	return at != nil && at.known && (!at.avoid || !p.open) && (!at.drain || !p.serving) &&
+		float64(at.held)+at.others()+1 <= p.limit(at)
 }
 
 // limit returns how many requests an endpoint may have in flight. If that is unknown, there is no limit: requests then

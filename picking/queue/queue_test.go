@@ -386,6 +386,18 @@ func TestFlaggedEndpointsGetNothingUnlessAllAre(t *testing.T) {
 	want(t, "all are flagged", q.Update(start, e, 0, picking.Requests()), "2:a")
 }
 
+func TestADrainedEndpointGetsNothingWhereAllOthersAreFlagged(t *testing.T) {
+	e := endpoints(0, 0, 0)
+	e[0].Avoid, e[0].Drained = true, true
+	e[1].Avoid, e[2].Avoid = true, true
+	q := queued(e, one)
+	want(t, "another, though flagged", q.Arrive(start, request(1, "", "", 0)), "1:b")
+	want(t, "the last, though flagged", q.Arrive(start, request(2, "", "", 0)), "2:c")
+	want(t, "they are full", q.Arrive(start, request(3, "", "", 0)))
+	e[1].Drained, e[2].Drained = true, true
+	want(t, "all are drained", q.Update(start, e, 0, picking.Requests()), "3:a")
+}
+
 func TestWithoutLoadsRequestsAreReleasedInOrder(t *testing.T) {
 	q := New(time.Time{}, rand.Float64)
 	want(t, "switched off", q.Arrive(start, request(1, "", "", 0)), "1:released")

@@ -98,7 +98,7 @@ func (h *hall) decided(d *weighting.Decision, now time.Time) {
 	endpoints := make([]queue.Endpoint, len(u.Endpoints))
 	for i, e := range u.Endpoints {
 		of := &d.Endpoints[i]
-		endpoints[i] = queue.Endpoint{InFlight: inFlight(of), AtOnce: atOnce(of), Endpoint: e}
+		endpoints[i] = queue.Endpoint{InFlight: inFlight(of), AtOnce: atOnce(of), Drained: of.Override.Drained, Endpoint: e}
 	}
 	h.give(h.queue.Update(now, endpoints, u.ArrivalRate, u.Cost))
 }
