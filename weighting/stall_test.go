@@ -387,8 +387,8 @@ func TestABatchIsNoStall(t *testing.T) {
 	want(t, "flagged after", flagged, -1)
 }
 
-// An iteration may take two seconds, and a scrape shows that it ended a little later still. At the beginning, no pause of
-// the pool is known by which to judge that. One that stands still is found within three seconds.
+// An iteration may take two seconds, and a scrape shows that it ended a little later still. At the beginning, no pause
+// of the pool is known by which to judge that. One that stands still is found within three seconds.
 func TestAnIterationOfTwoSecondsOfANewEngineIsNoStall(t *testing.T) {
 	for _, c := range []struct {
 		name    string

@@ -11,8 +11,8 @@ package weighting
 // endpoint then has its part of the capacity as its share: the proxies that do not use it split that among the others,
 // and the first request that comes ends it.
 //
-// Where proxies choose by the conversation or the prompt, requests gather: for long none comes, and then many do. So w·n
-// must also be half as much again as it was at a typical endpoint of the pool, at most, when a request came.
+// Where proxies choose by the conversation or the prompt, requests gather: for long none comes, and then many do. So
+// w·n must also be half as much again as it was at a typical endpoint of the pool, at most, when a request came.
 
 import (
 	"slices"

@@ -98,7 +98,8 @@ func (h *hall) decided(d *weighting.Decision, now time.Time) {
 	endpoints := make([]queue.Endpoint, len(u.Endpoints))
 	for i, e := range u.Endpoints {
 		of := &d.Endpoints[i]
-		endpoints[i] = queue.Endpoint{InFlight: inFlight(of), AtOnce: atOnce(of), Drained: of.Override.Drained, Endpoint: e}
+		endpoints[i] = queue.Endpoint{Endpoint: e, InFlight: inFlight(of), AtOnce: atOnce(of),
+			Drained: of.Override.Drained}
 	}
 	h.give(h.queue.Update(now, endpoints, u.ArrivalRate, u.Cost))
 }
