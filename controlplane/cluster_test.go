@@ -600,6 +600,31 @@ func TestCountsOfOthersAreAddedWhileTheyAreNew(t *testing.T) {
 	}
 }
 
+// A file is read again while somebody looks at the page; the race detector finds what they share.
+func TestTheViewIsIndependentOfNewOptions(t *testing.T) {
+	const address = "10.0.0.1:80"
+	r, now := &recorder{}, time.Now()
+	r.counts = ProxyCounts{Watching: 1, Reporting: 1, Endpoints: []flight.Counts{
+		{Address: address, InFlight: weighting.Reading{Value: 7, At: now}}}}
+	o := testOptions()
+	o.Counted, o.CountsOthers, o.Engine = true, true, "vllm"
+	cluster := NewCluster("llama", o, r, r, r, slog.New(slog.DiscardHandler))
+	cluster.SetEndpoints(addresses(address))
+	cluster.snapshot(now)
+	e := view.Endpoint{Address: address}
+	_, _, s := cluster.copied(now, nil)
+	var other sync.WaitGroup
+	other.Go(func() {
+		o.Engine = "sglang"
+		cluster.SetOptions(o)
+	})
+	s.show(&e, now)
+	other.Wait()
+	if e.Engine != "vllm" {
+		t.Errorf("engine %q, want that of when the view was made", e.Engine)
+	}
+}
+
 func TestNewOptionsReachTheLaw(t *testing.T) {
 	o := testOptions()
 	inLoop(t, o, func(c *Cluster, r *recorder) {

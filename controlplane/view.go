@@ -75,7 +75,7 @@ func (c *Cluster) copied(now time.Time, proxies []view.SourceStatus) (view.Clust
 		v.NotReadyReason = c.waitingFor()
 		v.Ready = v.NotReadyReason == ""
 	}
-	s := seen{options: &c.options, found: c.endpoints, records: make([]record, len(c.inOrder)),
+	s := seen{options: c.options, found: c.endpoints, records: make([]record, len(c.inOrder)),
 		overrides: c.overrides}
 	if c.countsByProxies() {
 		s.countedBy = c.reporting.Source
@@ -93,7 +93,7 @@ func (c *Cluster) copied(now time.Time, proxies []view.SourceStatus) (view.Clust
 
 // seen is a copy of what the sources report about each endpoint.
 type seen struct {
-	options   *Options
+	options   Options
 	countedBy string // source of the in-flight counts
 	byRedis   bool
 	found     []discovery.Endpoint
@@ -152,7 +152,7 @@ func (s *seen) show(e *view.Endpoint, now time.Time) *stat.Histogram {
 	}
 	switch {
 	case !s.byRedis && r.proxies.InFlight.Known():
-		e.InFlightSource, e.InFlightOthers = s.countedBy, r.others(s.options, now)
+		e.InFlightSource, e.InFlightOthers = s.countedBy, r.others(&s.options, now)
 	case s.byRedis && r.inFlight.Known():
 		e.InFlightSource = "redis"
 	}
