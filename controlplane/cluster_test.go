@@ -600,7 +600,7 @@ func TestCountsOfOthersAreAddedWhileTheyAreNew(t *testing.T) {
 	}
 }
 
-// A file is read again while somebody looks at the page; the race detector finds what they share.
+// A file is read again while the page is open; the race detector finds what they share.
 func TestTheViewIsIndependentOfNewOptions(t *testing.T) {
 	const address = "10.0.0.1:80"
 	r, now := &recorder{}, time.Now()

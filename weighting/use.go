@@ -34,9 +34,6 @@ type use struct {
 const (
 	heldFor   = time.Second     // a share that was decided for so long, at least, is in force
 	unusedFor = 2 * time.Second // without an arrival that was due: gauges lag by as much
-
-	gathered = 1.5 // times the arrivals that were missing before one came
-	most     = 20  // times what is improbable: more is no gathering
 )
 
 // arrived is the requests that came to a member since the last step.
@@ -74,10 +71,17 @@ func (l *Law) findUnused(p *pool, s *Snapshot) {
 	for p.held < 2*(s.PushDelay+s.PushPeriod)+s.ScrapeInterval && p.held < time.Hour {
 		p.held *= 2
 	}
+	none := false
 	for i := range p.members {
 		m := &p.members[i]
 		m.use.observe(&m.came, l.arrived, p)
-		m.use.none = m.use.none && !m.use.gathers(p)
+		none = none || m.use.none
+	}
+	if none {
+		p.expectGaps()
+	}
+	for i := range p.members {
+		m := &p.members[i]
 		if m.unused = m.use.none && !m.ejected() && !m.flagged && !m.blackout && !m.gone; m.unused {
 			unused++
 		}
@@ -88,8 +92,15 @@ func (l *Law) findUnused(p *pool, s *Snapshot) {
 	}
 }
 
-// gathers reports whether as many arrivals as are missing may come later, because requests gather.
-func (u *use) gathers(p *pool) bool { return u.due < gathered*p.typicalGap() }
+// expectGaps takes members as used from which no more is missing than may come later, because requests gather.
+func (p *pool) expectGaps() {
+	const longer = 1.5 // than a typical gap
+	usual := longer * p.typicalGap()
+	for i := range p.members {
+		u := &p.members[i].use
+		u.none = u.none && u.due >= usual
+	}
+}
 
 // typicalGap is the lower median of the most arrivals that were missing at each member before one came: a member that
 // was not used and is again is no reason to wait longer for the only other one.
@@ -109,8 +120,9 @@ func (p *pool) typicalGap() float64 {
 
 // observe takes in what arrived there, and what arrived at the pool so far.
 func (u *use) observe(came *arrived, all float64, p *pool) {
+	const enough = 20 * improbable // more is no gathering
 	if came.any {
-		u.gap.note(min(u.due, most*improbable), p.now, slotsTau)
+		u.gap.note(min(u.due, enough), p.now, slotsTau)
 		u.due, u.none = 0, false
 		u.all = all
 	}
