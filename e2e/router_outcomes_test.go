@@ -168,6 +168,56 @@ func TestNoRequestIsLostToAnAddressWhereNothingListens(t *testing.T) {
 	}
 }
 
+// answersNoConnection returns an address at which packets are dropped: a listener whose queue is full.
+func answersNoConnection(t *testing.T) string {
+	t.Helper()
+	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Close(socket) })
+	if err := errors.Join(syscall.Bind(socket, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}),
+		syscall.Listen(socket, 0)); err != nil {
+		t.Fatal(err)
+	}
+	name, err := syscall.Getsockname(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := fmt.Sprintf("127.0.0.1:%d", name.(*syscall.SockaddrInet4).Port)
+	for range 9 {
+		conn, err := net.DialTimeout("tcp", address, 200*time.Millisecond)
+		if err != nil {
+			return address
+		}
+		t.Cleanup(func() { conn.Close() })
+	}
+	t.Fatalf("%s still accepts connections", address)
+	return ""
+}
+
+// TestNoRequestWaitsForBackendsThatDropPackets: a connection to one takes the two seconds after which it is given up.
+func TestNoRequestWaitsForBackendsThatDropPackets(t *testing.T) {
+	r := startRouter(t)
+	live := servers(t, modelsim.Options{Slots: 4})[0]
+	backends := []string{live.Address()}
+	for range 3 {
+		backends = append(backends, answersNoConnection(t))
+	}
+	r.backends(backends...)
+	for i := range 40 { // for four seconds, so that connections are given up and attempted again
+		began := time.Now()
+		code, _, err := r.ask(t.Context(), 10*time.Millisecond)
+		if took := time.Since(began); err != nil || code != http.StatusOK || took > time.Second {
+			t.Errorf("request %d: %d, %v after %v, want 200 at once", i, code, err, took)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	if n := r.metric("custom_router_requests_dispatched_total"); n != 40 {
+		t.Errorf("%v requests were dispatched, want each of 40 once", n)
+	}
+}
+
 // TestNoRequestIsLostToABackendThatAnsweredBeforeAndIsGone: nothing of it was sent. Its body arrives at another
 // backend, whole, also where the client sends the rest of it only then.
 func TestNoRequestIsLostToABackendThatAnsweredBeforeAndIsGone(t *testing.T) {

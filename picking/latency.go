@@ -13,6 +13,8 @@ type QueuedOptions struct {
 	Alpha        float64       // 0..1, weight of the newest answer in that mean
 	QueueMax     int           // waiting requests; with more, the one that has waited longest is refused
 	QueueTimeout time.Duration // after which a waiting request is refused
+	// Connects is that the caller connects to the backends of Checks. Without it, requests find out which are reachable.
+	Connects bool
 }
 
 const (
@@ -21,6 +23,11 @@ const (
 	// firstPause and longestPause bound the time for which a backend that failed is left out; it doubles with each
 	// failure in a row.
 	firstPause, longestPause = time.Second, 30 * time.Second
+	// longestUnreachable bounds that of one that could not be connected to: the next attempt costs no request, and new
+	// backends are often set before they listen.
+	longestUnreachable = 5 * time.Second
+	// maxChecks bounds the connections that are attempted at the same time: each takes seconds where nothing answers.
+	maxChecks = 64
 	// rejectionsOfClients are the answers 4xx in a row that are taken for the clients' errors; others are failures.
 	rejectionsOfClients = 2
 )
@@ -40,6 +47,8 @@ type Backend struct {
 	// unanswered and latest are when the first and the latest request since its last answer were sent; zero: none.
 	unanswered, latest time.Time
 	paused             time.Time // left out until then, unless all are
+	reachable          time.Time // when it was last connected to or answered; zero: not since its latest failure
+	checked            bool      // a connection is being attempted
 	removed            bool      // gets nothing more, and is forgotten when nothing is in flight
 }
 
@@ -48,13 +57,14 @@ type BackendState string
 
 // The states.
 const (
-	BackendIdle    BackendState = "idle"    // takes one
-	BackendOpen    BackendState = "open"    // busy, and takes one
-	BackendProbed  BackendState = "probed"  // has no answer yet, and takes nothing until its first
-	BackendSlow    BackendState = "slow"    // over the threshold: takes nothing until it is idle or answers
-	BackendRamping BackendState = "ramping" // has as many in flight as its answers allow
-	BackendPaused  BackendState = "paused"  // failed: takes nothing for a while, unless all are paused
-	BackendRemoved BackendState = "removed" // is not set any more: its requests end there, and it takes nothing
+	BackendIdle       BackendState = "idle"       // takes one
+	BackendOpen       BackendState = "open"       // busy, and takes one
+	BackendConnecting BackendState = "connecting" // new, or failed last: takes nothing until it can be connected to
+	BackendProbed     BackendState = "probed"     // has no answer yet, and takes nothing until its first
+	BackendSlow       BackendState = "slow"       // over the threshold: takes nothing until it is idle or answers
+	BackendRamping    BackendState = "ramping"    // has as many in flight as its answers allow
+	BackendPaused     BackendState = "paused"     // failed: takes nothing for a while, unless all are paused
+	BackendRemoved    BackendState = "removed"    // is not set any more: its requests end there, and it takes nothing
 )
 
 // untried reports whether nothing is known of the backend.
@@ -102,8 +112,9 @@ func (b *Backend) ended(answered bool) {
 }
 
 // fail leaves the backend out for a while.
-func (b *Backend) fail(now time.Time) {
-	b.paused = now.Add(min(longestPause, firstPause<<min(b.Failures, 10)))
+func (b *Backend) fail(now time.Time, longest time.Duration) {
+	b.paused = now.Add(min(longest, firstPause<<min(b.Failures, 10)))
+	b.reachable = time.Time{}
 	b.Failures++
 }
 
@@ -112,9 +123,6 @@ type Verdict struct {
 	Request uint64
 	Backend string // empty: refused
 	Refused Refusal
-	// Unproven is that the backend is new, or failed last, and others may do better: the caller should connect to it
-	// first, and say so if it is Unreachable.
-	Unproven bool
 }
 
 // Refusal is why a request was refused.
@@ -130,7 +138,7 @@ const (
 type waiting struct {
 	request uint64
 	since   time.Time
-	unlucky bool // it has met a backend that was unreachable
+	unlucky time.Time // when it met a backend that was unreachable; zero: it did not
 }
 
 // Queued implements queued least latency: requests wait in one queue, first in, first out, and go to the backend with
@@ -143,6 +151,9 @@ type waiting struct {
 // thirty; its latency stays as it was, so that failing fast does not attract requests. If all are left out, all may be
 // used. Answers 4xx are not fast either, and a backend that gives nothing else has failed. A client that gave up has
 // waited for less than an answer takes, so a backend that hangs gets slower with each.
+//
+// Where the caller connects to backends, one that is new or failed last takes nothing until that was possible, and no
+// request waits for the attempt while another backend may take it.
 //
 // It is pure: time is an argument. It is not safe for concurrent use.
 type Queued struct {
@@ -196,19 +207,72 @@ func (q *Queued) evict(verdicts []Verdict) []Verdict {
 	return verdicts
 }
 
-// Unreachable notes that no connection to a backend could be made. Its request, of which nothing was sent, waits again
-// in its old place: requests are numbered in the order in which they arrived. It goes to a backend that answered last,
-// if one may take it, so that it does not try all new ones while another is idle.
+// Unreachable notes that a request could not be sent because no connection to its backend was made. It waits again in
+// its old place: requests are numbered in the order in which they arrived. With Connects, it goes to a backend that was
+// connected to since, or that answered since, so that it does not meet the next one that is gone.
 func (q *Queued) Unreachable(now time.Time, backend string, request uint64, since time.Time) []Verdict {
 	if b := q.backend(backend); b != nil {
 		b.ended(false)
-		b.fail(now)
+		b.fail(now, longestUnreachable)
 		q.forget()
 	}
 	place, _ := slices.BinarySearchFunc(q.queue, request,
 		func(w waiting, request uint64) int { return cmp.Compare(w.request, request) })
-	q.queue = slices.Insert(q.queue, place, waiting{request, since, true})
+	q.queue = slices.Insert(q.queue, place, waiting{request, since, now})
 	return q.evict(q.dispatch(now))
+}
+
+// Checks returns the backends to connect to now: those that are new or failed last, and, while a request waits that was
+// Unreachable, others that may take it. The caller ends each check by Connected. Call it after each other method.
+func (q *Queued) Checks(now time.Time) (backends []string) {
+	if !q.options.Connects {
+		return nil
+	}
+	running := 0
+	for _, b := range q.backends {
+		if b.checked {
+			running++
+		}
+	}
+	unlucky := q.unlucky()
+	for _, b := range q.backends {
+		if running == maxChecks {
+			break
+		}
+		if b.checked || b.removed || now.Before(b.paused) || !b.unproven() && unlucky.IsZero() ||
+			!b.reachable.IsZero() && !b.reachable.Before(unlucky) {
+			continue
+		}
+		b.checked = true
+		running++
+		backends = append(backends, b.Address)
+	}
+	return backends
+}
+
+// unlucky returns when the latest of the waiting requests that were Unreachable was; zero if there is none.
+func (q *Queued) unlucky() (latest time.Time) {
+	for _, w := range q.queue {
+		if w.unlucky.After(latest) {
+			latest = w.unlucky
+		}
+	}
+	return latest
+}
+
+// Connected ends a check that began at a time.
+func (q *Queued) Connected(now time.Time, backend string, began time.Time, ok bool) []Verdict {
+	if b := q.backend(backend); b != nil {
+		b.checked = false
+		switch {
+		case now.Before(b.paused): // a request failed meanwhile
+		case ok:
+			b.reachable = began
+		default:
+			b.fail(now, longestUnreachable)
+		}
+	}
+	return q.dispatch(now)
 }
 
 // Leave removes a request from the queue: its client gave up. It is not an error if it no longer waits.
@@ -230,7 +294,10 @@ const (
 // Done ends a request at a backend, and notes how long the backend took.
 func (q *Queued) Done(now time.Time, backend string, took time.Duration, o Outcome) []Verdict {
 	if b := q.backend(backend); b != nil {
-		b.ended(o == Answered || o == Rejected)
+		answered := o == Answered || o == Rejected
+		if b.ended(answered); answered {
+			b.reachable = now
+		}
 		seconds := took.Seconds()
 		switch o {
 		case Answered:
@@ -243,10 +310,10 @@ func (q *Queued) Done(now time.Time, backend string, took time.Duration, o Outco
 			}
 		case Rejected:
 			if b.rejections++; b.rejections > rejectionsOfClients {
-				b.fail(now)
+				b.fail(now, longestPause)
 			}
 		case Failed:
-			b.fail(now)
+			b.fail(now, longestPause)
 		case Abandoned:
 			if b.untried() {
 				b.givenUp = max(b.givenUp, seconds)
@@ -263,7 +330,7 @@ func (q *Queued) Done(now time.Time, backend string, took time.Duration, o Outco
 // several times a second.
 func (q *Queued) Tick(now time.Time) (verdicts []Verdict) {
 	verdicts = q.dispatch(now)
-	for len(q.queue) > 0 && q.expired(now, q.queue[0]) {
+	for len(q.queue) > 0 && now.Sub(q.queue[0].since) >= q.options.QueueTimeout {
 		verdicts = append(verdicts, Verdict{Request: q.queue[0].request, Refused: RefusedTimeout})
 		q.queue = q.queue[1:]
 	}
@@ -272,44 +339,40 @@ func (q *Queued) Tick(now time.Time) (verdicts []Verdict) {
 
 // dispatch sends waiting requests to backends while there is one that may take them.
 func (q *Queued) dispatch(now time.Time) (verdicts []Verdict) {
-	for len(q.queue) > 0 {
-		first := q.queue[0]
-		b := q.choose(now, first)
-		if b == nil {
-			break
-		}
-		v := Verdict{Request: first.request, Backend: b.Address, Unproven: b.unproven() && !now.Before(b.paused)}
-		if v.Unproven && first.unlucky && q.expired(now, first) { // it might try one after the other for ever
-			v = Verdict{Request: first.request, Refused: RefusedTimeout}
-		} else {
+	for i := 0; i < len(q.queue); {
+		w := q.queue[i]
+		b := q.choose(now, w)
+		switch {
+		case b != nil:
 			b.sent(now)
+			verdicts = append(verdicts, Verdict{Request: w.request, Backend: b.Address})
+			q.remove(i)
+		case w.unlucky.IsZero():
+			return verdicts
+		default: // the others need no backend that was connected to since
+			i++
 		}
-		verdicts = append(verdicts, v)
-		q.queue = q.queue[1:]
 	}
 	return verdicts
 }
 
-// expired reports whether a request has waited for too long.
-func (q *Queued) expired(now time.Time, w waiting) bool {
-	return now.Sub(w.since) >= q.options.QueueTimeout
+// remove takes a request out of the queue.
+func (q *Queued) remove(i int) {
+	if i == 0 { // nearly always, and nothing has to move
+		q.queue = q.queue[1:]
+		return
+	}
+	q.queue = slices.Delete(q.queue, i, i+1)
 }
 
-// choose returns the backend for a request; nil if it has to wait.
+// choose returns the backend for a request; nil if it has to wait. Paused backends are used only if all are.
 func (q *Queued) choose(now time.Time, w waiting) *Backend {
-	if w.unlucky {
-		if b := q.best(now, func(b *Backend) bool { return !b.unproven() }); b != nil {
-			return b
-		}
+	if slices.ContainsFunc(q.backends, func(b *Backend) bool { return !b.removed && !now.Before(b.paused) }) {
+		return q.best(now, func(b *Backend) bool {
+			return !now.Before(b.paused) && (!q.options.Connects || !b.reachable.Before(w.unlucky))
+		})
 	}
-	for _, pausing := range []bool{false, true} {
-		best := q.best(now, func(b *Backend) bool { return now.Before(b.paused) == pausing })
-		if best != nil || slices.ContainsFunc(q.backends,
-			func(b *Backend) bool { return !b.removed && !now.Before(b.paused) }) {
-			return best // paused backends are used only if all are
-		}
-	}
-	return nil
+	return q.best(now, func(*Backend) bool { return true })
 }
 
 // best returns the fastest of some backends that may take a request; of equal ones, the one with the fewest in flight.
@@ -331,9 +394,11 @@ func (q *Queued) mayTake(now time.Time, b *Backend) bool {
 	return s == BackendIdle || s == BackendOpen
 }
 
-// stateOf returns the state of a backend that is not paused.
+// stateOf returns the state of a backend, as if it were not paused.
 func (q *Queued) stateOf(now time.Time, b *Backend) BackendState {
 	switch {
+	case q.options.Connects && b.unproven() && b.reachable.IsZero() && !now.Before(b.paused):
+		return BackendConnecting
 	case b.InFlight == 0:
 		return BackendIdle
 	case b.untried():

@@ -2,6 +2,7 @@ package picking
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"testing"
@@ -237,47 +238,135 @@ func TestABackendThatRejectsEverythingIsNotFast(t *testing.T) {
 	}
 }
 
+// connecting has backends to which the caller connects.
+func connecting(addresses ...string) *Queued {
+	o := usual
+	o.Connects = true
+	q := NewQueued(o)
+	q.SetBackends(start, addresses)
+	return q
+}
+
+func wantChecks(t *testing.T, what string, q *Queued, now time.Time, expected ...string) {
+	t.Helper()
+	if got := q.Checks(now); !slices.Equal(got, expected) {
+		t.Errorf("%s: connect to %v, want %v", what, got, expected)
+	}
+}
+
 func TestARequestWhoseBackendIsUnreachableKeepsItsPlace(t *testing.T) {
 	q := queued("new", "old")
 	answered(q, "old", 1, 9*time.Second) // over the threshold: one at a time
-	verdicts := q.Arrive(start, 1)
-	want(t, "the first", verdicts, "1:new")
-	if !verdicts[0].Unproven {
-		t.Error("a new backend is taken for a proven one")
-	}
-	second := q.Arrive(start, 2)
-	want(t, "the second", second, "2:old")
-	if second[0].Unproven {
-		t.Error("a backend that answered is to be connected to before it gets a request")
-	}
+	want(t, "the first", q.Arrive(start, 1), "1:new")
+	want(t, "the second", q.Arrive(start, 2), "2:old")
 	want(t, "the third waits", q.Arrive(start, 3))
 	want(t, "so does the first", q.Unreachable(start, "new", 1, start))
 	want(t, "it is before the third", q.Done(start, "old", 9*time.Second, Answered), "1:old")
-	q.Done(start, "old", 0, Failed) // all are left out, so none is, and none is connected to first
-	if v := q.Arrive(start, 4); len(v) != 1 || v[0].Unproven {
-		t.Errorf("where all failed: %+v", v)
+	want(t, "all are left out, so none is", q.Done(start, "old", 0, Failed), "3:new")
+}
+
+// TestNoRequestWaitsForAConnectionWhileAnotherBackendIsIdle: one to a backend that does not answer takes seconds.
+func TestNoRequestWaitsForAConnectionWhileAnotherBackendIsIdle(t *testing.T) {
+	q := connecting("old")
+	wantChecks(t, "a new backend", q, start, "old")
+	q.Connected(start, "old", start, true)
+	answered(q, "old", 20, time.Second)
+	wantChecks(t, "one that answered", q, start)
+	q.SetBackends(start, []string{"gone", "new", "old"})
+	if got := q.Backends(start)[1].State; got != BackendConnecting {
+		t.Errorf("the state of a new backend is %s, want %s", got, BackendConnecting)
 	}
+	wantChecks(t, "two new backends", q, start, "gone", "new")
+	wantChecks(t, "while they are connected to", q, start)
+	want(t, "the first", q.Arrive(start, 1), "1:old")
+	want(t, "the new one can be connected to", q.Connected(start, "new", start, true))
+	want(t, "it is used at once", q.Arrive(start, 2), "2:new")
+	now := start.Add(2 * time.Second)
+	q.Connected(now, "gone", start, false)
+	want(t, "the one that cannot is left out", q.Arrive(now, 3), "3:old")
+	wantChecks(t, "during its pause", q, now.Add(firstPause-1))
+	wantChecks(t, "after its pause", q, now.Add(firstPause), "gone")
+	for range 9 {
+		q.Connected(now, "gone", now, false)
+		now = now.Add(longestUnreachable)
+		wantChecks(t, "after the longest pause", q, now, "gone")
+	}
+	want(t, "when it is there", q.Connected(now, "gone", now, true))
+	want(t, "it is used", q.Arrive(now, 4), "4:gone")
 }
 
-// TestARequestTriesOneNewBackendWhileAnotherIsIdle: each that does not answer costs it the time of a connection.
-func TestARequestTriesOneNewBackendWhileAnotherIsIdle(t *testing.T) {
-	q := queued("old")
-	answered(q, "old", 1, time.Second)
-	q.SetBackends(start, []string{"new 1", "new 2", "old"})
-	want(t, "new capacity is used at once", q.Arrive(start, 1), "1:new 1")
-	want(t, "the idle one is next", q.Unreachable(start.Add(2*time.Second), "new 1", 1, start), "1:old")
-	want(t, "others try", q.Arrive(start.Add(2*time.Second), 2), "2:new 2")
+func TestARequestThatWaitsGoesToTheFirstBackendThatCanBeConnectedTo(t *testing.T) {
+	q := connecting("gone", "new")
+	wantChecks(t, "both", q, start, "gone", "new")
+	want(t, "the first waits", q.Arrive(start, 1))
+	want(t, "so does the second", q.Arrive(start, 2))
+	want(t, "one can be connected to", q.Connected(start, "new", start, true), "1:new")
+	want(t, "the other cannot", q.Connected(start, "gone", start, false))
+	want(t, "the second waits for the answer of the first", q.Done(start, "new", time.Second, Answered), "2:new")
 }
 
-// TestARequestThatCanBeSentNowhereIsRefusedInTime: it always is on its way to some backend, and never in the queue.
+// TestARequestThatWasUnreachableGoesOnlyWhereAConnectionWasMadeSince, and the others do not wait for it.
+func TestARequestThatWasUnreachableGoesOnlyWhereAConnectionWasMadeSince(t *testing.T) {
+	q := connecting("a", "b", "c")
+	q.Checks(start)
+	for i, backend := range []string{"a", "b", "c"} {
+		q.Connected(start, backend, start, true)
+		answered(q, backend, 20, time.Duration(i+1)*time.Second/10)
+	}
+	now := start.Add(time.Minute)
+	want(t, "the first", q.Arrive(now, 1), "1:a")
+	failed := now.Add(2 * time.Second)
+	want(t, "it waits", q.Unreachable(failed, "a", 1, now))
+	want(t, "the second does not", q.Arrive(failed, 2), "2:b")
+	wantChecks(t, "those that are left", q, failed, "b", "c")
+	want(t, "a check that began too early", q.Connected(failed, "b", failed.Add(-1), true))
+	wantChecks(t, "it is repeated", q, failed, "b")
+	want(t, "a check since", q.Connected(failed, "c", failed, true), "1:c")
+	wantChecks(t, "none waits any more", q, failed)
+	want(t, "an answer shows it, too", q.Done(failed.Add(time.Second), "b", time.Second, Answered))
+	want(t, "the third", q.Arrive(failed.Add(time.Second), 3), "3:c")
+	want(t, "it goes there", q.Unreachable(failed.Add(time.Second), "c", 3, now), "3:b")
+}
+
+// TestASuccessOfACheckDuringWhichARequestFailedCountsForNothing: it is repeated after the pause.
+func TestASuccessOfACheckDuringWhichARequestFailedCountsForNothing(t *testing.T) {
+	q := connecting("a", "b")
+	q.Checks(start)
+	q.Connected(start, "a", start, true)
+	want(t, "the first", q.Arrive(start, 1), "1:a")
+	q.Done(start, "a", time.Second, Failed)
+	now := start.Add(firstPause)
+	wantChecks(t, "after its pause", q, now, "a")
+	want(t, "the second waits", q.Arrive(now, 2))
+	q.backend("a").InFlight++
+	q.Done(now, "a", time.Second, Failed) // of another request
+	want(t, "a check that began before", q.Connected(now, "a", now, true))
+	wantChecks(t, "after the second pause", q, now.Add(2*firstPause), "a")
+}
+
+func TestChecksAreBounded(t *testing.T) {
+	var addresses []string
+	for i := range 2 * maxChecks {
+		addresses = append(addresses, fmt.Sprint(i))
+	}
+	q := connecting(addresses...)
+	wantChecks(t, "at first", q, start, addresses[:maxChecks]...)
+	wantChecks(t, "then", q, start)
+	q.Connected(start, "7", start, true)
+	wantChecks(t, "after the end of one", q, start, addresses[maxChecks])
+}
+
+// TestARequestThatCanBeSentNowhereIsRefusedInTime, while connections are attempted all the time.
 func TestARequestThatCanBeSentNowhereIsRefusedInTime(t *testing.T) {
-	q := queued("new 1", "new 2")
-	want(t, "at first", q.Arrive(start, 1), "1:new 1")
-	at := start.Add(usual.QueueTimeout - 1)
-	want(t, "in time", q.Unreachable(at, "new 1", 1, start), "1:new 2")
-	at = start.Add(usual.QueueTimeout + 2*time.Second) // the pause of the first has ended
-	want(t, "too late", q.Unreachable(at, "new 2", 1, start), "1:-timeout")
-	want(t, "the next", q.Arrive(at, 2), "2:new 1")
+	q := connecting("a", "b")
+	q.Checks(start)
+	want(t, "it waits", q.Arrive(start, 1))
+	q.Connected(start, "a", start, false)
+	at := start.Add(firstPause)
+	wantChecks(t, "again", q, at, "a")
+	q.Connected(at, "b", start, false)
+	want(t, "in time", q.Tick(start.Add(usual.QueueTimeout-1)))
+	want(t, "too late", q.Tick(start.Add(usual.QueueTimeout)), "1:-timeout")
 }
 
 func TestWhereAllFailNoneIsLeftOut(t *testing.T) {
@@ -331,45 +420,68 @@ func TestLatenciesStayWhenTheBackendsAreSetAgain(t *testing.T) {
 
 func TestQueuedKeepsItsPromisesWhateverHappens(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		q := NewQueued(usual)
+		o := usual
+		o.Connects = rapid.Bool().Draw(t, "connects")
+		q := NewQueued(o)
 		now, next := start, uint64(0)
-		inFlight := map[string]int{}
-		settled := map[uint64]bool{}
+		at := map[uint64]string{} // the requests at backends
+		arrived, refused, unreachable := map[uint64]time.Time{}, map[uint64]bool{}, map[uint64]bool{}
 		var order []uint64
 		take := func(verdicts []Verdict) {
 			for _, v := range verdicts {
-				if settled[v.Request] {
+				if at[v.Request] != "" || refused[v.Request] {
 					t.Fatalf("request %d has two verdicts", v.Request)
 				}
-				settled[v.Request] = true
-				if v.Backend != "" {
-					inFlight[v.Backend]++
+				if !unreachable[v.Request] {
+					order = append(order, v.Request)
 				}
-				order = append(order, v.Request)
+				if v.Backend == "" {
+					refused[v.Request] = true
+				} else {
+					at[v.Request] = v.Backend
+				}
 			}
 		}
+		var checks []string
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			now = now.Add(time.Duration(rapid.IntRange(0, 3000).Draw(t, "ms")) * time.Millisecond)
-			switch rapid.IntRange(0, 4).Draw(t, "what") {
+			switch rapid.IntRange(0, 6).Draw(t, "what") {
 			case 0:
 				n := rapid.IntRange(0, 3).Draw(t, "backends")
 				take(q.SetBackends(now, []string{"a", "b", "c"}[:n]))
 			case 1, 2:
+				arrived[next] = now
 				take(q.Arrive(now, next))
 				next++
-			case 3:
-				for _, b := range []string{"a", "b", "c"} {
-					if inFlight[b] > 0 {
-						inFlight[b]--
-						take(q.Done(now, b, time.Second, Outcome(rapid.IntRange(0, 3).Draw(t, "outcome"))))
-						break
-					}
+			case 3, 4:
+				if len(at) == 0 {
+					break
 				}
-			case 4:
+				request := rapid.SampledFrom(slices.Sorted(maps.Keys(at))).Draw(t, "request")
+				backend := at[request]
+				delete(at, request)
+				if outcome := rapid.IntRange(0, 4).Draw(t, "outcome"); outcome < 4 {
+					refused[request] = true
+					take(q.Done(now, backend, time.Second, Outcome(outcome)))
+				} else {
+					unreachable[request] = true
+					take(q.Unreachable(now, backend, request, arrived[request]))
+				}
+			case 5:
 				take(q.Tick(now))
+			case 6:
+				if len(checks) > 0 {
+					take(q.Connected(now, checks[0], now, rapid.Bool().Draw(t, "connected")))
+					checks = checks[1:]
+				}
 			}
+			checks = append(checks, q.Checks(now)...)
 			if q.Depth() > usual.QueueMax {
 				t.Fatalf("%d wait", q.Depth())
+			}
+			inFlight := map[string]int{}
+			for _, backend := range at {
+				inFlight[backend]++
 			}
 			for _, b := range q.Backends(start) {
 				if b.InFlight != inFlight[b.Address] {
@@ -379,6 +491,11 @@ func TestQueuedKeepsItsPromisesWhateverHappens(t *testing.T) {
 		}
 		if !slices.IsSorted(order) {
 			t.Fatalf("requests left the queue in the order %v", order)
+		}
+		now = now.Add(usual.QueueTimeout)
+		take(q.Tick(now))
+		if q.Depth() > 0 {
+			t.Fatalf("%d wait after the longest time", q.Depth())
 		}
 	})
 }

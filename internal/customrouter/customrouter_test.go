@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -69,8 +70,8 @@ func TestAServerIsOneBackendUnderAllItsNames(t *testing.T) {
 	}
 }
 
-// TestARequestWhoseBackendIsDeadWaitsAgain, and goes where it can be connected to, ahead of those behind it.
-func TestARequestWhoseBackendIsDeadWaitsAgain(t *testing.T) {
+// TestNoRequestGoesToABackendThatIsDead: all go to the one that can be connected to, in their order.
+func TestNoRequestGoesToABackendThatIsDead(t *testing.T) {
 	live, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -79,40 +80,78 @@ func TestARequestWhoseBackendIsDeadWaitsAgain(t *testing.T) {
 	const dead = "127.0.0.1:1"
 	r := New(Options{Queue: picking.QueuedOptions{QueueMax: 9, Alpha: 0.3}, Connect: Connect})
 	ok := live.Addr().String()
-	type sent struct {
-		request int
-		verdict Verdict
-	}
-	verdicts := make(chan sent, 3)
-	for i := range 3 {
-		r.Arrive(time.Now(), func(v Verdict) { verdicts <- sent{i, v} })
+	verdicts := make(chan Verdict, 3)
+	for range 3 {
+		r.Arrive(time.Now(), func(v Verdict) { verdicts <- v })
 	}
 	r.set(time.Now(), []string{dead, ok}, map[string]string{dead: dead, ok: ok})
-	var order []int
 	for i := range 3 {
-		got := <-verdicts
-		if got.verdict != (Verdict{Address: ok}) {
-			t.Errorf("request %d has the verdict %+v", got.request, got.verdict)
+		if got := <-verdicts; got != (Verdict{Address: ok}) {
+			t.Errorf("request %d has the verdict %+v", i, got)
 		}
-		order = append(order, got.request)
 		r.checks.Wait() // the dead one is known to be dead
-		if i == 0 {
-			if s := r.state(); s.depth != 2 || s.dispatched != 1 || s.backends[0].State != picking.BackendPaused {
-				t.Errorf("the state is %+v, want 2 waiting, 1 sent and the first backend paused", s)
-			}
+		if s := r.state(); s.depth != 2-i || s.dispatched != uint64(i+1) || s.backends[0].State != picking.BackendPaused {
+			t.Errorf("the state is %+v, want %d waiting, %d sent and the first backend paused", s, 2-i, i+1)
 		}
-		r.End(time.Now(), uint64(got.request+1), picking.Answered)
+		r.End(time.Now(), uint64(i+1), picking.Answered)
 	}
-	if !slices.Equal(order, []int{0, 1, 2}) && !slices.Equal(order, []int{1, 0, 2}) { // 0 and 1 were sent at once
-		t.Errorf("the order is %v", order)
+}
+
+// hanging is a Connect to which addresses do not answer. It returns what has been asked for.
+type hanging struct {
+	gone map[string]bool
+	mu   sync.Mutex
+	left int // attempts that a context ended
+}
+
+func (h *hanging) connect(ctx context.Context, address string) error {
+	if !h.gone[address] {
+		return nil
+	}
+	<-ctx.Done()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.left++
+	return ctx.Err()
+}
+
+// TestNoRequestWaitsForABackendThatDoesNotAnswer: a connection to it would take seconds. A router that stops does not
+// wait for it either.
+func TestNoRequestWaitsForABackendThatDoesNotAnswer(t *testing.T) {
+	h := &hanging{gone: map[string]bool{"a:1": true, "b:1": true, "c:1": true}}
+	r := New(Options{Queue: picking.QueuedOptions{QueueMax: 9, QueueTimeout: time.Hour, Alpha: 0.3}, Connect: h.connect})
+	all := []string{"a:1", "b:1", "c:1", "d:1"}
+	address := map[string]string{}
+	for _, b := range all {
+		address[b] = b
+	}
+	r.set(time.Now(), all, address)
+	verdicts := make(chan Verdict, 1)
+	for range 5 {
+		n := r.Arrive(time.Now(), func(v Verdict) { verdicts <- v })
+		if v := <-verdicts; v.Address != "d:1" {
+			t.Errorf("the verdict is %+v", v)
+		}
+		r.End(time.Now(), n, picking.Answered)
+	}
+	if s := r.state(); s.backends[0].State != picking.BackendConnecting {
+		t.Errorf("the first backend is %s, want %s", s.backends[0].State, picking.BackendConnecting)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := r.Run(ctx); err != nil || h.left != 3 {
+		t.Errorf("Run returned %v after it ended %d attempts, want 3", err, h.left)
 	}
 }
 
 // TestARequestThatComesAgainGoesWhereItCanBeConnectedTo, also past backends that answered before, and ends once.
 func TestARequestThatComesAgainGoesWhereItCanBeConnectedTo(t *testing.T) {
+	var mu sync.Mutex
 	gone := map[string]bool{}
 	r := New(Options{Queue: picking.QueuedOptions{QueueMax: 9, Alpha: 0.3, Threshold: time.Minute},
-		Connect: func(address string) error {
+		Connect: func(_ context.Context, address string) error {
+			mu.Lock()
+			defer mu.Unlock()
 			if gone[address] {
 				return errors.New("refused")
 			}
@@ -123,27 +162,30 @@ func TestARequestThatComesAgainGoesWhereItCanBeConnectedTo(t *testing.T) {
 	settle := func(v Verdict) { verdicts <- v }
 	all := map[string]string{"a": "a", "b": "b", "c": "c"}
 	r.set(now, []string{"a", "b", "c"}, all)
+	r.checks.Wait()
 	took := map[string]time.Duration{"a": time.Second, "b": 2 * time.Second, "c": 3 * time.Second}
 	for range all { // each answers once
 		n := r.Arrive(now, settle)
 		v := <-verdicts
-		r.checks.Wait()
 		r.End(time.Now().Add(took[v.Address]), n, picking.Answered)
 	}
+	mu.Lock()
 	gone["a"], gone["b"] = true, true
+	mu.Unlock()
 	n := r.Arrive(now, settle)
 	if v := <-verdicts; v.Address != "a" {
 		t.Fatalf("the first verdict is %+v, want the fastest", v)
 	}
-	if !r.Again(now, n, settle) {
+	if !r.Again(time.Now().Add(time.Hour), n, settle) {
 		t.Fatal("the request has ended")
 	}
 	if v := <-verdicts; v.Address != "c" {
 		t.Errorf("the second verdict is %+v, want the one that is there", v)
 	}
+	r.checks.Wait()
 	for _, b := range r.state().backends[:2] {
-		if b.State != picking.BackendPaused || b.InFlight != 0 {
-			t.Errorf("%+v, want it paused, with nothing in flight", b)
+		if b.InFlight != 0 || b.Failures == 0 {
+			t.Errorf("%+v, want a failure, and nothing in flight", b)
 		}
 	}
 	r.End(time.Now(), n, picking.Answered)
@@ -159,7 +201,7 @@ func TestARequestThatComesAgainGoesWhereItCanBeConnectedTo(t *testing.T) {
 // TestARequestThatComesAgainIsSentWhereNoBackendCanBeConnectedTo: it fails there, instead of waiting.
 func TestARequestThatComesAgainIsSentWhereNoBackendCanBeConnectedTo(t *testing.T) {
 	r := New(Options{Queue: picking.QueuedOptions{QueueMax: 9, QueueTimeout: time.Minute, Alpha: 0.3},
-		Connect: func(string) error { return errors.New("refused") }})
+		Connect: func(context.Context, string) error { return errors.New("refused") }})
 	verdicts := make(chan Verdict, 1)
 	settle := func(v Verdict) { verdicts <- v }
 	n := r.Arrive(time.Now(), settle)
@@ -245,29 +287,35 @@ func TestTheRouterItselfIsNoBackend(t *testing.T) {
 
 // TestAPanicWhileConnectingEndsNeitherTheProcessNorTheRouter: the other request has its backend.
 func TestAPanicWhileConnectingEndsNeitherTheProcessNorTheRouter(t *testing.T) {
+	synctest.Test(t, panicWhileConnecting)
+}
+
+func panicWhileConnecting(t *testing.T) {
 	recovered := make(chan any, 1)
 	panics := true
 	r := New(Options{Queue: picking.QueuedOptions{QueueMax: 10, QueueTimeout: time.Hour, Alpha: 0.3},
-		Connect: func(string) error {
+		Connect: func(context.Context, string) error {
 			if panics {
 				panics = false
 				panic("a defect")
 			}
 			return nil
 		}, Guard: func() { recovered <- recover() }})
+	verdicts := make(chan Verdict, 1)
+	r.Arrive(time.Now(), func(v Verdict) { verdicts <- v })
 	r.set(time.Now(), []string{"a:1"}, map[string]string{"a:1": "10.0.0.1:1"})
-	first := r.Arrive(time.Now(), func(Verdict) {})
 	if got := <-recovered; got != "a defect" {
 		t.Errorf("recovered %v", got)
 	}
-	r.checks.Wait()
-	verdicts := make(chan Verdict, 1)
-	r.Arrive(time.Now(), func(v Verdict) { verdicts <- v })
-	r.End(time.Now(), first, picking.Abandoned) // its client gives up
 	if v := <-verdicts; v.Address != "10.0.0.1:1" {
 		t.Errorf("the verdict is %+v", v)
 	}
+	time.Sleep(time.Minute) // its pause
+	r.refuse(time.Now())
 	r.checks.Wait()
+	if s := r.state().backends[0]; s.State != picking.BackendProbed {
+		t.Errorf("the backend is %s, want %s", s.State, picking.BackendProbed)
+	}
 }
 
 func FuzzBackends(f *testing.F) {

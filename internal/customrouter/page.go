@@ -27,13 +27,14 @@ var pageTemplate = template.Must(template.New("").Funcs(template.FuncMap{
 
 // meanings are the states in words.
 var meanings = map[picking.BackendState]string{
-	picking.BackendIdle:    "takes the next request",
-	picking.BackendOpen:    "takes more requests",
-	picking.BackendProbed:  "new: its first answer is awaited",
-	picking.BackendSlow:    "over the threshold: takes nothing until it is idle or answers",
-	picking.BackendRamping: "new: takes more with each answer",
-	picking.BackendPaused:  "failed: left out for a while",
-	picking.BackendRemoved: "removed: takes nothing; its requests end there",
+	picking.BackendIdle:       "takes the next request",
+	picking.BackendOpen:       "takes more requests",
+	picking.BackendConnecting: "new, or failed last: takes nothing until it can be connected to",
+	picking.BackendProbed:     "new: its first answer is awaited",
+	picking.BackendSlow:       "over the threshold: takes nothing until it is idle or answers",
+	picking.BackendRamping:    "new: takes more with each answer",
+	picking.BackendPaused:     "failed: left out for a while",
+	picking.BackendRemoved:    "removed: takes nothing; its requests end there",
 }
 
 // page is GET /_custom_router/, for people.

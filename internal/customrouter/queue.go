@@ -24,16 +24,16 @@ type Options struct {
 	Own         string        // where clients reach the router, IP:port; empty where it is not known
 	Log         *slog.Logger  `json:"-"`
 	// Connect connects to an address and closes the connection; an error means that no request can be sent there at
-	// present. It is called before a request goes to a backend that is new or failed last. nil: requests find out
-	// themselves.
-	Connect func(address string) error `json:"-"`
+	// present. A backend that is new or failed last gets requests after it succeeded. nil: requests find out themselves.
+	Connect func(ctx context.Context, address string) error `json:"-"`
 	// Guard is deferred by each goroutine of the Router, for a process that must not end by a panic. nil: none is.
 	Guard func() `json:"-"`
 }
 
 // Connect connects to an address by TCP.
-func Connect(address string) error {
-	conn, err := net.DialTimeout("tcp", address, connectTimeout)
+func Connect(ctx context.Context, address string) error {
+	dialer := net.Dialer{Timeout: connectTimeout}
+	conn, err := dialer.DialContext(ctx, "tcp", address)
 	if err == nil {
 		err = conn.Close()
 	}
@@ -56,7 +56,10 @@ type Router struct {
 	address  map[string]string // IP:port of the backends, as looked up
 	last     uint64            // number of the latest request
 	requests map[uint64]*request
-	checks   sync.WaitGroup // of connections
+
+	connecting context.Context // of checks, which are attempts to connect
+	stop       context.CancelFunc
+	checks     sync.WaitGroup
 
 	dispatched, evicted, timedOut uint64
 }
@@ -66,8 +69,7 @@ type request struct {
 	settle  func(Verdict)
 	arrived time.Time
 	backend string // empty: it waits
-	since   time.Time
-	checks  int // connections to try before it is sent, even to backends that answered last
+	sent    time.Time
 }
 
 // New makes a router without backends: requests wait.
@@ -75,8 +77,10 @@ func New(o Options) *Router {
 	if o.Guard == nil {
 		o.Guard = func() {}
 	}
+	o.Queue.Connects = o.Connect != nil
+	connecting, stop := context.WithCancel(context.Background())
 	return &Router{options: o, strategy: picking.NewQueued(o.Queue), address: make(map[string]string),
-		requests: make(map[uint64]*request)}
+		requests: make(map[uint64]*request), connecting: connecting, stop: stop}
 }
 
 // Arrive adds a request and returns its number. settle is called once with its verdict, from any goroutine and maybe
@@ -90,71 +94,61 @@ func (r *Router) Arrive(now time.Time, settle func(Verdict)) (number uint64) {
 	return r.last
 }
 
-// settle delivers verdicts.
+// settle delivers verdicts, and connects to the backends that the strategy wants to know of.
 func (r *Router) settle(now time.Time, verdicts []picking.Verdict) {
 	for _, v := range verdicts {
 		q := r.requests[v.Request]
-		if v.Backend != "" {
-			q.backend = v.Backend
-			if address := r.address[v.Backend]; (v.Unproven || q.checks > 0) && r.options.Connect != nil {
-				q.checks--
-				r.checks.Go(func() {
-					defer r.options.Guard()
-					r.check(v.Request, address)
-				})
-			} else {
-				r.send(now, q, address)
-			}
+		switch {
+		case v.Backend != "":
+			r.dispatched++
+			q.backend, q.sent = v.Backend, now
+			q.settle(Verdict{Address: r.address[v.Backend]})
 			continue
-		}
-		delete(r.requests, v.Request)
-		if v.Refused == picking.RefusedEvicted {
+		case v.Refused == picking.RefusedEvicted:
 			r.evicted++
-		} else {
+		default:
 			r.timedOut++
 		}
+		delete(r.requests, v.Request)
 		q.settle(Verdict{Refused: v.Refused})
 	}
-}
-
-// send lets a request go to its backend.
-func (r *Router) send(now time.Time, q *request, address string) {
-	r.dispatched++
-	q.since = now
-	q.settle(Verdict{Address: address})
-}
-
-// check lets a request go to its backend if that can be connected to; if not, it waits again.
-func (r *Router) check(number uint64, address string) {
-	err := r.options.Connect(address)
-	now := time.Now()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	q := r.requests[number]
-	switch {
-	case q == nil: // its client gave up
-	case err != nil:
-		backend := q.backend
-		q.backend = ""
-		r.settle(now, r.strategy.Unreachable(now, backend, number, q.arrived))
-	default:
-		r.send(now, q, address)
+	for _, backend := range r.strategy.Checks(now) {
+		address := r.address[backend]
+		r.checks.Go(func() {
+			defer r.options.Guard()
+			r.check(now, backend, address)
+		})
 	}
+}
+
+// check connects to a backend, and has the strategy know whether that was possible.
+func (r *Router) check(began time.Time, backend, address string) {
+	ok := false
+	defer func() { // after a panic, too: a check that does not end keeps its backend from requests
+		if r.connecting.Err() != nil { // the router stops
+			return
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		now := time.Now()
+		r.settle(now, r.strategy.Connected(now, backend, began, ok))
+	}()
+	ok = r.options.Connect(r.connecting, address) == nil
 }
 
 // Again has a request wait once more, in its old place, because the proxy could not connect to the backend that it was
 // sent to. settle is as for Arrive. It returns false if the request has ended.
 //
-// It is sent to a backend that can be connected to, if there is one: the caller need not come again.
+// It goes to a backend that can be connected to, if there is one: the caller need not come again.
 func (r *Router) Again(now time.Time, number uint64, settle func(Verdict)) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	q := r.requests[number]
-	if q == nil || q.since.IsZero() {
+	if q == nil || q.backend == "" {
 		return false
 	}
 	backend := q.backend
-	q.settle, q.backend, q.since, q.checks = settle, "", time.Time{}, len(r.address)
+	q.settle, q.backend = settle, ""
 	r.settle(now, r.strategy.Unreachable(now, backend, number, q.arrived))
 	return true
 }
@@ -169,10 +163,8 @@ func (r *Router) End(now time.Time, number uint64, o picking.Outcome) {
 	case q == nil: // it was refused
 	case q.backend == "":
 		r.strategy.Leave(number)
-	case q.since.IsZero(): // it is not sent yet
-		r.settle(now, r.strategy.Done(now, q.backend, 0, picking.Abandoned))
 	default:
-		r.settle(now, r.strategy.Done(now, q.backend, now.Sub(q.since), o))
+		r.settle(now, r.strategy.Done(now, q.backend, now.Sub(q.sent), o))
 	}
 }
 
@@ -192,6 +184,7 @@ func (r *Router) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
+			r.stop()
 			r.checks.Wait()
 			return nil
 		case now := <-look.C:
