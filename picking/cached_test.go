@@ -73,7 +73,7 @@ func TestWhereARequestIsTheUnitACacheChangesNothing(t *testing.T) {
 
 func TestAFlaggedEndpointIsNotChosenForItsCache(t *testing.T) {
 	p := prompted(0, 0)
-	p.update.Endpoints[1].Avoid = true
+	p.update.Endpoints[1].Avoid = AvoidFlagged
 	if got := p.Choose(start, Request{Size: 1000, Cached: []Cached{{address(1), 1}}}, 0.5); got.Address != address(0) {
 		t.Errorf("%+v", got)
 	}

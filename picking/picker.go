@@ -25,14 +25,35 @@ const (
 type Endpoint struct {
 	Address string // IP:port
 	weighting.Vessel
-	// Avoid is set if the endpoint is flagged or drained.
-	Avoid bool
+	Avoid Avoidance
 	// LoadAge is the time from the reading that the load rests on to the decision; 0 where that is not known.
 	LoadAge time.Duration
 	// Restarts counts the observed restarts of its server: a rise means that its prefix cache is empty.
 	Restarts int
 	// Share of the requests, 0..1, that go there whatever its load; 0: by its load.
 	Share float64
+}
+
+// An Avoidance is whether other endpoints are to be preferred. Requests go to one with a higher value only where all
+// others have at least that, too.
+type Avoidance int
+
+// The order of avoidance.
+const (
+	AvoidNone    Avoidance = iota
+	AvoidFlagged           // overloaded or failing
+	AvoidDrained           // an operator wants it empty
+)
+
+// avoidanceOf returns that of an endpoint in a decision.
+func avoidanceOf(e *weighting.EndpointDecision) Avoidance {
+	switch {
+	case e.Override.Drained:
+		return AvoidDrained
+	case e.Overloaded || e.Failing:
+		return AvoidFlagged
+	}
+	return AvoidNone
 }
 
 // A Cost is what a request adds to the load of its endpoint, in the unit of the loads:
@@ -219,7 +240,7 @@ func (p *Picker) load(endpoint int, now time.Time) *estimate {
 	return l
 }
 
-// candidates collects the endpoints to choose from: flagged ones only if all are.
+// candidates collects the endpoints to choose from: of those to which the request may go, the least avoided.
 func (p *Picker) candidates(now time.Time, r Request) {
 	p.within = p.within[:0]
 	if len(r.Subset) > 0 {
@@ -231,20 +252,19 @@ func (p *Picker) candidates(now time.Time, r Request) {
 			}
 		}
 	}
-	collect := func(avoided bool) {
-		p.indexes, p.vessels = p.indexes[:0], p.vessels[:0]
-		for i, e := range p.update.Endpoints {
-			if e.Avoid != avoided || len(p.within) > 0 && !p.within[i] ||
-				r.May != nil && !r.May(e.Address) {
-				continue
-			}
-			v := e.Vessel
-			v.Load = p.load(i, now).load
-			p.indexes, p.vessels = append(p.indexes, i), append(p.vessels, v)
+	p.indexes, p.vessels = p.indexes[:0], p.vessels[:0]
+	least := AvoidDrained
+	for i, e := range p.update.Endpoints {
+		if e.Avoid > least || len(p.within) > 0 && !p.within[i] || r.May != nil && !r.May(e.Address) {
+			continue
 		}
-	}
-	if collect(false); len(p.indexes) == 0 {
-		collect(true)
+		if e.Avoid < least {
+			least = e.Avoid
+			p.indexes, p.vessels = p.indexes[:0], p.vessels[:0]
+		}
+		v := e.Vessel
+		v.Load = p.load(i, now).load
+		p.indexes, p.vessels = append(p.indexes, i), append(p.vessels, v)
 	}
 }
 

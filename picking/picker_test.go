@@ -178,13 +178,17 @@ func TestAPickerLeavesRoomForWhatOthersHaveSentMeanwhile(t *testing.T) {
 
 func TestFlaggedEndpointsAreChosenOnlyWhereAllAre(t *testing.T) {
 	endpoints := at(0, 50)
-	endpoints[0].Avoid = true
+	endpoints[0].Avoid = AvoidFlagged
 	if got := newPicker(endpoints).Choose(start, unknown, 0); got.Address != "10.0.0.1:80" {
 		t.Errorf("got %+v, want the one without a flag", got)
 	}
-	endpoints[1].Avoid = true
+	endpoints[1].Avoid = AvoidFlagged
 	if got := newPicker(endpoints).Choose(start, unknown, 0); got.Address != "10.0.0.0:80" {
 		t.Errorf("got %+v, want the emptier of two flagged ones", got)
+	}
+	endpoints[0].Avoid = AvoidDrained
+	if got := newPicker(endpoints).Choose(start, unknown, 0); got.Address != "10.0.0.1:80" {
+		t.Errorf("got %+v, want the flagged one rather than the drained one", got)
 	}
 }
 
@@ -225,12 +229,15 @@ func TestAChoiceIsAnEndpointOfTheUpdateWhateverTheLoads(t *testing.T) {
 				Slots: rapid.Float64Range(1e-6, 1e6).Draw(t, "slots"),
 				Speed: rapid.Float64Range(1e-6, 1e6).Draw(t, "speed"),
 			}
-			endpoints[i].Avoid = rapid.Bool().Draw(t, "avoid")
+			endpoints[i].Avoid = Avoidance(rapid.IntRange(0, 2).Draw(t, "avoid"))
 		}
 		var p Picker
 		p.Update(Update{Endpoints: endpoints, ArrivalRate: rapid.Float64Range(0, 1e9).Draw(t, "rate"),
 			Cost: Requests()}, start)
-		usable := slices.ContainsFunc(endpoints, func(e Endpoint) bool { return !e.Avoid })
+		least := AvoidDrained
+		for _, e := range endpoints {
+			least = min(least, e.Avoid)
+		}
 		now := start
 		for range rapid.IntRange(1, 40).Draw(t, "requests") {
 			now = now.Add(time.Duration(rapid.IntRange(0, 1e7).Draw(t, "gap")))
@@ -239,8 +246,8 @@ func TestAChoiceIsAnEndpointOfTheUpdateWhateverTheLoads(t *testing.T) {
 			if c.Reason != ReasonFill || i < 0 {
 				t.Fatalf("no endpoint: %+v", c)
 			}
-			if usable && endpoints[i].Avoid {
-				t.Fatalf("a flagged endpoint although others are not: %+v", c)
+			if endpoints[i].Avoid > least {
+				t.Fatalf("an endpoint that is avoided more than another one: %+v", c)
 			}
 			if slices.Contains(c.Others, c.Address) {
 				t.Fatalf("a retry goes to the same endpoint: %+v", c)

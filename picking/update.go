@@ -50,7 +50,7 @@ func UpdateOf(d *weighting.Decision) Update {
 	for i, v := range d.Vessels() {
 		e := &d.Endpoints[i]
 		u.Endpoints[i] = Endpoint{Address: e.Address, Vessel: v,
-			Avoid:   e.Overloaded || e.Failing || e.Override.Drained,
+			Avoid:   avoidanceOf(e),
 			LoadAge: e.LoadAge, Restarts: e.Restarts, Share: d.Fixed(i)}
 		if e.BlockTokens > 0 {
 			u.BlockTokens = max(u.BlockTokens, int(e.BlockTokens))

@@ -50,7 +50,8 @@ func TestAnUpdateSaysWhoseServerRestarted(t *testing.T) {
 	}
 }
 
-// TestADrainedEndpointIsAvoidedAndAPinnedOneIsNot, also by the longest match in a pool of two.
+// TestADrainedEndpointIsAvoidedAndAPinnedOneIsNot, also by the longest match in a pool of two, of which the other one
+// is flagged.
 func TestADrainedEndpointIsAvoidedAndAPinnedOneIsNot(t *testing.T) {
 	d := weighting.NewLaw(weighting.DefaultParams()).Step(time.Unix(1000, 0), weighting.Snapshot{
 		Endpoints: []weighting.Endpoint{{Address: "10.0.0.1:80", Capacity: 1},
@@ -58,19 +59,23 @@ func TestADrainedEndpointIsAvoidedAndAPinnedOneIsNot(t *testing.T) {
 			{Address: "10.0.0.3:80", Capacity: 1, Override: weighting.Override{Share: 0.25}}}})
 	u := UpdateOf(&d)
 	for i, want := range []struct {
-		avoid bool
+		avoid Avoidance
 		share float64
-	}{{false, 0}, {true, 0}, {false, 0.25}} {
+	}{{AvoidNone, 0}, {AvoidDrained, 0}, {AvoidNone, 0.25}} {
 		if e := u.Endpoints[i]; e.Avoid != want.avoid || e.Share != want.share {
 			t.Errorf("%s: avoid %v, share %v; want %+v", e.Address, e.Avoid, e.Share, want)
 		}
 	}
 	var p Picker
-	u.Endpoints, u.LongestMatch = u.Endpoints[:2], true
-	p.Update(u, start)
+	u.LongestMatch = true
 	r := Request{Size: -1, Cached: []Cached{{"10.0.0.2:80", 1}}}
-	if got := p.Choose(start, r, 0.5); got.Address != "10.0.0.1:80" {
-		t.Errorf("a prompt that the drained one has answered: %+v, want the other", got)
+	for _, flag := range []bool{false, true} {
+		d.Endpoints[0].Overloaded = flag
+		u.Endpoints = UpdateOf(&d).Endpoints[:2]
+		p.Update(u, start)
+		if got := p.Choose(start, r, 0.5); got.Address != "10.0.0.1:80" {
+			t.Errorf("a prompt that the drained one has answered: %+v, want the other, flagged %v", got, flag)
+		}
 	}
 }
 

@@ -3,6 +3,8 @@ package queue
 import (
 	"math"
 	"time"
+
+	"steelyard/picking"
 )
 
 // window is the length of the intervals over which the least number of other requests is taken: the current one and the
@@ -17,8 +19,7 @@ const Grace = time.Second
 type place struct {
 	held   int // requests that the queue sent there, with the lost ones
 	lost   int // of those, the requests of streams that broke
-	avoid  bool
-	drain  bool
+	avoid  picking.Avoidance
 	atOnce float64 // requests that it executes at once; NaN where unknown
 	known  bool    // in the latest update
 	// least is the least number of requests in flight that the queue did not send, in the current window and in the one
@@ -58,8 +59,7 @@ type places struct {
 	by      map[string]*place
 	holders map[ID]string
 	lost    []lostPlace // by until
-	open    bool        // some endpoint is not to be avoided
-	serving bool        // some endpoint is not drained
+	avoid   picking.Avoidance // the least of the endpoints
 	began   time.Time
 }
 
@@ -86,11 +86,11 @@ func (p *places) update(now time.Time, endpoints []Endpoint) {
 			at.before, at.least = at.least, math.NaN()
 		}
 	}
-	p.open, p.serving = false, false
+	p.avoid = picking.AvoidDrained
 	for _, e := range endpoints {
 		at := p.at(e.Address)
-		at.known, at.avoid, at.drain, at.atOnce, at.latest = true, e.Avoid, e.Drained, e.AtOnce, math.Round(e.InFlight)
-		p.open, p.serving = p.open || !e.Avoid, p.serving || !e.Drained
+		at.known, at.avoid, at.atOnce, at.latest = true, e.Avoid, e.AtOnce, math.Round(e.InFlight)
+		p.avoid = min(p.avoid, e.Avoid)
 		if math.IsNaN(at.latest) {
 			continue
 		}
@@ -108,8 +108,7 @@ func (p *places) update(now time.Time, endpoints []Endpoint) {
 // free reports whether an endpoint may get one more request.
 func (p *places) free(address string) bool {
 	at := p.by[address]
-	return at != nil && at.known && (!at.avoid || !p.open) && (!at.drain || !p.serving) &&
-		float64(at.held)+at.others()+1 <= p.limit(at)
+	return at != nil && at.known && at.avoid == p.avoid && float64(at.held)+at.others()+1 <= p.limit(at)
 }
 
 // limit returns how many requests an endpoint may have in flight. If that is unknown, there is no limit: requests then

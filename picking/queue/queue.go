@@ -34,7 +34,6 @@ type Endpoint struct {
 	picking.Endpoint
 	InFlight float64 // requests in flight there, of all proxies; NaN where unknown
 	AtOnce   float64 // requests that it executes at once; NaN where unknown
-	Drained  bool    // an operator drains it, so it is avoided even where all others are
 }
 
 // Refusal is why a request was refused.

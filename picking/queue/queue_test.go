@@ -378,23 +378,22 @@ func TestPlacesThatAreHeldAlreadyCount(t *testing.T) {
 
 func TestFlaggedEndpointsGetNothingUnlessAllAre(t *testing.T) {
 	e := endpoints(0, 0)
-	e[0].Avoid = true
+	e[0].Avoid = picking.AvoidFlagged
 	q := queued(e, one)
 	want(t, "the other one", q.Arrive(start, request(1, "", "", 0)), "1:b")
 	want(t, "it is full", q.Arrive(start, request(2, "", "", 0)))
-	e[1].Avoid = true
+	e[1].Avoid = picking.AvoidFlagged
 	want(t, "all are flagged", q.Update(start, e, 0, picking.Requests()), "2:a")
 }
 
 func TestADrainedEndpointGetsNothingWhereAllOthersAreFlagged(t *testing.T) {
 	e := endpoints(0, 0, 0)
-	e[0].Avoid, e[0].Drained = true, true
-	e[1].Avoid, e[2].Avoid = true, true
+	e[0].Avoid, e[1].Avoid, e[2].Avoid = picking.AvoidDrained, picking.AvoidFlagged, picking.AvoidFlagged
 	q := queued(e, one)
 	want(t, "another, though flagged", q.Arrive(start, request(1, "", "", 0)), "1:b")
 	want(t, "the last, though flagged", q.Arrive(start, request(2, "", "", 0)), "2:c")
 	want(t, "they are full", q.Arrive(start, request(3, "", "", 0)))
-	e[1].Drained, e[2].Drained = true, true
+	e[1].Avoid, e[2].Avoid = picking.AvoidDrained, picking.AvoidDrained
 	want(t, "all are drained", q.Update(start, e, 0, picking.Requests()), "3:a")
 }
 

@@ -252,8 +252,8 @@ func updateOf(cluster string, d *decided) *loadsv1.Update {
 			TokensPerByte: from.TokensPerByte}}
 	for i, e := range from.Endpoints {
 		u.Endpoints[i] = &loadsv1.Endpoint{Address: e.Address, Load: e.Load, Slots: e.Slots, Speed: e.Speed,
-			Avoid: e.Avoid, LoadAgeSeconds: e.LoadAge.Seconds(), Restarts: uint32(min(e.Restarts, math.MaxUint32)),
-			Share: e.Share}
+			Avoid: e.Avoid != picking.AvoidNone, Drained: e.Avoid == picking.AvoidDrained, Share: e.Share,
+			LoadAgeSeconds: e.LoadAge.Seconds(), Restarts: uint32(min(e.Restarts, math.MaxUint32))}
 	}
 	return u
 }

@@ -99,6 +99,21 @@ func TestAFollowerGetsWhatTheLawDecidedOn(t *testing.T) {
 	})
 }
 
+// TestAvoidanceArrivesAsItWasSent: a picker that knows only flags avoids a drained endpoint, too.
+func TestAvoidanceArrivesAsItWasSent(t *testing.T) {
+	now := time.Now()
+	d := &decided{decision: weighting.NewLaw(weighting.DefaultParams()).Step(now, weighting.Snapshot{
+		Endpoints: []weighting.Endpoint{{Address: "10.0.0.1:80"}, {Address: "10.0.0.2:80"},
+			{Address: "10.0.0.3:80", Override: weighting.Override{Drained: true}}}}), at: now}
+	d.decision.Endpoints[1].Overloaded = true
+	for i, want := range []struct{ avoid, drained bool }{{false, false}, {true, false}, {true, true}} {
+		e := updateOf("llama", d).GetEndpoints()[i]
+		if e.GetAvoid() != want.avoid || e.GetDrained() != want.drained {
+			t.Errorf("%s: avoid %v, drained %v; want %+v", e.GetAddress(), e.GetAvoid(), e.GetDrained(), want)
+		}
+	}
+}
+
 // TestAPinnedEndpointIsSentWithItsShare, which no load would give it.
 func TestAPinnedEndpointIsSentWithItsShare(t *testing.T) {
 	now := time.Now()

@@ -98,8 +98,7 @@ func (h *hall) decided(d *weighting.Decision, now time.Time) {
 	endpoints := make([]queue.Endpoint, len(u.Endpoints))
 	for i, e := range u.Endpoints {
 		of := &d.Endpoints[i]
-		endpoints[i] = queue.Endpoint{Endpoint: e, InFlight: inFlight(of), AtOnce: atOnce(of),
-			Drained: of.Override.Drained}
+		endpoints[i] = queue.Endpoint{Endpoint: e, InFlight: inFlight(of), AtOnce: atOnce(of)}
 	}
 	h.give(h.queue.Update(now, endpoints, u.ArrivalRate, u.Cost))
 }

@@ -402,12 +402,22 @@ func updateOf(u *loadsv1.Update) picking.Update {
 		if !(e.GetSlots() > 0 && e.GetSpeed() > 0 && e.GetLoad() >= 0) {
 			continue
 		}
-		out.Endpoints = append(out.Endpoints, picking.Endpoint{Address: e.GetAddress(), Avoid: e.GetAvoid(),
+		out.Endpoints = append(out.Endpoints, picking.Endpoint{Address: e.GetAddress(), Avoid: avoidanceOf(e),
 			LoadAge: ageOf(e.GetLoadAgeSeconds()), Restarts: int(e.GetRestarts()),
 			Share:  min(1, atLeast0(e.GetShare())),
 			Vessel: weighting.Vessel{Load: e.GetLoad(), Slots: e.GetSlots(), Speed: e.GetSpeed()}})
 	}
 	return out
+}
+
+func avoidanceOf(e *loadsv1.Endpoint) picking.Avoidance {
+	switch {
+	case e.GetDrained():
+		return picking.AvoidDrained
+	case e.GetAvoid():
+		return picking.AvoidFlagged
+	}
+	return picking.AvoidNone
 }
 
 // ageOf returns an age within its bounds; 0 for one that is not a number.

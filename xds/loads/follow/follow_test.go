@@ -196,6 +196,20 @@ func TestAShareIsWithinBounds(t *testing.T) {
 	}
 }
 
+// TestADrainedEndpointIsAvoidedMoreThanAFlaggedOne, and a Steelyard that sends only flags has it avoided like those.
+func TestADrainedEndpointIsAvoidedMoreThanAFlaggedOne(t *testing.T) {
+	for _, c := range []struct {
+		avoid, drained bool
+		want           picking.Avoidance
+	}{{false, false, picking.AvoidNone}, {true, false, picking.AvoidFlagged}, {true, true, picking.AvoidDrained}} {
+		e := &loadsv1.Endpoint{Address: "a", Slots: 1, Speed: 1, Avoid: c.avoid, Drained: c.drained}
+		u := updateOf(&loadsv1.Update{Endpoints: []*loadsv1.Endpoint{e}})
+		if got := u.Endpoints[0].Avoid; got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}
+
 func TestALoopRunsAgainAfterAPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

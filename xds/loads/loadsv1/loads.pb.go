@@ -416,7 +416,9 @@ type Endpoint struct {
 	// where that is not known.
 	LoadAgeSeconds float64 `protobuf:"fixed64,7,opt,name=load_age_seconds,json=loadAgeSeconds,proto3" json:"load_age_seconds,omitempty"`
 	// Share of the requests that are to go there whatever its load, 0..1: pinned, or tried. 0: by its load.
-	Share         float64 `protobuf:"fixed64,8,opt,name=share,proto3" json:"share,omitempty"`
+	Share float64 `protobuf:"fixed64,8,opt,name=share,proto3" json:"share,omitempty"`
+	// With avoid: an operator drains it, so even flagged endpoints are to be preferred.
+	Drained       bool `protobuf:"varint,9,opt,name=drained,proto3" json:"drained,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -505,6 +507,13 @@ func (x *Endpoint) GetShare() float64 {
 		return x.Share
 	}
 	return 0
+}
+
+func (x *Endpoint) GetDrained() bool {
+	if x != nil {
+		return x.Drained
+	}
+	return false
 }
 
 // What a request adds to the load of its endpoint, in the unit of the loads: base + per_byte * bytes of its body, at
@@ -974,7 +983,7 @@ const file_loads_proto_rawDesc = "" +
 	"\amarkers\x18\x03 \x03(\rR\amarkers\x12#\n" +
 	"\rlongest_match\x18\x04 \x01(\bR\flongestMatch\x12!\n" +
 	"\fblock_tokens\x18\x05 \x01(\rR\vblockTokens\x12&\n" +
-	"\x0ftokens_per_byte\x18\x06 \x01(\x01R\rtokensPerByte\"\xd6\x01\n" +
+	"\x0ftokens_per_byte\x18\x06 \x01(\x01R\rtokensPerByte\"\xf0\x01\n" +
 	"\bEndpoint\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x12\n" +
 	"\x04load\x18\x02 \x01(\x01R\x04load\x12\x14\n" +
@@ -983,7 +992,8 @@ const file_loads_proto_rawDesc = "" +
 	"\x05avoid\x18\x05 \x01(\bR\x05avoid\x12\x1a\n" +
 	"\brestarts\x18\x06 \x01(\rR\brestarts\x12(\n" +
 	"\x10load_age_seconds\x18\a \x01(\x01R\x0eloadAgeSeconds\x12\x14\n" +
-	"\x05share\x18\b \x01(\x01R\x05share\"u\n" +
+	"\x05share\x18\b \x01(\x01R\x05share\x12\x18\n" +
+	"\adrained\x18\t \x01(\bR\adrained\"u\n" +
 	"\x04Cost\x12\x12\n" +
 	"\x04base\x18\x01 \x01(\x01R\x04base\x12\x19\n" +
 	"\bper_byte\x18\x02 \x01(\x01R\aperByte\x12\x12\n" +
