@@ -105,6 +105,38 @@ func TestEachAlertFiresInATestAndIsDocumented(t *testing.T) {
 	}
 }
 
+// TestInhibitionIsAmongAlertsThatExist, in the form that Alertmanager reads.
+func TestInhibitionIsAmongAlertsThatExist(t *testing.T) {
+	text, err := os.ReadFile("deploy/prometheus/inhibit.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var inhibit map[string][]map[string][]string
+	if err := yaml.Unmarshal(text, &inhibit); err != nil {
+		t.Fatal(err)
+	}
+	alerts := map[string]bool{}
+	for _, group := range readRules(t, "alerts.yaml").Groups {
+		for _, rule := range group.Rules {
+			alerts[rule.Alert] = true
+		}
+	}
+	keys := []string{"equal", "source_matchers", "target_matchers"}
+	if len(inhibit["inhibit_rules"]) == 0 || len(inhibit) != 1 {
+		t.Fatalf("want inhibit_rules and nothing else: %v", inhibit)
+	}
+	for _, rule := range inhibit["inhibit_rules"] {
+		if got := slices.Sorted(maps.Keys(rule)); !slices.Equal(got, keys) {
+			t.Errorf("a rule has the keys %v, want %v", got, keys)
+		}
+	}
+	for _, name := range regexp.MustCompile(`Steelyard\w+`).FindAllString(string(text), -1) {
+		if !alerts[name] {
+			t.Errorf("there is no alert %s", name)
+		}
+	}
+}
+
 // TestTheRulesUseSeriesThatExist: those of docs/admin-api.md, which a test of its own holds against the code, and
 // those that the rules record. Each recorded one has the name that its labels and its expression suggest.
 func TestTheRulesUseSeriesThatExist(t *testing.T) {
