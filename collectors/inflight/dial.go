@@ -1,13 +1,16 @@
 package inflight
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -67,8 +70,11 @@ func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, e
 
 	plain := net.Dialer{KeepAlive: 15 * time.Second}
 	c, err := plain.DialContext(ctx, network, address)
-	if err != nil || d.tls == nil {
-		return bounded(c), err
+	if err != nil {
+		return nil, err
+	}
+	if d.tls == nil {
+		return bounded(&plainConn{Conn: c}), nil
 	}
 	host, _, _ := net.SplitHostPort(address)
 	config, err := d.tls(ctx, host)
@@ -84,6 +90,30 @@ func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, e
 	return bounded(secure), nil
 }
 
+// A plainConn says so when its peer expects TLS: Redis sends an alert of TLS, or nothing, and hangs up.
+type plainConn struct {
+	net.Conn
+	answered atomic.Bool
+}
+
+func (p *plainConn) Read(b []byte) (int, error) {
+	const alert = 0x15 // the first byte of the record
+	n, err := p.Conn.Read(b)
+	hungUp := errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)
+	switch {
+	case p.answered.Load():
+		return n, err
+	case n > 0 && b[0] != alert:
+		p.answered.Store(true)
+		return n, err
+	case n > 0 || hungUp:
+		err = fmt.Errorf("Redis at %s hangs up before it answers: configure redis.tls, if it expects TLS: %w",
+			p.RemoteAddr(), cmp.Or(err, io.EOF))
+		return 0, fmt.Errorf("%w", err) // the library unwraps an error of a new connection once
+	}
+	return n, err
+}
+
 // A boundedConn refuses to read an endless answer.
 type boundedConn struct {
 	net.Conn
@@ -91,9 +121,6 @@ type boundedConn struct {
 }
 
 func bounded(c net.Conn) net.Conn {
-	if c == nil {
-		return nil
-	}
 	b := &boundedConn{Conn: c}
 	b.left.Store(maxReply)
 	return b

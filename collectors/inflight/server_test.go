@@ -138,6 +138,9 @@ func TestTLSWithClientCertificate(t *testing.T) {
 	o.TLS = &unnamed
 	got := start(t, o, llama).until("refused", failed)
 	wantError(t, got.Err, llama.Key, "TLS with Redis at "+s.address, "127.0.0.1")
+	o.TLS = nil
+	got = start(t, o, llama).until("refused", failed)
+	wantError(t, got.Err, llama.Key, "Redis at "+s.address, "hangs up before it answers: configure redis.tls")
 }
 
 func TestRedisClusterOfOneNode(t *testing.T) {
