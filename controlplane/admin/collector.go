@@ -169,6 +169,8 @@ func collectCluster(s sink, c *view.Cluster, now time.Time) {
 		"push period.", d.HorizonSeconds)
 	s.set("steelyard_prompt_tokens_per_request", "Prompt tokens that a mean request makes an engine compute.",
 		d.Work.PromptTokens)
+	s.set("steelyard_prompt_cached_ratio", "Share of the prompt tokens, 0 to 1, that prefix caches answered.",
+		d.Work.CachedShare)
 	s.set("steelyard_prompt_tokens_per_byte", "Prompt tokens for each byte of a request's body.", d.Work.TokensPerByte)
 	s.set("steelyard_prefill_tokens_per_second", "Prompt tokens that a typical engine computes in a second.",
 		d.Work.PrefillRate)

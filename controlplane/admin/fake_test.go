@@ -218,7 +218,7 @@ func llamaDecision(now time.Time) weighting.Decision {
 		At: now.Add(-30 * time.Millisecond), ArrivalRate: 41.7, ArrivalRateSource: weighting.RateCompletions,
 		Horizon: 310 * time.Millisecond, Arrivals: 12.9, WaterLevel: 1.13, MedianLoad: 0.94,
 		Work: &weighting.Work{
-			PromptTokens: 1012, OutputTokens: 211, Requests: 2480, Engines: 8,
+			PromptTokens: 1012, OutputTokens: 211, Cached: 0.43, Requests: 2480, Engines: 8,
 			CountedAt:     now.Add(-140 * time.Millisecond),
 			TokensPerByte: 0.238, SizedAt: now.Add(-time.Second), BySize: true,
 			PrefillRate: 12_300, Iteration: 0.021, RatedAt: now.Add(-2 * time.Second),

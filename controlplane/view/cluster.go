@@ -113,6 +113,7 @@ type Decision struct {
 type Work struct {
 	PromptTokens Number `json:"prompt_tokens"` // that a mean request makes an engine compute
 	OutputTokens Number `json:"output_tokens"` // of a mean request
+	CachedShare  Number `json:"cached_share"`  // of all prompt tokens, 0..1: those that prefix caches answered
 	Requests     Number `json:"requests"`      // that the means stand on
 	// Engines are those whose counters of tokens are usable, CountedAgeSeconds is the age of the newest reading of one.
 	Engines           int    `json:"engines"`

@@ -51,8 +51,13 @@ func fromWork(w *weighting.Work, now time.Time) (unit string, out Work) {
 	if w == nil {
 		return UnitRequests, Work{}
 	}
+	cached := Number{} // engines that do not count them are not told from those without any
+	if w.Cached > 0 {
+		cached = Num(w.Cached)
+	}
 	return UnitWork, Work{
-		PromptTokens: Num(w.PromptTokens), OutputTokens: Num(w.OutputTokens), Requests: Num(w.Requests),
+		PromptTokens: Num(w.PromptTokens), OutputTokens: Num(w.OutputTokens), CachedShare: cached,
+		Requests: Num(w.Requests),
 		Engines: w.Engines, CountedAgeSeconds: At(w.CountedAt).Age(now),
 		TokensPerByte: Num(w.TokensPerByte), TokensPerByteAgeSeconds: At(w.SizedAt).Age(now), BySize: w.BySize,
 		PrefillRate: Num(w.PrefillRate), IterationSeconds: Num(w.Iteration),

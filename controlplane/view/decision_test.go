@@ -28,7 +28,7 @@ func TestFromDecisionKeepsEveryNumber(t *testing.T) {
 		Work: &weighting.Work{
 			PromptTokens: 1000, OutputTokens: 200, Requests: 50, Engines: 3, CountedAt: noon.Add(-4 * time.Second),
 			TokensPerByte: 0.25, SizedAt: noon.Add(-5 * time.Second), BySize: true, PrefillRate: 12_000,
-			Iteration: math.NaN(),
+			Cached: 0.4, Iteration: math.NaN(),
 		},
 		Endpoints: []weighting.EndpointDecision{{
 			Work: &weighting.EndpointWork{PromptTokens: 3000, Source: weighting.WorkInFlight,
@@ -53,7 +53,7 @@ func TestFromDecisionKeepsEveryNumber(t *testing.T) {
 		ExpectedWait: Num(1.5), Unit: UnitWork,
 		Work: Work{PromptTokens: Num(1000), OutputTokens: Num(200), Requests: Num(50), TokensPerByte: Num(0.25),
 			Engines: 3, CountedAgeSeconds: Num(4), TokensPerByteAgeSeconds: Num(5), BySize: true,
-			PrefillRate: Num(12_000)},
+			CachedShare: Num(0.4), PrefillRate: Num(12_000)},
 	}
 	wantEndpoints := []Endpoint{{
 		Work: EndpointWork{PromptTokens: Num(3000), Source: "in_flight", AgeSeconds: Num(3), Requests: Num(2.5),
@@ -79,6 +79,7 @@ func TestFromDecisionKeepsEveryNumber(t *testing.T) {
 func TestFromDecisionDoesNotReportWhatStandsIn(t *testing.T) {
 	decision, endpoints := FromDecision(weighting.Decision{
 		At: noon, ArrivalRate: 0, ArrivalRateSource: weighting.RateUnknown,
+		Work: &weighting.Work{PromptTokens: 100}, // by engines that do not count what a cache answers, maybe
 		Endpoints: []weighting.EndpointDecision{{
 			Load: 1, LoadSource: weighting.LoadMedian, Unproxied: 0, Slots: 4,
 			Work: &weighting.EndpointWork{PromptTokens: 100, Requests: 1, Seconds: 0.1, PrefillRate: 1000},
@@ -86,6 +87,9 @@ func TestFromDecisionDoesNotReportWhatStandsIn(t *testing.T) {
 	}, noon)
 	if rate, known := decision.ArrivalRate.Value(); known {
 		t.Errorf("a rate of %g, whose source is unknown", rate)
+	}
+	if share, known := decision.Work.CachedShare.Value(); known {
+		t.Errorf("a share of %g is cached", share)
 	}
 	e := &endpoints[0]
 	for name, n := range map[string]Number{"load": e.Load, "unproxied": e.Unproxied, "tokens": e.Work.PromptTokens,

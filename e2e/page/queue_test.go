@@ -99,8 +99,11 @@ func TestRequestsThatWaitAreOnThePage(t *testing.T) {
 	p.until("alice's latest makes room for bob", rows("1 1 1 0 0 0 true", "3 2 0 1 1 0 true"))
 	p.until("the time passes", `parseFloat(document.querySelector('[aria-label=Queue] tbody tr').cells[4].textContent)
 		>= 2`)
+	taken := `document.body.innerText.includes('all places are taken: requests wait')`
+	p.until("no endpoint gets the next request", taken)
 	p.shot("queue-waiting-1280")
 	release()
+	p.until("the endpoint gets it", "!"+taken)
 	p.until("all are sent", rows("0 0 2 0 0 0 false", "0 0 3 1 1 0 false"))
 	p.noErrors()
 }

@@ -310,6 +310,7 @@ func (x *Explanation) PrintWork(o Output) error {
 		t.Add("tokens per byte", number(d.TokensPerByte), seconds(d.TokensPerByteAgeSeconds),
 			"counters, and sizes in logs")
 		t.Add("prompt tokens of a request", number(d.PromptTokens), seconds(d.CountedAgeSeconds), engines)
+		t.Add("prompt tokens from caches", percent(d.CachedShare), seconds(d.CountedAgeSeconds), engines)
 		t.Add("output tokens of a request", number(d.OutputTokens), seconds(d.CountedAgeSeconds), engines)
 		t.Write(w, o.Width)
 		fmt.Fprintln(w, wrap(x.Endpoint.Why, "", o.Width))
@@ -318,13 +319,16 @@ func (x *Explanation) PrintWork(o Output) error {
 
 // learnedText is what was learned of the cluster's requests and engines.
 func learnedText(w *view.Work) string {
-	guess := "each prompt counts as a mean one"
+	guess, cached := "each prompt counts as a mean one", ""
 	if w.BySize {
 		guess = "prompts are guessed by size"
 	}
-	return fmt.Sprintf("a request: %s prompt tokens, %s of output (counters of %d engines%s), %s tokens/byte "+
+	if _, known := w.CachedShare.Value(); known {
+		cached = ", " + percent(w.CachedShare) + " of the prompts from caches"
+	}
+	return fmt.Sprintf("a request: %s prompt tokens, %s of output%s (counters of %d engines%s), %s tokens/byte "+
 		"(counters and sizes%s), so %s; a typical engine: %s tokens/s (measured%s)", number(w.PromptTokens),
-		number(w.OutputTokens), w.Engines, old(w.CountedAgeSeconds), number(w.TokensPerByte),
+		number(w.OutputTokens), cached, w.Engines, old(w.CountedAgeSeconds), number(w.TokensPerByte),
 		old(w.TokensPerByteAgeSeconds), guess, number(w.PrefillRate), old(w.PrefillRateAgeSeconds))
 }
 

@@ -71,7 +71,7 @@ function readRow(c, e, i) {
 		: perRequest(c.decision.work, e.work.prefill_rate) || perRequest(c.decision.work, c.decision.work.prefill_rate);
 	const r = {
 		order: i, address: e.address, zone: e.zone, state: e.state, slots: e.slots, ramp: e.ramp, capacity: e.capacity,
-			load: e.load,
+			load: e.load, slotsKnown: ['configured', 'learned'].includes(e.slots_source),
 		workRequests: e.work.requests, per, loadPerSlot: e.load_per_slot, served1m: e.served_share_1m,
 		capacityShare: e.capacity_share, inFlight: known(input('in_flight').value) ? input('in_flight').value : e.load,
 		utilization: input('utilization').value, failedShare: e.failed_share_age_seconds > 60 ? null : e.failed_share,

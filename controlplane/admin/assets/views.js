@@ -348,12 +348,13 @@ function clusterLead(c, rows) {
 			byWork(c) ? ' of work waiting, the fullest ' : ' requests for each slot, the fullest at ',
 			b(loadWords(c, fullest)), '. ');
 	} else words.push('No load is known yet. ');
+	const over = c.use.capacity_used > 1;
 	if (known(c.use.capacity_used)) words.push('The pool uses ', b(pct(c.use.capacity_used, 0)), ' of what it can do' +
-		(c.use.estimate ? ', by estimate. ' : '. '));
+		(c.use.estimate ? ', by estimate' : '') + (over ? '; while it does, queues grow. ' : '. '));
 	if (c.decision.drop_fraction > 0) words.push(b('Envoys refuse ' + pct(c.decision.drop_fraction)),
 		' of the requests, because the whole pool is saturated.');
 	const { state } = S.fleet.clusters.find((x) => x.name === c.name); // of its incidents
-	return [bad ? 'error' : state !== 'ok' ? state : look ? 'warning' : 'good', ...words];
+	return [bad ? 'error' : state !== 'ok' ? state : look || over ? 'warning' : 'good', ...words];
 }
 
 // vesselsOf makes the picture's vessels of the rows: see package weighting for the law of the fill.
@@ -370,18 +371,22 @@ export function vesselsOf(c, rows, chosen) {
 		const own = !known(load) ? null : load <= f ? load / s : f / s + (load - f) / Math.max(cap, 1e-9);
 		const holds = Math.min(s * level, f) + cap * Math.max(0, level - f / s);
 		const part = known(load) && known(c.decision.arrivals) ? Math.max(0, holds - load) / c.decision.arrivals : 0;
-		const fills = part > 0 && !['outlier', 'unused'].includes(r.state);
+		const taken = r.inFlight >= placesOf(c, r);
+		const fills = part > 0 && !taken && !['outlier', 'unused'].includes(r.state);
 		return {
 			zone: r.zone, label: label(r.address).split(/[.:]/).pop(), chosen: r.address === chosen, state: kindOf(r.state),
 			wide: s, width: cap, brim: (k * f) / s, level: known(own) ? k * own : null, to: fills ? k * level : known(own)
 				? k * own : null, part: fills ? part : 0, words: levelWords(c)(k * (own || 0)),
 			tip: [r.address, stateWord(r.state), known(own) ? 'at ' + levelWords(c)(k * own) + (fills ? ', gets ' + pct(part,
-				0) + ' of the next requests' : kindOf(r.state) === 'good'
+				0) + ' of the next requests' : taken ? ', all places taken' : kindOf(r.state) === 'good'
 				? ', above the level: gets the floor' : '') : 'its load is not known'],
 			go: endpointPath(c.name, r.address),
 		};
 	});
 }
+// placesOf is how many requests a queue has at an endpoint at the same time, as far as that is known.
+const placesOf = (c, r) => (!c.queue ? Infinity : known(c.queue.max_in_flight) ? c.queue.max_in_flight
+	: r.slotsKnown ? r.slots : Infinity);
 // Where the unit is work, levels are drawn in seconds, if these are known.
 const perLevel = (c) => (byWork(c) && known(S.secondsPerLevel) ? S.secondsPerLevel : 1);
 const levelWords = (c) => (v) => (!byWork(c) ? num(v, v < 10 ? 2 : 0) : known(S.secondsPerLevel) ? secs(v)
@@ -464,7 +469,8 @@ export function clusterView() {
 		head,
 		h('div.wide',
 			h('section.card', h('h2.unseen', 'Over time'), stack(history, clusterTracks(c, history), events)),
-			card('Who gets the next requests', expected(c), null, h('div.inner', fillCard(c, rows, '', 290)))),
+			card('Who gets the next requests', c.queue && rows.every((r) => r.inFlight >= placesOf(c, r))
+				? 'all places are taken: requests wait' : expected(c), null, h('div.inner', fillCard(c, rows, '', 290)))),
 		rows.length > 40 && squaresCard(c, rows),
 		c.queue && queueCard(c.queue),
 		operatorsCard(c.name), endpointTable(c, rows),
@@ -540,8 +546,10 @@ const old = (age) => (known(age) ? ' (' + secs(age) + ' old)' : '');
 // requestWords is what was learned of the requests and the engines of a cluster, with sources and ages.
 function requestWords(w) {
 	return 'From the counters of ' + plural(w.engines, 'engine') + old(w.counted_age_seconds) + ': a request has ' +
-		num(w.prompt_tokens) + ' prompt tokens to compute and ' + num(w.output_tokens) + ' of output. With the sizes of ' +
-		'requests: ' + num(w.tokens_per_byte, 2) + ' tokens per byte' + old(w.tokens_per_byte_age_seconds) + ', so ' +
+		num(w.prompt_tokens) + ' prompt tokens to compute and ' + num(w.output_tokens) + ' of output. ' +
+		(known(w.cached_share) ? 'Prefix caches answer ' + pct(w.cached_share, 0) + ' of the prompts. ' : '') +
+		'With the sizes of requests: ' +
+		num(w.tokens_per_byte, 2) + ' tokens per byte' + old(w.tokens_per_byte_age_seconds) + ', so ' +
 		(w.by_size ? 'a prompt is guessed by its size. ' : 'each prompt counts as a mean one. ') +
 		'A typical engine computes ' + num(w.prefill_rate) + ' prompt tokens/s' + old(w.prefill_rate_age_seconds) + '.';
 }
