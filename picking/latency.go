@@ -27,7 +27,7 @@ const (
 	// backends are often set before they listen.
 	longestUnreachable = 5 * time.Second
 	// maxChecks bounds the connections that are attempted at the same time: each takes seconds where nothing answers.
-	maxChecks = 64
+	maxChecks = 256
 	// rejectionsOfClients are the answers 4xx in a row that are taken for the clients' errors; others are failures.
 	rejectionsOfClients = 2
 )
@@ -228,23 +228,21 @@ func (q *Queued) Checks(now time.Time) (backends []string) {
 	if !q.options.Connects {
 		return nil
 	}
-	running := 0
+	var due []*Backend
+	running, unlucky := 0, q.unlucky()
 	for _, b := range q.backends {
-		if b.checked {
+		switch {
+		case b.checked:
 			running++
+		case b.removed || now.Before(b.paused) || !b.unproven() && unlucky.IsZero():
+		case b.reachable.IsZero() || b.reachable.Before(unlucky):
+			due = append(due, b)
 		}
 	}
-	unlucky := q.unlucky()
-	for _, b := range q.backends {
-		if running == maxChecks {
-			break
-		}
-		if b.checked || b.removed || now.Before(b.paused) || !b.unproven() && unlucky.IsZero() ||
-			!b.reachable.IsZero() && !b.reachable.Before(unlucky) {
-			continue
-		}
+	// Those that failed wait behind the others: there may be more of them than can be checked before they are due again.
+	slices.SortStableFunc(due, func(a, b *Backend) int { return a.paused.Compare(b.paused) })
+	for _, b := range due[:min(len(due), maxChecks-running)] {
 		b.checked = true
-		running++
 		backends = append(backends, b.Address)
 	}
 	return backends

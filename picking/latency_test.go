@@ -354,6 +354,13 @@ func TestChecksAreBounded(t *testing.T) {
 	wantChecks(t, "then", q, start)
 	q.Connected(start, "7", start, true)
 	wantChecks(t, "after the end of one", q, start, addresses[maxChecks])
+	for _, a := range addresses[:maxChecks] {
+		q.Connected(start, a, start, false)
+	}
+	now := start.Add(time.Minute)
+	wantChecks(t, "before those that failed", q, now, addresses[maxChecks+1:]...)
+	q.Connected(now, addresses[maxChecks], now, true)
+	wantChecks(t, "at last", q, now, addresses[0])
 }
 
 // TestARequestThatCanBeSentNowhereIsRefusedInTime, while connections are attempted all the time.
