@@ -223,7 +223,8 @@ func (q *Queued) Unreachable(now time.Time, backend string, request uint64, sinc
 }
 
 // Checks returns the backends to connect to now: those that are new or failed last, and, while a request waits that was
-// Unreachable, others that may take it. The caller ends each check by Connected. Call it after each other method.
+// Unreachable, others that may take it. The caller ends each check by Connected. Call it several times a second, and
+// after SetBackends and Unreachable; it is not for each request, as it looks at all backends.
 func (q *Queued) Checks(now time.Time) (backends []string) {
 	if !q.options.Connects {
 		return nil

@@ -311,7 +311,7 @@ func panicWhileConnecting(t *testing.T) {
 		t.Errorf("the verdict is %+v", v)
 	}
 	time.Sleep(time.Minute) // its pause
-	r.refuse(time.Now())
+	r.tick(time.Now())
 	r.checks.Wait()
 	if s := r.state().backends[0]; s.State != picking.BackendProbed {
 		t.Errorf("the backend is %s, want %s", s.State, picking.BackendProbed)
@@ -485,7 +485,7 @@ func TestRequestsThatWaitForTooLongAreRefused(t *testing.T) {
 		go func() { done <- r.Run(ctx) }()
 		v := <-refused
 		took := time.Since(began)
-		if v.Refused != picking.RefusedTimeout || took < 3*time.Second || took > 3*time.Second+tick {
+		if v.Refused != picking.RefusedTimeout || took < 3*time.Second || took > 3*time.Second+period {
 			t.Errorf("the verdict is %+v after %v", v, took)
 		}
 		cancel()

@@ -11,8 +11,8 @@ import (
 	"steelyard/picking"
 )
 
-// tick is the time between two searches for requests that have waited too long.
-const tick = 100 * time.Millisecond
+// period is the time between two searches for requests that have waited too long, and for backends to connect to.
+const period = 100 * time.Millisecond
 
 // connectTimeout bounds Connect, as in Envoy.
 const connectTimeout = 2 * time.Second
@@ -94,7 +94,7 @@ func (r *Router) Arrive(now time.Time, settle func(Verdict)) (number uint64) {
 	return r.last
 }
 
-// settle delivers verdicts, and connects to the backends that the strategy wants to know of.
+// settle delivers verdicts.
 func (r *Router) settle(now time.Time, verdicts []picking.Verdict) {
 	for _, v := range verdicts {
 		q := r.requests[v.Request]
@@ -112,6 +112,10 @@ func (r *Router) settle(now time.Time, verdicts []picking.Verdict) {
 		delete(r.requests, v.Request)
 		q.settle(Verdict{Refused: v.Refused})
 	}
+}
+
+// connect connects to the backends of which the strategy has to know whether that is possible.
+func (r *Router) connect(now time.Time) {
 	for _, backend := range r.strategy.Checks(now) {
 		address := r.address[backend]
 		r.checks.Go(func() {
@@ -150,6 +154,7 @@ func (r *Router) Again(now time.Time, number uint64, settle func(Verdict)) bool 
 	backend := q.backend
 	q.settle, q.backend = settle, ""
 	r.settle(now, r.strategy.Unreachable(now, backend, number, q.arrived))
+	r.connect(now)
 	return true
 }
 
@@ -174,11 +179,13 @@ func (r *Router) set(now time.Time, backends []string, address map[string]string
 	defer r.mu.Unlock()
 	r.address = address
 	r.settle(now, r.strategy.SetBackends(now, backends))
+	r.connect(now)
 }
 
-// Run refuses requests that have waited too long, and logs the state of the backends, until ctx is done.
+// Run refuses requests that have waited too long, connects to backends that failed, and logs the state of all, until ctx
+// is done.
 func (r *Router) Run(ctx context.Context) error {
-	look := time.NewTicker(tick)
+	look := time.NewTicker(period)
 	defer look.Stop()
 	logged := time.Now()
 	for {
@@ -188,7 +195,7 @@ func (r *Router) Run(ctx context.Context) error {
 			r.checks.Wait()
 			return nil
 		case now := <-look.C:
-			r.refuse(now)
+			r.tick(now)
 			if i := r.options.LogInterval; i > 0 && now.Sub(logged) >= i {
 				logged = now
 				r.log()
@@ -197,11 +204,12 @@ func (r *Router) Run(ctx context.Context) error {
 	}
 }
 
-// refuse refuses the requests that have waited too long.
-func (r *Router) refuse(now time.Time) {
+// tick refuses the requests that have waited too long, and connects to backends whose pause has ended.
+func (r *Router) tick(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.settle(now, r.strategy.Tick(now))
+	r.connect(now)
 }
 
 func (r *Router) log() {

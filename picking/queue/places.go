@@ -58,7 +58,7 @@ type places struct {
 	max     int
 	by      map[string]*place
 	holders map[ID]string
-	lost    []lostPlace // by until
+	lost    []lostPlace       // by until
 	avoid   picking.Avoidance // the least of the endpoints
 	began   time.Time
 }
