@@ -163,7 +163,8 @@ func clip(s string, n int) string {
 	return strings.ToValidUTF8(s[:n-3], "") + "..."
 }
 
-// unread reports whether the metrics of an endpoint have not been readable for a while: one failure is none.
+// unread reports whether the metrics of an endpoint have not been readable for a while: one failure is none,
+// as a busy server answers too late now and then.
 func unread(e *view.Endpoint) bool {
 	if e.LastScrape.Error == "" {
 		return false
@@ -174,6 +175,14 @@ func unread(e *view.Endpoint) bool {
 		}
 	}
 	return false
+}
+
+// fails reports the same also of an endpoint whose metrics were never read.
+func fails(e *view.Endpoint) bool {
+	inUse := func(in view.Input) bool {
+		return in.Field != "in_flight" && (in.State == "fresh" || in.State == "hold")
+	}
+	return unread(e) || e.LastScrape.Error != "" && !slices.ContainsFunc(e.Inputs, inUse)
 }
 
 // A nacking is what an Envoy has refused, over its connections.

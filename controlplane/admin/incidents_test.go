@@ -297,6 +297,14 @@ func TestAScrapeThatFailsForMostOfAPoolIsAnError(t *testing.T) {
 	for i := range 8 {
 		s.endpoint(i).LastScrape.Error = "get http://10.0.0.1:9000/metrics: status 500"
 	}
+	if got := s.after(time.Second); len(got) != 0 {
+		t.Errorf("while what was read before is used: %+v", got)
+	}
+	for i := range 8 {
+		for k := range s.endpoint(i).Inputs {
+			s.endpoint(i).Inputs[k].State = "unknown"
+		}
+	}
 	got := only(t, s.after(time.Second))
 	if got.Severity != view.SeverityError || got.Kind != kindSource || got.Steelyard != view.BlameNo ||
 		got.Title != "The metrics of most endpoints of llama cannot be read" {
@@ -599,7 +607,7 @@ func (s *scene) agrees(t *testing.T, name string) {
 		if bad && state != view.StateError {
 			t.Errorf("%s: %s is %s, and the cluster %s", name, e.Address, e.State, state)
 		}
-		if e.State == view.EndpointOK && (e.Overloaded || e.LastScrape.Error != "" || worst(e.Problems) != "") {
+		if e.State == view.EndpointOK && (e.Overloaded || fails(&e) || worst(e.Problems) != "") {
 			t.Errorf("%s: %s is ok, with %v", name, e.Address, e.Problems)
 		}
 		if e.State == view.EndpointProbed && (e.Overloaded || state == view.StateOK) {

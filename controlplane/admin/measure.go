@@ -463,9 +463,9 @@ func endpointState(e *view.Endpoint) view.EndpointState {
 		return view.EndpointBlind
 	case e.Reason == reasonUnused:
 		return view.EndpointUnused
-	case e.LastScrape.Error != "" && (e.LoadSource == "in_flight" || e.LoadSource == "fused"):
+	case fails(e) && (e.LoadSource == "in_flight" || e.LoadSource == "fused"):
 		return view.EndpointUnread
-	case e.Reason == reasonDecay || e.LastScrape.Error != "":
+	case e.Reason == reasonDecay || fails(e):
 		return view.EndpointLate
 	case e.Reason == reasonBlackout || e.Reason == reasonRamp:
 		return view.EndpointWarming

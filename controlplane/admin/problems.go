@@ -162,7 +162,7 @@ func endpointProblems(p *observation, c *view.Cluster, e *view.Endpoint) []view.
 		out.warn("report is going stale: moving to the pool's median%s", scrape)
 	case e.Reason == reasonBlackout:
 		out.warn("new, and no report yet%s", scrape)
-	case scrape != "":
+	case fails(e):
 		out.warn("latest scrape failed%s", scrape)
 	}
 	if e.Override != nil {

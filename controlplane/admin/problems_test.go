@@ -20,7 +20,10 @@ func TestEndpointProblems(t *testing.T) {
 	}{
 		"healthy":      {view.Endpoint{Reason: "fill"}, []view.Problem{}},
 		"fully loaded": {view.Endpoint{Reason: "floor"}, []view.Problem{}},
-		"one scrape lost": {view.Endpoint{Reason: "fill", LastScrape: failed},
+		"one scrape lost": {view.Endpoint{Reason: "fill", LastScrape: failed,
+			Inputs: []view.Input{{Field: "queue", State: "stuck"}, {Field: "running", State: "hold"}}}, []view.Problem{}},
+		"scrapes fail": {view.Endpoint{Reason: "fill", LastScrape: failed,
+			Inputs: []view.Input{{Field: "queue", State: "unknown"}, {Field: "in_flight", State: "fresh"}}},
 			[]view.Problem{warning("latest scrape failed: timeout")}},
 		"going stale": {view.Endpoint{Reason: "decay", LastScrape: failed},
 			[]view.Problem{warning("report is going stale: moving to the pool's median: timeout")}},

@@ -165,11 +165,12 @@ func ready(s Status, clusters []view.Cluster) bool {
 
 func count(endpoints []view.Endpoint) view.EndpointCounts {
 	n := view.EndpointCounts{Total: len(endpoints)}
-	for _, e := range endpoints {
+	for i := range endpoints {
+		e := &endpoints[i]
 		n.Overloaded += boolToInt(e.Overloaded)
 		n.Stale += boolToInt(e.Reason == reasonDecay || e.Reason == reasonNeutral)
 		n.New += boolToInt(e.Reason == reasonBlackout || e.Reason == reasonRamp)
-		n.Failing += boolToInt(e.LastScrape.Error != "")
+		n.Failing += boolToInt(fails(e))
 	}
 	return n
 }

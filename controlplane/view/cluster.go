@@ -73,7 +73,7 @@ type EndpointCounts struct {
 	Overloaded int `json:"overloaded"`
 	Stale      int `json:"stale"`   // reason decay or neutral: the report is too old to be used as it is
 	New        int `json:"new"`     // reason blackout or ramp
-	Failing    int `json:"failing"` // the latest scrape failed
+	Failing    int `json:"failing"` // the scrapes fail, and no reading is used as it is
 	// Terminating are not in Total: they finish the requests that they have, and get no new ones.
 	Terminating int `json:"terminating"`
 }
