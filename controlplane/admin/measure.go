@@ -397,8 +397,8 @@ func (m *measured) possible(c *view.Cluster) (rates []float64, arriving float64,
 	}
 	typical := median(known)
 	for i := range rates {
-		if c.Endpoints[i].Outlier {
-			rates[i] = 0 // it answers nothing now, whatever it did
+		if e := &c.Endpoints[i]; e.Outlier || e.Probed != "" {
+			rates[i] = 0 // it answers nothing, whatever it did before
 		} else if math.IsNaN(rates[i]) {
 			rates[i], estimate = typical*c.Endpoints[i].Capacity.Or(math.NaN()), true
 		}

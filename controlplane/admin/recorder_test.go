@@ -243,6 +243,10 @@ func TestTheCapacityInUseAndWithoutEndpoints(t *testing.T) {
 	if e := c.Endpoints[0]; !near(e.UseWithout, 30.0/45, 0.01) || !near(e.CapacityShare, 0.25, 1e-9) {
 		t.Errorf("%v, %v", e.UseWithout, e.CapacityShare)
 	}
+	s.second(func() { s.clusters[0].Endpoints[0].Outlier, s.clusters[0].Endpoints[1].Probed = true, "it fails" })
+	if use := s.cluster(t).Use; !near(use.CapacityUsed, 1, 0.01) || !near(use.ToSpare, 0, 0) {
+		t.Errorf("with one that fails and one that is tried again: %+v", use)
+	}
 }
 
 // A short KV cache or a limit on sequences holds requests back long before the engine computes all that it could.
