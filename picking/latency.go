@@ -13,7 +13,7 @@ type QueuedOptions struct {
 	Alpha        float64       // 0..1, weight of the newest answer in that mean
 	QueueMax     int           // waiting requests; with more, the one that has waited longest is refused
 	QueueTimeout time.Duration // after which a waiting request is refused
-	// Connects is that the caller connects to the backends of Checks. Without it, requests find out which are reachable.
+	// Connects is that the caller connects to the backends of Checks. Without it, requests find out what is reachable.
 	Connects bool
 }
 
@@ -66,6 +66,9 @@ const (
 	BackendPaused     BackendState = "paused"     // failed: takes nothing for a while, unless all are paused
 	BackendRemoved    BackendState = "removed"    // is not set any more: its requests end there, and it takes nothing
 )
+
+// gone reports whether the backend was removed and has nothing in flight.
+func (b *Backend) gone() bool { return b.removed && b.InFlight == 0 }
 
 // untried reports whether nothing is known of the backend.
 func (b *Backend) untried() bool { return math.IsNaN(b.Latency) }
@@ -179,9 +182,10 @@ func (q *Queued) SetBackends(now time.Time, addresses []string) []Verdict {
 	return q.dispatch(now)
 }
 
-// forget drops the backends that were removed and have nothing in flight.
+// forget drops the backends that were removed and have nothing in flight. One to which a connection is being attempted
+// stays: it counts towards maxChecks, and the result is not that of a new one with the same address.
 func (q *Queued) forget() {
-	q.backends = slices.DeleteFunc(q.backends, func(b *Backend) bool { return b.removed && b.InFlight == 0 })
+	q.backends = slices.DeleteFunc(q.backends, func(b *Backend) bool { return b.gone() && !b.checked })
 }
 
 func (q *Queued) backend(address string) *Backend {
@@ -240,7 +244,7 @@ func (q *Queued) Checks(now time.Time) (backends []string) {
 			due = append(due, b)
 		}
 	}
-	// Those that failed wait behind the others: there may be more of them than can be checked before they are due again.
+	// Those that failed wait behind the others: there may be more than can be checked before they are due again.
 	slices.SortStableFunc(due, func(a, b *Backend) int { return a.paused.Compare(b.paused) })
 	for _, b := range due[:min(len(due), maxChecks-running)] {
 		b.checked = true
@@ -270,6 +274,7 @@ func (q *Queued) Connected(now time.Time, backend string, began time.Time, ok bo
 		default:
 			b.fail(now, longestUnreachable)
 		}
+		q.forget()
 	}
 	return q.dispatch(now)
 }
@@ -418,6 +423,9 @@ func (q *Queued) Depth() int { return len(q.queue) }
 func (q *Queued) Backends(now time.Time) []Backend {
 	var out []Backend
 	for _, b := range q.backends {
+		if b.gone() {
+			continue
+		}
 		state := *b
 		switch state.State = q.stateOf(now, b); {
 		case b.removed:

@@ -363,6 +363,31 @@ func TestChecksAreBounded(t *testing.T) {
 	wantChecks(t, "at last", q, now, addresses[0])
 }
 
+// TestChecksOfRemovedBackendsCountToo: lists may be replaced faster than connections are given up.
+func TestChecksOfRemovedBackendsCountToo(t *testing.T) {
+	var addresses []string
+	for i := range maxChecks {
+		addresses = append(addresses, fmt.Sprint(i))
+	}
+	q := connecting(addresses...)
+	wantChecks(t, "at first", q, start, addresses...)
+	q.SetBackends(start, []string{"new"})
+	if got := q.Backends(start); len(got) != 1 || got[0].Address != "new" {
+		t.Errorf("the backends are %+v, want only the new one", got)
+	}
+	wantChecks(t, "while connections to others are attempted", q, start)
+	q.SetBackends(start, []string{"new", "7"})
+	q.Connected(start, "7", start, true)
+	wantChecks(t, "after the end of one", q, start, "new")
+	want(t, "one that was set again", q.Arrive(start, 1), "1:7")
+	for _, a := range addresses {
+		q.Connected(start, a, start, false)
+	}
+	if len(q.backends) != 2 {
+		t.Errorf("%d backends are remembered, want 2", len(q.backends))
+	}
+}
+
 // TestARequestThatCanBeSentNowhereIsRefusedInTime, while connections are attempted all the time.
 func TestARequestThatCanBeSentNowhereIsRefusedInTime(t *testing.T) {
 	q := connecting("a", "b")

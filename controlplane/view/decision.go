@@ -58,7 +58,7 @@ func fromWork(w *weighting.Work, now time.Time) (unit string, out Work) {
 	return UnitWork, Work{
 		PromptTokens: Num(w.PromptTokens), OutputTokens: Num(w.OutputTokens), CachedShare: cached,
 		Requests: Num(w.Requests),
-		Engines: w.Engines, CountedAgeSeconds: At(w.CountedAt).Age(now),
+		Engines:  w.Engines, CountedAgeSeconds: At(w.CountedAt).Age(now),
 		TokensPerByte: Num(w.TokensPerByte), TokensPerByteAgeSeconds: At(w.SizedAt).Age(now), BySize: w.BySize,
 		PrefillRate: Num(w.PrefillRate), IterationSeconds: Num(w.Iteration),
 		PrefillRateAgeSeconds: At(w.RatedAt).Age(now),

@@ -90,7 +90,8 @@ func TestNoRequestGoesToABackendThatIsDead(t *testing.T) {
 			t.Errorf("request %d has the verdict %+v", i, got)
 		}
 		r.checks.Wait() // the dead one is known to be dead
-		if s := r.state(); s.depth != 2-i || s.dispatched != uint64(i+1) || s.backends[0].State != picking.BackendPaused {
+		s := r.state()
+		if s.depth != 2-i || s.dispatched != uint64(i+1) || s.backends[0].State != picking.BackendPaused {
 			t.Errorf("the state is %+v, want %d waiting, %d sent and the first backend paused", s, 2-i, i+1)
 		}
 		r.End(time.Now(), uint64(i+1), picking.Answered)
@@ -119,7 +120,8 @@ func (h *hanging) connect(ctx context.Context, address string) error {
 // wait for it either.
 func TestNoRequestWaitsForABackendThatDoesNotAnswer(t *testing.T) {
 	h := &hanging{gone: map[string]bool{"a:1": true, "b:1": true, "c:1": true}}
-	r := New(Options{Queue: picking.QueuedOptions{QueueMax: 9, QueueTimeout: time.Hour, Alpha: 0.3}, Connect: h.connect})
+	r := New(Options{Queue: picking.QueuedOptions{QueueMax: 9, QueueTimeout: time.Hour, Alpha: 0.3},
+		Connect: h.connect})
 	all := []string{"a:1", "b:1", "c:1", "d:1"}
 	address := map[string]string{}
 	for _, b := range all {

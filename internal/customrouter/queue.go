@@ -24,7 +24,7 @@ type Options struct {
 	Own         string        // where clients reach the router, IP:port; empty where it is not known
 	Log         *slog.Logger  `json:"-"`
 	// Connect connects to an address and closes the connection; an error means that no request can be sent there at
-	// present. A backend that is new or failed last gets requests after it succeeded. nil: requests find out themselves.
+	// present. A backend that is new or failed last gets requests after a success. nil: requests find out themselves.
 	Connect func(ctx context.Context, address string) error `json:"-"`
 	// Guard is deferred by each goroutine of the Router, for a process that must not end by a panic. nil: none is.
 	Guard func() `json:"-"`
@@ -182,8 +182,8 @@ func (r *Router) set(now time.Time, backends []string, address map[string]string
 	r.connect(now)
 }
 
-// Run refuses requests that have waited too long, connects to backends that failed, and logs the state of all, until ctx
-// is done.
+// Run refuses requests that have waited too long, connects to backends that failed, and logs the state of all, until
+// ctx is done.
 func (r *Router) Run(ctx context.Context) error {
 	look := time.NewTicker(period)
 	defer look.Stop()

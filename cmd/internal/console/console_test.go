@@ -126,7 +126,7 @@ func engineExplanation() *Explanation {
 		CountedAgeSeconds: view.Num(0.12), Requests: view.Num(1.9), Seconds: view.Num(0.24),
 		PrefillRate: view.Num(12_300), PrefillRateSource: "measured", PrefillRateAgeSeconds: view.Num(2)}
 	x.Decision.Work = view.Work{PromptTokens: view.Num(1012), OutputTokens: view.Num(211), Engines: 5,
-		CachedShare: view.Num(0.43),
+		CachedShare:       view.Num(0.43),
 		CountedAgeSeconds: view.Num(0.03), TokensPerByte: view.Num(0.24), TokensPerByteAgeSeconds: view.Num(1),
 		BySize: true, PrefillRate: view.Num(11_800), PrefillRateAgeSeconds: view.Num(2)}
 	return x
