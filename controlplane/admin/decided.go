@@ -14,6 +14,7 @@ type Decided struct {
 	Addresses   []string // sorted
 	Shares      []float64
 	Flagged     []bool
+	Unused      []bool  // the Envoys send it nothing, whatever its share
 	ArrivalRate float64 // requests per second
 }
 
@@ -39,8 +40,30 @@ func (d *decided) pushed(at time.Time, n Decided) {
 		d.sums, d.weight = make([]float64, len(n.Addresses)), 0
 	}
 	d.shares = append(d.shares[:0], n.Shares...)
+	avoidUnused(d.shares, n.Unused)
 	avoidFlagged(d.shares, n.Flagged)
 	d.since, d.rate = at, n.ArrivalRate
+}
+
+// avoidUnused moves the shares of endpoints that the Envoys do not use to the others. That they are not used is an
+// incident of its own.
+func avoidUnused(shares []float64, unused []bool) {
+	var used float64
+	for i, share := range shares {
+		if !unused[i] {
+			used += share
+		}
+	}
+	if used == 0 {
+		return
+	}
+	for i := range shares {
+		if unused[i] {
+			shares[i] = 0
+		} else {
+			shares[i] /= used
+		}
+	}
 }
 
 // avoidFlagged moves the shares of flagged endpoints to the others, as Envoy does while enough of them are left.

@@ -397,8 +397,8 @@ func (m *measured) possible(c *view.Cluster) (rates []float64, arriving float64,
 	}
 	typical := median(known)
 	for i := range rates {
-		if e := &c.Endpoints[i]; e.Outlier || e.Probed != "" {
-			rates[i] = 0 // it answers nothing, whatever it did before
+		if e := &c.Endpoints[i]; e.Outlier || e.Probed != "" || e.Reason == reasonUnused {
+			rates[i] = 0 // it answers nothing, or gets nothing, whatever it did before
 		} else if math.IsNaN(rates[i]) {
 			rates[i], estimate = typical*c.Endpoints[i].Capacity.Or(math.NaN()), true
 		}

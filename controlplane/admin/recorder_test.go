@@ -166,7 +166,7 @@ func TestWithoutEnvoysReportsTheServedSharesAreThoseOfCompletions(t *testing.T) 
 	}
 }
 
-// pushes decides 75 % for the first endpoint; the requests go as followed says.
+// followedBy decides 75 % for the first endpoint, and sends so many requests a second to each.
 func followedBy(t *testing.T, first, second float64) view.Served {
 	t.Helper()
 	s := newStage(2)
@@ -178,7 +178,8 @@ func followedBy(t *testing.T, first, second float64) view.Served {
 				share = 1
 			}
 			s.recorder.Pushed("llama", s.now.Add(time.Duration(k)*100*time.Millisecond), Decided{Addresses: addresses,
-				Shares: []float64{share, 1 - share}, Flagged: []bool{false, false}, ArrivalRate: 40})
+				Shares: []float64{share, 1 - share}, Flagged: []bool{false, false},
+				Unused: []bool{false, false}, ArrivalRate: 40})
 		}
 		s.second(func() {
 			e := s.clusters[0].Endpoints
@@ -216,6 +217,18 @@ func TestFlaggedEndpointsAreExpectedToGetNothingWhileOthersAreLeft(t *testing.T)
 	}
 }
 
+func TestEndpointsThatTheEnvoysDoNotUseAreExpectedToGetNothing(t *testing.T) {
+	var d decided
+	d.pushed(noon, Decided{Addresses: []string{"a:1", "b:1", "c:1"}, Shares: []float64{0.5, 0.3, 0.2},
+		Flagged: make([]bool, 3), Unused: []bool{true, false, false}, ArrivalRate: 40})
+	_, got := d.take(noon.Add(time.Second), nil)
+	for i, want := range []float64{0, 0.6, 0.4} {
+		if math.Abs(got[i]-want) > 1e-9 {
+			t.Errorf("%d: %v", i, got)
+		}
+	}
+}
+
 func TestTheCapacityInUseAndWithoutEndpoints(t *testing.T) {
 	s := newStage(4)
 	for range 30 {
@@ -246,6 +259,10 @@ func TestTheCapacityInUseAndWithoutEndpoints(t *testing.T) {
 	s.second(func() { s.clusters[0].Endpoints[0].Outlier, s.clusters[0].Endpoints[1].Probed = true, "it fails" })
 	if use := s.cluster(t).Use; !near(use.CapacityUsed, 1, 0.01) || !near(use.ToSpare, 0, 0) {
 		t.Errorf("with one that fails and one that is tried again: %+v", use)
+	}
+	s.second(func() { s.clusters[0].Endpoints[2].Reason = reasonUnused })
+	if use := s.cluster(t).Use; !near(use.CapacityUsed, 2, 0.02) {
+		t.Errorf("with one more that the Envoys do not use: %+v", use)
 	}
 }
 

@@ -99,10 +99,12 @@ func (o observer) Stepped(cluster string, before, d weighting.Decision, p contro
 	}
 	o.metrics.Pushed(cluster, p.Reason)
 	decided := admin.Decided{ArrivalRate: d.ArrivalRate, Addresses: make([]string, len(d.Endpoints)),
-		Shares: make([]float64, len(d.Endpoints)), Flagged: make([]bool, len(d.Endpoints))}
+		Shares: make([]float64, len(d.Endpoints)), Flagged: make([]bool, len(d.Endpoints)),
+		Unused: make([]bool, len(d.Endpoints))}
 	for i := range d.Endpoints {
 		e := &d.Endpoints[i]
 		decided.Addresses[i], decided.Shares[i], decided.Flagged[i] = e.Address, e.Share, e.Overloaded
+		decided.Unused[i] = e.Reason == weighting.ReasonUnused
 	}
 	o.recorder.Pushed(cluster, d.At, decided)
 }
