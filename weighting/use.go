@@ -12,7 +12,9 @@ package weighting
 // and the first request that comes ends it.
 //
 // Where proxies choose by the conversation or the prompt, requests gather: for long none comes, and then many do. So
-// w·n must also be half as much again as it was at a typical endpoint of the pool, at most, when a request came.
+// w·n must also be half as much again as it was at a typical endpoint of the pool, at most, when a request came, or when
+// it was found not to be used, if that was before: else a pool of two whose proxies eject one and then the other would
+// learn that such gaps are usual.
 
 import (
 	"slices"
@@ -28,6 +30,7 @@ type use struct {
 	due   float64   // arrivals that did not come, by the last reading
 	gap   highest   // of due when one came, in about the last ten minutes
 	none  bool      // it is not used
+	found float64   // due when that was found
 }
 
 // What shows that an endpoint is not used.
@@ -98,7 +101,11 @@ func (p *pool) expectGaps() {
 	usual := longer * p.typicalGap()
 	for i := range p.members {
 		u := &p.members[i].use
-		u.none = u.none && u.due >= usual
+		if u.none = u.none && u.due >= usual; !u.none {
+			u.found = 0
+		} else if u.found == 0 {
+			u.found = u.due
+		}
 	}
 }
 
@@ -122,7 +129,11 @@ func (p *pool) typicalGap() float64 {
 func (u *use) observe(came *arrived, all float64, p *pool) {
 	const enough = 20 * improbable // more is no gathering
 	if came.any {
-		u.gap.note(min(u.due, enough), p.now, slotsTau)
+		gap := u.due
+		if u.none { // the rest of it may be the time of an ejection
+			gap = u.found
+		}
+		u.gap.note(min(gap, enough), p.now, slotsTau)
 		u.due, u.none = 0, false
 		u.all = all
 	}

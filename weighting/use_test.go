@@ -227,3 +227,47 @@ func TestWhereRequestsGatherAnEndpointWithoutThemIsNotUnused(t *testing.T) {
 		t.Errorf("that one gets nothing is noticed %d times, want once", got[endpoints-1])
 	}
 }
+
+// Two endpoints, of which the proxies' health checks eject one after the other for half a minute, as in a rolling
+// restart whose metrics do not show it: each time it is found about as soon as the first.
+func TestEjectionsInTurnAreEachFoundSoon(t *testing.T) {
+	const every = 100 * time.Millisecond
+	now := epoch
+	law := NewLaw(DefaultParams())
+	r := rand.New(rand.NewPCG(1, 1))
+	var issued [2]float64
+	shares := [2]float64{0.5, 0.5}
+	for ejection := range 6 {
+		ejected := ejection % 2
+		found := time.Duration(0)
+		for passed := time.Duration(0); passed < time.Minute; passed += every {
+			now = now.Add(every)
+			if r.Float64() < 3*every.Seconds() { // three requests a second
+				to := 0
+				if r.Float64() >= shares[0] {
+					to = 1
+				}
+				if passed < 30*time.Second {
+					to = 1 - ejected
+				}
+				issued[to]++
+			}
+			s := Snapshot{PushPeriod: every}
+			for i, n := range issued {
+				s.Endpoints = append(s.Endpoints, Endpoint{Address: fmt.Sprint(i), InFlight: known(0, now), Exact: true,
+					Server:  ServerReport{Queue: known(0, now), Running: known(0, now), Completions: known(n, now)},
+					Proxies: ProxyReport{Issued: known(n, now), Ended: known(n, now)}})
+			}
+			d := law.Step(now, s)
+			for i := range shares {
+				shares[i] = d.Endpoints[i].Share
+			}
+			if d.Endpoints[ejected].Reason == ReasonUnused && found == 0 {
+				found = passed
+			}
+		}
+		if found == 0 || found > 15*time.Second {
+			t.Errorf("ejection %d is found after %v", ejection, found)
+		}
+	}
+}
