@@ -12,9 +12,9 @@ package weighting
 // and the first request that comes ends it.
 //
 // Where proxies choose by the conversation or the prompt, requests gather: for long none comes, and then many do. So
-// w·n must also be half as much again as it was at a typical endpoint of the pool, at most, when a request came, or when
-// it was found not to be used, if that was before: else a pool of two whose proxies eject one and then the other would
-// learn that such gaps are usual.
+// w·n must also be half as much again as it was at a typical endpoint of the pool, at most, when a request came. If the
+// endpoint was found not to be used before that, then as it was at that time: else a pool of two whose proxies eject
+// one and then the other would learn that such gaps are usual.
 
 import (
 	"slices"
