@@ -65,7 +65,7 @@ func checkArchive(t *testing.T, root, dist, version, arch string, machine elf.Ma
 	files := unpack(t, filepath.Join(dist, name+".tar.gz"))
 	for _, want := range []string{"LICENSE", "README.md", "CHANGELOG.md", "steelyard.example.yaml",
 		"completions/steelyard.bash", "completions/_steelyard", "completions/steelyard.fish",
-		"prometheus/alerts.yaml", "prometheus/recording.yaml", "prometheus/steelyard.json",
+		"prometheus/alerts.yaml", "prometheus/inhibit.yaml", "prometheus/recording.yaml", "prometheus/steelyard.json",
 		"systemd/steelyard.service", "systemd/steelyard.conf"} {
 		if len(files[name+"/"+want]) == 0 {
 			t.Errorf("the archive for %s has no %s", arch, want)

@@ -48,8 +48,7 @@ for platform in $platforms; do
     cp LICENSE ./*.md steelyard.example.yaml "$dist/$name"
     cp -R docs "$host/completions" "$dist/$name"
     mkdir "$dist/$name/prometheus"
-    cp deploy/prometheus/recording.yaml deploy/prometheus/alerts.yaml deploy/grafana/steelyard.json \
-        "$dist/$name/prometheus"
+    cp deploy/prometheus/{recording,alerts,inhibit}.yaml deploy/grafana/steelyard.json "$dist/$name/prometheus"
     binaries=("$dist/$name/steelyard")
     if [ "$os" = linux ]; then
         cp -R deploy/systemd "$dist/$name"
