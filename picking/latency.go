@@ -48,6 +48,7 @@ type Backend struct {
 	unanswered, latest time.Time
 	paused             time.Time // left out until then, unless all are
 	reachable          time.Time // when it was last connected to or answered; zero: not since its latest failure
+	unreachable        bool      // its latest failure is that it could not be connected to
 	checked            bool      // a connection is being attempted
 	removed            bool      // gets nothing more, and is forgotten when nothing is in flight
 }
@@ -114,10 +115,14 @@ func (b *Backend) ended(answered bool) {
 	}
 }
 
-// fail leaves the backend out for a while.
-func (b *Backend) fail(now time.Time, longest time.Duration) {
+// fail leaves the backend out for a while, because a request failed there, or because it could not be connected to.
+func (b *Backend) fail(now time.Time, unreachable bool) {
+	longest := longestPause
+	if unreachable {
+		longest = longestUnreachable
+	}
 	b.paused = now.Add(min(longest, firstPause<<min(b.Failures, 10)))
-	b.reachable = time.Time{}
+	b.reachable, b.unreachable = time.Time{}, unreachable
 	b.Failures++
 }
 
@@ -156,7 +161,7 @@ type waiting struct {
 // waited for less than an answer takes, so a backend that hangs gets slower with each.
 //
 // Where the caller connects to backends, one that is new or failed last takes nothing until that was possible, and no
-// request waits for the attempt while another backend may take it.
+// request waits for the attempt while another backend may take it. While none can be connected to, requests wait.
 //
 // It is pure: time is an argument. It is not safe for concurrent use.
 type Queued struct {
@@ -217,7 +222,7 @@ func (q *Queued) evict(verdicts []Verdict) []Verdict {
 func (q *Queued) Unreachable(now time.Time, backend string, request uint64, since time.Time) []Verdict {
 	if b := q.backend(backend); b != nil {
 		b.ended(false)
-		b.fail(now, longestUnreachable)
+		b.fail(now, true)
 		q.forget()
 	}
 	place, _ := slices.BinarySearchFunc(q.queue, request,
@@ -270,9 +275,9 @@ func (q *Queued) Connected(now time.Time, backend string, began time.Time, ok bo
 		switch {
 		case now.Before(b.paused): // a request failed meanwhile
 		case ok:
-			b.reachable = began
+			b.reachable, b.unreachable = began, false
 		default:
-			b.fail(now, longestUnreachable)
+			b.fail(now, true)
 		}
 		q.forget()
 	}
@@ -300,7 +305,7 @@ func (q *Queued) Done(now time.Time, backend string, took time.Duration, o Outco
 	if b := q.backend(backend); b != nil {
 		answered := o == Answered || o == Rejected
 		if b.ended(answered); answered {
-			b.reachable = now
+			b.reachable, b.unreachable = now, false
 		}
 		seconds := took.Seconds()
 		switch o {
@@ -314,10 +319,10 @@ func (q *Queued) Done(now time.Time, backend string, took time.Duration, o Outco
 			}
 		case Rejected:
 			if b.rejections++; b.rejections > rejectionsOfClients {
-				b.fail(now, longestPause)
+				b.fail(now, false)
 			}
 		case Failed:
-			b.fail(now, longestPause)
+			b.fail(now, false)
 		case Abandoned:
 			if b.untried() {
 				b.givenUp = max(b.givenUp, seconds)
@@ -369,14 +374,15 @@ func (q *Queued) remove(i int) {
 	q.queue = slices.Delete(q.queue, i, i+1)
 }
 
-// choose returns the backend for a request; nil if it has to wait. Paused backends are used only if all are.
+// choose returns the backend for a request; nil if it has to wait. Paused backends are used only if all are, and those
+// that cannot be connected to are not: the next attempt needs no request.
 func (q *Queued) choose(now time.Time, w waiting) *Backend {
 	if slices.ContainsFunc(q.backends, func(b *Backend) bool { return !b.removed && !now.Before(b.paused) }) {
 		return q.best(now, func(b *Backend) bool {
 			return !now.Before(b.paused) && (!q.options.Connects || !b.reachable.Before(w.unlucky))
 		})
 	}
-	return q.best(now, func(*Backend) bool { return true })
+	return q.best(now, func(b *Backend) bool { return !q.options.Connects || !b.unreachable })
 }
 
 // best returns the fastest of some backends that may take a request; of equal ones, the one with the fewest in flight.

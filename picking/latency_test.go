@@ -328,6 +328,21 @@ func TestARequestThatWasUnreachableGoesOnlyWhereAConnectionWasMadeSince(t *testi
 	want(t, "it goes there", q.Unreachable(failed.Add(time.Second), "c", 3, now), "3:b")
 }
 
+func TestRequestsWaitWhileNoBackendCanBeConnectedTo(t *testing.T) {
+	q := connecting("a", "b")
+	q.Checks(start)
+	q.Connected(start, "a", start, true)
+	q.Connected(start, "b", start, false)
+	want(t, "the first", q.Arrive(start, 1), "1:a")
+	want(t, "it waits like those that came later", q.Unreachable(start, "a", 1, start))
+	want(t, "the second", q.Arrive(start, 2))
+	now := start.Add(firstPause)
+	wantChecks(t, "after their pauses", q, now, "a", "b")
+	want(t, "none is there", q.Connected(now, "b", now, false))
+	want(t, "one is", q.Connected(now, "a", now, true), "1:a")
+	want(t, "one that fails is used where the others are not there", q.Done(now, "a", time.Second, Failed), "2:a")
+}
+
 // TestASuccessOfACheckDuringWhichARequestFailedCountsForNothing: it is repeated after the pause.
 func TestASuccessOfACheckDuringWhichARequestFailedCountsForNothing(t *testing.T) {
 	q := connecting("a", "b")

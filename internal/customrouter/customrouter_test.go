@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -200,25 +201,43 @@ func TestARequestThatComesAgainGoesWhereItCanBeConnectedTo(t *testing.T) {
 	}
 }
 
-// TestARequestThatComesAgainIsSentWhereNoBackendCanBeConnectedTo: it fails there, instead of waiting.
-func TestARequestThatComesAgainIsSentWhereNoBackendCanBeConnectedTo(t *testing.T) {
-	r := New(Options{Queue: picking.QueuedOptions{QueueMax: 9, QueueTimeout: time.Minute, Alpha: 0.3},
-		Connect: func(context.Context, string) error { return errors.New("refused") }})
-	verdicts := make(chan Verdict, 1)
-	settle := func(v Verdict) { verdicts <- v }
-	n := r.Arrive(time.Now(), settle)
-	r.set(time.Now(), []string{"a", "b"}, map[string]string{"a": "a", "b": "b"})
-	if v := <-verdicts; v.Address == "" {
-		t.Fatalf("the first verdict is %+v", v)
-	}
-	r.checks.Wait()
-	if !r.Again(time.Now(), n, settle) {
-		t.Fatal("the request has ended")
-	}
-	if v := <-verdicts; v.Address == "" {
-		t.Errorf("the second verdict is %+v", v)
-	}
-	r.checks.Wait()
+// TestARequestThatComesAgainWaitsWhileNoBackendCanBeConnectedTo, and goes to the first that can.
+func TestARequestThatComesAgainWaitsWhileNoBackendCanBeConnectedTo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var gone atomic.Bool
+		r := New(Options{Queue: picking.QueuedOptions{QueueMax: 9, QueueTimeout: time.Hour, Alpha: 0.3},
+			Connect: func(_ context.Context, address string) error {
+				if gone.Load() || address == "b" {
+					return errors.New("refused")
+				}
+				return nil
+			}})
+		verdicts := make(chan Verdict, 1)
+		settle := func(v Verdict) { verdicts <- v }
+		n := r.Arrive(time.Now(), settle)
+		r.set(time.Now(), []string{"a", "b"}, map[string]string{"a": "a", "b": "b"})
+		if v := <-verdicts; v.Address != "a" {
+			t.Fatalf("the first verdict is %+v", v)
+		}
+		gone.Store(true)
+		if !r.Again(time.Now(), n, settle) {
+			t.Fatal("the request has ended")
+		}
+		for range 20 {
+			time.Sleep(time.Second)
+			r.tick(time.Now())
+			r.checks.Wait()
+		}
+		if s := r.state(); s.depth != 1 || s.dispatched != 1 {
+			t.Errorf("after 20 s without a backend: %+v, want one that waits", s)
+		}
+		gone.Store(false)
+		time.Sleep(10 * time.Second)
+		r.tick(time.Now())
+		if v := <-verdicts; v.Address != "a" {
+			t.Errorf("the second verdict is %+v", v)
+		}
+	})
 }
 
 func TestABadListOfBackendsIsRefusedInWordsOfItsAuthor(t *testing.T) {
@@ -309,12 +328,11 @@ func panicWhileConnecting(t *testing.T) {
 	if got := <-recovered; got != "a defect" {
 		t.Errorf("recovered %v", got)
 	}
+	time.Sleep(time.Minute) // its pause
+	r.tick(time.Now())
 	if v := <-verdicts; v.Address != "10.0.0.1:1" {
 		t.Errorf("the verdict is %+v", v)
 	}
-	time.Sleep(time.Minute) // its pause
-	r.tick(time.Now())
-	r.checks.Wait()
 	if s := r.state().backends[0]; s.State != picking.BackendProbed {
 		t.Errorf("the backend is %s, want %s", s.State, picking.BackendProbed)
 	}
