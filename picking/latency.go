@@ -348,9 +348,15 @@ func (q *Queued) Tick(now time.Time) (verdicts []Verdict) {
 
 // dispatch sends waiting requests to backends while there is one that may take them.
 func (q *Queued) dispatch(now time.Time) (verdicts []Verdict) {
+	var none time.Time // of the Unreachable requests, those of this time or later find no backend
 	for i := 0; i < len(q.queue); {
 		w := q.queue[i]
-		b := q.choose(now, w)
+		var b *Backend
+		if none.IsZero() || w.unlucky.Before(none) {
+			if b = q.choose(now, w); b == nil {
+				none = w.unlucky
+			}
+		}
 		switch {
 		case b != nil:
 			b.sent(now)
