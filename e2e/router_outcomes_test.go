@@ -218,6 +218,35 @@ func TestNoRequestWaitsForBackendsThatDropPackets(t *testing.T) {
 	}
 }
 
+// TestRequestsWaitWhileTheOnlyBackendRestarts: it answered before, is gone, and comes back at its address.
+func TestRequestsWaitWhileTheOnlyBackendRestarts(t *testing.T) {
+	r := startRouter(t)
+	first := servers(t, modelsim.Options{Slots: 4})[0]
+	r.backends(first.Address())
+	if code, _, err := r.ask(t.Context(), time.Millisecond); err != nil || code != http.StatusOK {
+		t.Fatalf("before: %d, %v", code, err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var clients sync.WaitGroup
+	for i := range 5 {
+		clients.Go(func() {
+			if code, _, err := r.ask(t.Context(), time.Millisecond); err != nil || code != http.StatusOK {
+				t.Errorf("request %d: %d, %v", i, code, err)
+			}
+		})
+	}
+	r.waiting(5)
+	again, err := modelsim.Start(modelsim.Options{Slots: 4, Address: first.Address()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { again.Close() })
+	clients.Wait()
+	r.idle()
+}
+
 // TestNoRequestIsLostToABackendThatAnsweredBeforeAndIsGone: nothing of it was sent. Its body arrives at another
 // backend, whole, also where the client sends the rest of it only then.
 func TestNoRequestIsLostToABackendThatAnsweredBeforeAndIsGone(t *testing.T) {
