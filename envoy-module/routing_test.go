@@ -119,8 +119,9 @@ func TestAVisitThatComesAgainIsTheSameRequest(t *testing.T) {
 	defer backend.Close()
 	post(t, client, backend.Addr().String())
 	v := newVisit(q.routing, 0)
-	v.arrive()
-	<-woken
+	if _, ok := v.arrive(); !ok { // the backend may have been connected to already
+		<-woken
+	}
 	again := newVisit(second.(*routing), v.number)
 	if _, ok := again.arrive(); !ok {
 		<-woken
