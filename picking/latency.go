@@ -273,7 +273,7 @@ func (q *Queued) Connected(now time.Time, backend string, began time.Time, ok bo
 	if b := q.backend(backend); b != nil {
 		b.checked = false
 		switch {
-		case now.Before(b.paused): // a request failed meanwhile
+		case now.Before(b.paused) || b.reachable.After(began): // a request failed meanwhile, or was answered
 		case ok:
 			b.reachable, b.unreachable = began, false
 		default:
@@ -410,7 +410,7 @@ func (q *Queued) mayTake(now time.Time, b *Backend) bool {
 	return s == BackendIdle || s == BackendOpen
 }
 
-// stateOf returns the state of a backend, as if it were not paused.
+// stateOf returns the state of a backend; for one that is paused, what it would be if it were used nevertheless.
 func (q *Queued) stateOf(now time.Time, b *Backend) BackendState {
 	switch {
 	case q.options.Connects && b.unproven() && b.reachable.IsZero() && !now.Before(b.paused):

@@ -359,6 +359,27 @@ func TestASuccessOfACheckDuringWhichARequestFailedCountsForNothing(t *testing.T)
 	wantChecks(t, "after the second pause", q, now.Add(2*firstPause), "a")
 }
 
+// TestAFailureOfACheckDuringWhichABackendAnsweredCountsForNothing: a busy one may not take more connections.
+func TestAFailureOfACheckDuringWhichABackendAnsweredCountsForNothing(t *testing.T) {
+	q := connecting("a")
+	q.Checks(start)
+	q.Connected(start, "a", start, true)
+	answered(q, "a", 20, time.Second)
+	now := start.Add(time.Minute)
+	want(t, "the first", q.Arrive(now, 1), "1:a")
+	want(t, "the second", q.Arrive(now, 2), "2:a")
+	q.Unreachable(now, "a", 1, now)
+	now = now.Add(firstPause)
+	wantChecks(t, "after its pause", q, now, "a")
+	later := now.Add(time.Second)
+	want(t, "an answer to the second", q.Done(later, "a", time.Second, Answered), "1:a")
+	q.Connected(later.Add(time.Second), "a", now, false)
+	want(t, "the third", q.Arrive(later.Add(time.Second), 3), "3:a")
+	if b := q.Backends(later.Add(time.Second))[0]; b.State != BackendOpen || b.Failures != 0 {
+		t.Errorf("the state is %+v, want open and no failure", b)
+	}
+}
+
 func TestChecksAreBounded(t *testing.T) {
 	var addresses []string
 	for i := range 2 * maxChecks {
