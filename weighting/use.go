@@ -101,9 +101,7 @@ func (p *pool) expectGaps() {
 	usual := longer * p.typicalGap()
 	for i := range p.members {
 		u := &p.members[i].use
-		if u.none = u.none && u.due >= usual; !u.none {
-			u.found = 0
-		} else if u.found == 0 {
+		if u.none = u.none && u.due >= usual; u.none && u.found == 0 {
 			u.found = u.due
 		}
 	}
@@ -134,7 +132,7 @@ func (u *use) observe(came *arrived, all float64, p *pool) {
 			gap = u.found
 		}
 		u.gap.note(min(gap, enough), p.now, slotsTau)
-		u.due, u.none = 0, false
+		u.due, u.found, u.none = 0, 0, false
 		u.all = all
 	}
 	if !came.at.After(u.seen) {

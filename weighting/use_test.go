@@ -183,6 +183,14 @@ func TestAFlaggedEndpointIsNotUnused(t *testing.T) {
 	}
 }
 
+// What was missing when an endpoint was found not to be used is forgotten with the request that ends it.
+func TestWhatWasFoundOfOneEjectionIsNotThatOfTheNext(t *testing.T) {
+	u := use{due: 90, found: 46, none: true}
+	u.observe(&arrived{requests: 1, any: true, at: epoch}, 1, &pool{params: &Params{}, now: epoch, held: heldFor})
+	want(t, "the gap that is learned", u.gap.most(), 46)
+	want(t, "what was missing when it was found", u.found, 0)
+}
+
 // By the conversation, or by a prompt's prefix, requests go where the ones before went, whatever the shares. That none
 // comes for long is then no sign, once it has been seen; an endpoint to which nothing goes is still found.
 func TestWhereRequestsGatherAnEndpointWithoutThemIsNotUnused(t *testing.T) {
