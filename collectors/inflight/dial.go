@@ -99,14 +99,11 @@ type plainConn struct {
 func (p *plainConn) Read(b []byte) (int, error) {
 	const alert = 0x15 // the first byte of the record
 	n, err := p.Conn.Read(b)
-	hungUp := errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)
 	switch {
 	case p.answered.Load():
-		return n, err
 	case n > 0 && b[0] != alert:
 		p.answered.Store(true)
-		return n, err
-	case n > 0 || hungUp:
+	case n > 0 || errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET):
 		err = fmt.Errorf("Redis at %s hangs up before it answers: configure redis.tls, if it expects TLS: %w",
 			p.RemoteAddr(), cmp.Or(err, io.EOF))
 		return 0, fmt.Errorf("%w", err) // the library unwraps an error of a new connection once
