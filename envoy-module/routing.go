@@ -101,6 +101,7 @@ var routerRefusals = map[picking.Refusal]string{
 	refusedEnded:           "the request has ended\n",
 	picking.RefusedEvicted: "the queue is full, and this request had waited for longest\n",
 	picking.RefusedTimeout: "no backend was free within the time that a request may wait\n",
+	picking.RefusedStopped: "the router stops, and no backend was free until then\n",
 }
 
 // A visit is a request at a router: it waits for its verdict, is at a backend, or was refused. The worker of the

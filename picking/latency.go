@@ -140,6 +140,7 @@ type Refusal string
 const (
 	RefusedEvicted Refusal = "evicted" // the queue was full, and no request had waited for longer
 	RefusedTimeout Refusal = "timeout" // it waited too long
+	RefusedStopped Refusal = "stopped" // the caller stops, and it would have to wait
 )
 
 // waiting is a request in the queue.
@@ -168,6 +169,7 @@ type Queued struct {
 	options  QueuedOptions
 	backends []*Backend
 	queue    []waiting // oldest first
+	stopped  bool      // no request may wait
 }
 
 // NewQueued makes a Queued without backends: requests wait.
@@ -209,11 +211,21 @@ func (q *Queued) Arrive(now time.Time, request uint64) (verdicts []Verdict) {
 
 // evict refuses the oldest requests of a queue that is too long.
 func (q *Queued) evict(verdicts []Verdict) []Verdict {
-	for len(q.queue) > q.options.QueueMax {
-		verdicts = append(verdicts, Verdict{Request: q.queue[0].request, Refused: RefusedEvicted})
+	longest, reason := q.options.QueueMax, RefusedEvicted
+	if q.stopped {
+		longest, reason = 0, RefusedStopped
+	}
+	for len(q.queue) > longest {
+		verdicts = append(verdicts, Verdict{Request: q.queue[0].request, Refused: reason})
 		q.queue = q.queue[1:]
 	}
 	return verdicts
+}
+
+// Stop refuses all requests that wait, and from now on each that would have to.
+func (q *Queued) Stop() []Verdict {
+	q.stopped = true
+	return q.evict(nil)
 }
 
 // Unreachable notes that a request could not be sent because no connection to its backend was made. It waits again in

@@ -467,6 +467,15 @@ func TestAFullQueueRefusesTheOldestAndAnOldRequestIsRefused(t *testing.T) {
 	want(t, "a backend takes the next", q.SetBackends(start.Add(21*time.Second), []string{"a"}), "2:a")
 }
 
+func TestAfterAStopNoRequestWaits(t *testing.T) {
+	q := NewQueued(usual)
+	want(t, "without backends", append(q.Arrive(start, 0), q.Arrive(start, 1)...))
+	want(t, "those that wait", q.Stop(), "0:-stopped", "1:-stopped")
+	want(t, "one that would wait", q.Arrive(start, 2), "2:-stopped")
+	want(t, "none waits for a backend", q.SetBackends(start, []string{"a"}))
+	want(t, "one that need not wait", q.Arrive(start, 3), "3:a")
+}
+
 func TestLatenciesStayWhenTheBackendsAreSetAgain(t *testing.T) {
 	q := queued("a", "b")
 	answered(q, "a", 4, time.Second)

@@ -4,14 +4,17 @@ import (
 	"math"
 	"net/http"
 	"slices"
+	"time"
 
 	"steelyard/picking"
 )
 
-// APIPath is the path below which the API is, and Paths the expression that matches its paths and no others.
+// APIPath is the path below which the API is, and Paths the expression that matches its paths for clients and no others.
+// StopPath is for the process that runs Envoy.
 const (
-	APIPath = "/_custom_router/"
-	Paths   = APIPath + "(set-backends|health|metrics)?"
+	APIPath  = "/_custom_router/"
+	Paths    = APIPath + "(set-backends|health|metrics)?"
+	StopPath = APIPath + "stop"
 )
 
 // Handler serves the API.
@@ -21,6 +24,7 @@ func (r *Router) Handler() http.Handler {
 	mux.HandleFunc("GET "+APIPath+"health", r.health)
 	mux.HandleFunc("GET "+APIPath+"metrics", r.metrics)
 	mux.HandleFunc("GET "+APIPath+"{$}", r.page)
+	mux.HandleFunc("POST "+StopPath, r.stopWaiting)
 	return mux
 }
 
@@ -44,6 +48,14 @@ type BackendHealth struct {
 func (h *Health) Idle() bool {
 	busy := func(b BackendHealth) bool { return b.InFlight > 0 }
 	return h.QueueDepth == 0 && !slices.ContainsFunc(h.Backends, busy) && !slices.ContainsFunc(h.Removed, busy)
+}
+
+// stopWaiting is POST /_custom_router/stop. It refuses the requests that wait, and from now on each that would have to.
+func (r *Router) stopWaiting(w http.ResponseWriter, _ *http.Request) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.settle(time.Now(), r.strategy.Stop())
+	w.WriteHeader(http.StatusNoContent)
 }
 
 // health is GET /_custom_router/health.

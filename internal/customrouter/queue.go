@@ -104,10 +104,10 @@ func (r *Router) settle(now time.Time, verdicts []picking.Verdict) {
 			q.backend, q.sent = v.Backend, now
 			q.settle(Verdict{Address: r.address[v.Backend]})
 			continue
-		case v.Refused == picking.RefusedEvicted:
-			r.evicted++
-		default:
+		case v.Refused == picking.RefusedTimeout:
 			r.timedOut++
+		default:
+			r.evicted++
 		}
 		delete(r.requests, v.Request)
 		q.settle(Verdict{Refused: v.Refused})

@@ -61,7 +61,7 @@ func Run(ctx context.Context, o Options) error {
 	cmd.Env = append(os.Environ(), searchPath+"="+module)
 	cmd.Stderr, cmd.WaitDelay, cmd.SysProcAttr = o.EnvoyLog, grace, diesWithUs()
 	cmd.Cancel = func() error {
-		drain(socket)
+		drain(socket, drainTime)
 		return cmd.Process.Signal(syscall.SIGTERM)
 	}
 	o.Log.Info("serving", "clients", o.address(), "envoy", o.Envoy, "module", module, "threshold", o.Queue.Threshold,
@@ -78,15 +78,17 @@ func Run(ctx context.Context, o Options) error {
 	return fmt.Errorf("running Envoy (%s): it ended", o.Envoy)
 }
 
-// drain waits until no request waits or is in progress, or Envoy is gone.
-func drain(socket string) {
+// drain waits until no request waits or is in progress, or Envoy is gone, for at most some time. Requests that still
+// wait then are refused.
+func drain(socket string, most time.Duration) {
 	var dialer net.Dialer
 	client := http.Client{Timeout: grace, Transport: &http.Transport{DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return dialer.DialContext(ctx, "unix", socket)
 		}}}
-	for end := time.Now().Add(drainTime); time.Now().Before(end); time.Sleep(drainTick) {
-		resp, err := client.Get("http://router" + customrouter.APIPath + "health")
+	const api = "http://router"
+	for end := time.Now().Add(most); time.Now().Before(end); time.Sleep(drainTick) {
+		resp, err := client.Get(api + customrouter.APIPath + "health")
 		if err != nil {
 			return
 		}
@@ -96,6 +98,10 @@ func drain(socket string) {
 		if h.Idle() {
 			return
 		}
+	}
+	if resp, err := client.Post(api+customrouter.StopPath, "", nil); err == nil {
+		resp.Body.Close()
+		time.Sleep(drainTick) // for Envoy to send the refusals
 	}
 }
 

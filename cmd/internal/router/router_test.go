@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,6 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"steelyard/internal/customrouter"
 	"steelyard/picking"
 )
 
@@ -70,6 +73,35 @@ func TestTheRouterEndsWithItsEnvoy(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), envoy) {
 			t.Errorf("Run returned %v, want an error that names the program", err)
 		}
+	}
+}
+
+// TestRequestsThatStillWaitWhenTheRouterStopsAreRefused: their clients get an answer, and can go elsewhere.
+func TestRequestsThatStillWaitWhenTheRouterStopsAreRefused(t *testing.T) {
+	requests := customrouter.New(customrouter.Options{Queue: picking.QueuedOptions{QueueMax: 10, QueueTimeout: time.Hour}})
+	socket := filepath.Join(t.TempDir(), "api")
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := httptest.NewUnstartedServer(requests.Handler())
+	api.Listener.Close()
+	api.Listener = listener
+	api.Start()
+	defer api.Close()
+	refused := make(chan customrouter.Verdict, 1)
+	requests.Arrive(time.Now(), func(v customrouter.Verdict) { refused <- v })
+	drain(socket, 3*drainTick)
+	select {
+	case v := <-refused:
+		if v.Refused != picking.RefusedStopped {
+			t.Errorf("the verdict is %+v, want %s", v, picking.RefusedStopped)
+		}
+	default:
+		t.Error("the request still waits")
+	}
+	if regexp.MustCompile(`^(` + customrouter.Paths + `)$`).MatchString(customrouter.StopPath) {
+		t.Error("clients reach the path by which the router stops")
 	}
 }
 
