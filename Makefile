@@ -138,7 +138,7 @@ e2e: tools $(RUNNER) ## tests with real Envoys, Redis and model servers, end to 
 	$(call step,end to end)
 	@packages=$$(go list ./e2e/... | grep -v '/e2e/rig/' || true); \
 	if [ -z "$$packages" ]; then echo "no package under e2e holds end-to-end tests"; exit 1; fi; \
-	$(call gotest,.,e2e) --packages "$$(echo $$packages)" -- -count=1 -p 1 -parallel 3 -timeout 30m
+	$(call gotest,.,e2e) --packages "$$(echo $$packages)" -- -count=1 -p 1 -parallel 4 -timeout 30m
 	$(call step,manifests)
 	@$(call gotest,$(MANIFESTS_MODULE),manifests) --packages ./... -- -count=1 -timeout 20m
 	$(call step,benches)

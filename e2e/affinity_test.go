@@ -51,6 +51,7 @@ func (f *fleet) placesOf(t *testing.T, i int) map[string]string {
 // TestConversationsKeepTheirServerWhateverIsPushed through every Envoy, while others follow the weights, and when
 // Steelyard restarts.
 func TestConversationsKeepTheirServerWhateverIsPushed(t *testing.T) {
+	t.Parallel()
 	pool := servers(t, same(4, modelsim.Options{Slots: 4})...)
 	f := withoutEnvoys(t, plan{servers: pool, cluster: "push: {heartbeat: 300ms, endpoint_stale_after: 1s}"})
 	f.plan.bootstrap = []string{"--affinity", "header:X-Conversation-ID"}

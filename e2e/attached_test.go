@@ -33,6 +33,7 @@ func commented(t *testing.T, text, heading string, spaces int) string {
 
 // TestTheModuleNamesEndpointsOfSeveralClustersOfOneEnvoy, to which they are attached. A client names none.
 func TestTheModuleNamesEndpointsOfSeveralClustersOfOneEnvoy(t *testing.T) {
+	t.Parallel()
 	withModule(t)
 	pool := servers(t, same(4, wide)...)
 	endpoints := func(a, b int) string {

@@ -58,6 +58,7 @@ func (f *fleet) hasProblem(severity view.Severity, texts ...string) error {
 // TestCertificatesInTheirLastDaysAreProblems: one that has three days left, and one whose last seconds pass in the
 // test. The Envoy that has it stays connected, and is refused when it connects again.
 func TestCertificatesInTheirLastDaysAreProblems(t *testing.T) {
+	t.Parallel()
 	if _, err := proc.BuildSteelyard(); err != nil { // which takes its time
 		t.Fatal(err)
 	}

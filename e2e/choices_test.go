@@ -275,8 +275,8 @@ func TestAnEngineThatRestartedTakesItsRoutesWithIt(t *testing.T) {
 }
 
 // withChangedModule builds the module with another text in one of its files, and has Envoys that the test starts find
-// it.
-func withChangedModule(t *testing.T, file string, beforeAfter ...string) {
+// it in the folder that it returns.
+func withChangedModule(t *testing.T, file string, beforeAfter ...string) (folder string) {
 	t.Helper()
 	root, err := proc.Root()
 	if err != nil {
@@ -310,10 +310,11 @@ func withChangedModule(t *testing.T, file string, beforeAfter ...string) {
 		t.Fatalf("building the module: %v\n%s", err, out)
 	}
 	t.Setenv(proc.ModulePath, dir)
+	return dir
 }
 
-// validateModule has Envoy validate a configuration with the module that it finds, and returns what it writes.
-func validateModule(t *testing.T) (out []byte, err error) {
+// validateModule has Envoy validate a configuration with the module in a folder, and returns what it writes.
+func validateModule(t *testing.T, folder string) (out []byte, err error) {
 	t.Helper()
 	envoy, err := proc.Find(proc.ProgramEnvoy)
 	if err != nil {
@@ -324,14 +325,16 @@ func validateModule(t *testing.T) (out []byte, err error) {
 	if err := os.WriteFile(config, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return exec.CommandContext(t.Context(), envoy, "--mode", "validate", "-c", config).CombinedOutput()
+	validate := exec.CommandContext(t.Context(), envoy, "--mode", "validate", "-c", config)
+	validate.Env = append(os.Environ(), proc.ModulePath+"="+folder)
+	return validate.CombinedOutput()
 }
 
 // TestAnEnvoyThatLacksAFunctionRefusesTheModuleAndSaysWhatToDo: the module needs one that no Envoy has.
 func TestAnEnvoyThatLacksAFunctionRefusesTheModuleAndSaysWhatToDo(t *testing.T) {
 	const function = "envoy_dynamic_module_callback_http_of_another_version"
-	withChangedModule(t, "abi.c", `"envoy_dynamic_module_callback_http_get_header",`, `"`+function+`",`)
-	out, err := validateModule(t)
+	folder := withChangedModule(t, "abi.c", `"envoy_dynamic_module_callback_http_get_header",`, `"`+function+`",`)
+	out, err := validateModule(t, folder)
 	if err == nil {
 		t.Error("Envoy loads the module")
 	}

@@ -142,6 +142,7 @@ func TestAReloadSwitchesThePolicyToLeastLatencyLive(t *testing.T) {
 
 // Envoys above reports_above report their requests only by load reports.
 func TestCountsOfEnvoysInModeReportsComeBackWithARestartedControlPlane(t *testing.T) {
+	t.Parallel()
 	pool := servers(t, same(2, wide)...)
 	f := start(t, plan{servers: pool, envoys: 2, listen: ", access_log: {batch_above: 5, reports_above: 10}"})
 	const long = 20 // requests that are open throughout, whose begin a restarted Steelyard has not seen

@@ -41,6 +41,7 @@ func numbers(t *testing.T, out, title, pattern string) (all []float64) {
 }
 
 func TestTheDemoOfTheQueueShowsTheClasses(t *testing.T) {
+	t.Parallel()
 	withModule(t)
 	out := demo(t, "queue", "--duration", "3s")
 	if !regexp.MustCompile(`(?m)^Page:  http://127.0.0.1:\d+/#/c/demo\?range=5m$`).MatchString(out) {
@@ -54,6 +55,7 @@ func TestTheDemoOfTheQueueShowsTheClasses(t *testing.T) {
 }
 
 func TestTheDemoOfTheRouterComparesItWithRoundRobin(t *testing.T) {
+	t.Parallel()
 	withModule(t)
 	out := demo(t, "router", "--duration", "4s")
 	if n := numbers(t, out, "failed", `(\d+) +(\d+)`); n[0] != 0 || n[1] != 0 {
@@ -66,6 +68,7 @@ func TestTheDemoOfTheRouterComparesItWithRoundRobin(t *testing.T) {
 }
 
 func TestTheDemoOfThePrefixesFindsMoreInTheCaches(t *testing.T) {
+	t.Parallel()
 	withModule(t)
 	out := demo(t, "prefix", "--duration", "8s")
 	if n := numbers(t, out, "failed", `(\d+) +(\d+) +(\d+)`); n[0] != 0 || n[1] != 0 || n[2] != 0 {

@@ -69,6 +69,7 @@ func (f *fleet) flagsNoEndpoint(errors float64) {
 }
 
 func TestAServerThatAnswersWithErrorsIsFlaggedUnlessAllDo(t *testing.T) {
+	t.Parallel()
 	pool := servers(t, same(4, wide)...)
 	f := start(t, plan{servers: pool})
 	f.send(short)
@@ -215,6 +216,7 @@ func grpcFleet(t *testing.T, n int, p plan) (*fleet, []*grpcServer) {
 }
 
 func TestAServerThatAnswersWithGRPCErrorsIsFlaggedUnlessAllDo(t *testing.T) {
+	t.Parallel()
 	f, pool := grpcFleet(t, 4, plan{})
 	faults := []struct {
 		code codes.Code

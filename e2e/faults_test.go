@@ -23,6 +23,7 @@ func steady(d time.Duration) load.Plan {
 }
 
 func TestEndpointsComeAndGoThroughTheFileUnderLoad(t *testing.T) {
+	t.Parallel()
 	pool := servers(t, same(3, wide)...)
 	a, b, c := pool[0].Address(), pool[1].Address(), pool[2].Address()
 	f := &fleet{t: t, dir: proctest.Dir(t)}
@@ -96,6 +97,7 @@ func (f *fleet) sourceIs(name string, want view.SourceState) error {
 }
 
 func TestAKilledControlPlaneCostsNoRequestAndItsSuccessorKeepsGoodWeights(t *testing.T) {
+	t.Parallel()
 	// Wide enough that the few requests which an avoided server gets are served.
 	pool := servers(t, same(3, wide)...)
 	f := start(t, plan{servers: pool, envoys: 2})
@@ -188,6 +190,7 @@ func (f *fleet) allInSync() error {
 }
 
 func TestRedisMayDieAndComeBack(t *testing.T) {
+	t.Parallel()
 	pool := servers(t, same(2, wide)...)
 	store := proctest.Redis(t, proc.RedisConfig{Name: "redis-1"})
 	counts := map[string]float64{pool[0].Address(): 40, pool[1].Address(): 0}
@@ -220,6 +223,7 @@ func TestRedisMayDieAndComeBack(t *testing.T) {
 }
 
 func TestAFaultyMetricsPageMakesOnlyItsEndpointStale(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name  string
 		fault modelsim.MetricsFault
@@ -345,6 +349,7 @@ func (f *fleet) shareOf(address string, least, most float64) error {
 
 // Envoy's own health check ejects a server whose metrics are those of an idle one.
 func TestAServerThatEnvoyEjectsIsNotCountedOnAndComesBack(t *testing.T) {
+	t.Parallel()
 	pool := servers(t, same(3, wide)...)
 	const before = "    # Steelyard computes the weights across all localities,"
 	check := "    health_checks:\n    - {timeout: 1s, interval: 0.1s, no_traffic_interval: 0.1s, " +

@@ -98,6 +98,7 @@ clusters: [{name: llama, engine: vllm, endpoints: {static: [{address: "127.0.0.1
 
 // TestFilesThatDoNotAnswerAreReportedAndWhatRunsGoesOn: those that are read while Steelyard runs.
 func TestFilesThatDoNotAnswerAreReportedAndWhatRunsGoesOn(t *testing.T) {
+	t.Parallel()
 	pool := servers(t, same(2, wide)...)
 	dir := t.TempDir()
 	targets, token := filepath.Join(dir, "targets.yaml"), filepath.Join(dir, "token")

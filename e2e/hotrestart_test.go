@@ -52,6 +52,7 @@ func TestTwoProcessesWithOneNodeIDAreExactTogether(t *testing.T) {
 // TestAHotRestartIsExactThroughout: the old process keeps the requests that it has, the new one takes all
 // others, and the old one exits with requests that have not ended.
 func TestAHotRestartIsExactThroughout(t *testing.T) {
+	t.Parallel()
 	up := startUpstream(t)
 	r := receive(t, up.address)
 	run := hotRestarting(t, r)

@@ -3,6 +3,7 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -19,7 +20,10 @@ func withModule(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv(proc.ModulePath, folder)
+	// It stays: tests that run at the same time have the same module.
+	if err := os.Setenv(proc.ModulePath, folder); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestTheModuleNamesTheEndpointInsideEnvoy(t *testing.T) {
@@ -83,6 +87,7 @@ func TestRequestsThatDoNotWaitInTheirQueueAreCounted(t *testing.T) {
 // TestNoRequestFailsWithTheModuleWhenTheControlPlaneDiesOrHangs, and the module falls back to the weights. Each request
 // waits for its body.
 func TestNoRequestFailsWithTheModuleWhenTheControlPlaneDiesOrHangs(t *testing.T) {
+	t.Parallel()
 	withModule(t)
 	pool := servers(t, same(4, modelsim.Options{Slots: 8})...)
 	f := start(t, plan{servers: pool, envoys: 2, bootstrap: []string{"--module", "--prefix"},

@@ -296,6 +296,7 @@ func (f *fleet) uploadsFlagNone(n int, lasts time.Duration) {
 
 // A server that fails at once looks idle, and attracts the requests of the others.
 func TestAServerThatFailsFastIsFlagged(t *testing.T) {
+	t.Parallel()
 	for name, fault := range map[string]modelsim.ServingFault{"503 at once": modelsim.ServingUnavailable,
 		"500": modelsim.ServingFailing} {
 		t.Run(name, func(t *testing.T) {

@@ -122,6 +122,7 @@ func serveLoads(t *testing.T, o *one) string {
 
 // TestAClientNamesNoEndpoint, also while no picker answers: it would leave the cluster that falls back.
 func TestAClientNamesNoEndpoint(t *testing.T) {
+	t.Parallel()
 	pool := servers(t, same(2, wide)...)
 	f := start(t, plan{servers: pool, envoys: 1, bootstrap: []string{"--picker", "127.0.0.1:1"}})
 	const requests = 5
@@ -172,6 +173,7 @@ func TestEnvoyFollowsThePickerAndNotTheWeights(t *testing.T) {
 }
 
 func TestNoRequestFailsWhateverDiesOfPickerAndControlPlane(t *testing.T) {
+	t.Parallel()
 	pool := servers(t, same(4, modelsim.Options{Slots: 8})...)
 	f := withoutEnvoys(t, plan{servers: pool, cluster: "push: {heartbeat: 300ms, endpoint_stale_after: 1s}"})
 	p := startPicker(t, f.dir, f.xds, "")
@@ -233,6 +235,7 @@ func TestNoRequestFailsWhateverDiesOfPickerAndControlPlane(t *testing.T) {
 
 // TestWhatAGatewayLosesWithItsPickerDependsOnItsSettings: steelyard bootstrap has those with which nothing fails.
 func TestWhatAGatewayLosesWithItsPickerDependsOnItsSettings(t *testing.T) {
+	t.Parallel()
 	refuses := edit{"failure_mode_allow: true", "failure_mode_allow: false"}
 	answers := edit{"response_header_mode: SKIP", "response_header_mode: SEND"}
 	bodies := []edit{{"request_body_mode: NONE", "request_body_mode: FULL_DUPLEX_STREAMED"},

@@ -16,6 +16,7 @@ import (
 // TestAPinnedEndpointGetsItsShareOfTheChoices by the command of an operator, and a drained one gets none: of a module
 // and of a picker, also where one prompt has all its routes elsewhere, and where requests ask a queue for a place.
 func TestAPinnedEndpointGetsItsShareOfTheChoices(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		cluster string
 		flags   []string

@@ -63,6 +63,7 @@ func TestItsOwnMetricsPassPromtool(t *testing.T) {
 }
 
 func TestFailsafeEnvoysFallBackWhenTheWeightsAreStaleAndReturn(t *testing.T) {
+	t.Parallel()
 	// Wide enough that what the fallback sends to the busy server is served too.
 	pool := servers(t, same(3, wide)...)
 	f := start(t, plan{servers: pool, cluster: "push: {heartbeat: 300ms, endpoint_stale_after: 1s}"})
@@ -149,6 +150,7 @@ func refused(t *testing.T, url string) bool {
 }
 
 func TestReloadAppliesWithoutAGapAndRefusesABadFile(t *testing.T) {
+	t.Parallel()
 	pool := servers(t, same(2, wide)...)
 	f := start(t, plan{servers: pool})
 	traffic := f.send(steady(5 * time.Second))
@@ -216,6 +218,7 @@ func (f *fleet) envoyStat(name string) float64 {
 
 // Two real Tritons, one with a queue, which Steelyard reads from its metrics port, and one that is idle.
 func TestARealTritonWithAQueueLosesTraffic(t *testing.T) {
+	t.Parallel()
 	busy := proctest.Triton(t, proc.TritonConfig{Name: "triton-busy"})
 	free := proctest.Triton(t, proc.TritonConfig{Name: "triton-free"})
 	endpoints := "engine: triton\nendpoints:\n  static:\n"

@@ -81,6 +81,7 @@ func (by carrier) unqueued(t *testing.T, f *fleet) float64 {
 
 // TestRequestsBeyondThoseThatAnEnvoyMayQueueAreChosenForAtOnce, and counted. Once one has left, the next waits again.
 func TestRequestsBeyondThoseThatAnEnvoyMayQueueAreChosenForAtOnce(t *testing.T) {
+	t.Parallel()
 	eachCarrier(t, requestsBeyondThoseThatAnEnvoyMayQueueAreChosenForAtOnce)
 }
 

@@ -9,6 +9,7 @@ import (
 
 // TestNoWaitingRequestFailsWhenItsPickerDies or hangs: it goes by the weights within seconds. The others keep waiting.
 func TestNoWaitingRequestFailsWhenItsPickerDies(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name          string
 		die, comeBack func(*fleet) error

@@ -18,6 +18,7 @@ import (
 // TestWaitingRequestsOutliveAReloadOfTheirQueue: it has fewer places than are taken, other headers, and its classes in
 // another order, one with another name.
 func TestWaitingRequestsOutliveAReloadOfTheirQueue(t *testing.T) {
+	t.Parallel()
 	eachCarrier(t, waitingRequestsOutliveAReloadOfTheirQueue)
 }
 
@@ -79,6 +80,7 @@ func waitingRequestsOutliveAReloadOfTheirQueue(t *testing.T, by carrier) {
 // TestWaitingRequestsOutliveADrainOfTheirListener: a load balancer is to send this Envoy nothing more. Those that wait
 // in it still get their turn.
 func TestWaitingRequestsOutliveADrainOfTheirListener(t *testing.T) {
+	t.Parallel()
 	for name, query := range map[string]url.Values{"at once": nil, "gracefully": {"graceful": {""}}} {
 		t.Run(name, func(t *testing.T) {
 			eachCarrier(t, func(t *testing.T, by carrier) {
@@ -115,6 +117,7 @@ func TestWaitingRequestsOutliveADrainOfTheirListener(t *testing.T) {
 // TestAHotRestartFailsNoWaitingRequest: the old process sends what waits in it, while the new one has joined the queue.
 // With a picker, it has joined for both.
 func TestAHotRestartFailsNoWaitingRequest(t *testing.T) {
+	t.Parallel()
 	eachCarrier(t, aHotRestartFailsNoWaitingRequest)
 }
 

@@ -82,6 +82,7 @@ func eachWay(t *testing.T, test func(*testing.T, carrier, plan)) {
 // TestAPlaceIsHeldUntilTheLastByteOfAStream, by the queue itself: these Envoys do not report their requests. Nor does
 // the queue wait for bodies: these end only after the answers have begun.
 func TestAPlaceIsHeldUntilTheLastByteOfAStream(t *testing.T) {
+	t.Parallel()
 	eachWay(t, func(t *testing.T, by carrier, p plan) {
 		const requests = 6
 		const part = 100_000 // bytes
@@ -110,6 +111,7 @@ func TestAPlaceIsHeldUntilTheLastByteOfAStream(t *testing.T) {
 
 // TestAClientThatGivesUpWhileItSendsABodyLeavesTheQueue, also where the picker gets the body.
 func TestAClientThatGivesUpWhileItSendsABodyLeavesTheQueue(t *testing.T) {
+	t.Parallel()
 	eachWay(t, func(t *testing.T, by carrier, p plan) {
 		p.servers, p.cluster = servers(t, wide), "queue: {max_in_flight: 1}"
 		f := by.start(t, p)

@@ -317,6 +317,7 @@ func lateness(t *testing.T) (worst func() time.Duration) {
 }
 
 func TestSharesAreTheWeightsWhileAllClassesWait(t *testing.T) {
+	t.Parallel()
 	eachCarrier(t, sharesAreTheWeightsWhileAllClassesWait)
 }
 
@@ -471,6 +472,7 @@ func aQueueFollowsTheConfiguration(t *testing.T, by carrier) {
 }
 
 func TestARestartedControlPlaneKeepsPlacesAndOrder(t *testing.T) {
+	t.Parallel()
 	eachCarrier(t, aRestartedControlPlaneKeepsPlacesAndOrder)
 }
 
@@ -491,6 +493,7 @@ func aRestartedControlPlaneKeepsPlacesAndOrder(t *testing.T, by carrier) {
 
 // TestNoWaitingRequestFailsWhenTheControlPlaneDies: they are released in their order.
 func TestNoWaitingRequestFailsWhenTheControlPlaneDies(t *testing.T) {
+	t.Parallel()
 	eachCarrier(t, noWaitingRequestFailsWhenTheControlPlaneDies)
 }
 
@@ -538,6 +541,7 @@ const hungFor = picking.Stale + queue.Grace + 2*time.Second
 // TestAnEnvoyThatHangsStopsNoRequestOfAnother, though it holds all places and its connections stay open. When it goes
 // on, it is a part of the queue again, and none of its own requests has failed.
 func TestAnEnvoyThatHangsStopsNoRequestOfAnother(t *testing.T) {
+	t.Parallel()
 	const own, others = 4, 6
 	f := queueing(t, byModule, servers(t, same(2, modelsim.Options{Slots: 8})...), 2, "{max_in_flight: 1}")
 	c := newCallers(t, f)

@@ -172,6 +172,7 @@ func TestCountsComeBackWithinTwoSecondsOfARedisClustersNewPrimary(t *testing.T) 
 
 // TestAReplicaThatIsCutOffFromItsPrimaryIsNotOK: it answers, with the counts of before.
 func TestAReplicaThatIsCutOffFromItsPrimaryIsNotOK(t *testing.T) {
+	t.Parallel()
 	pool := servers(t, same(2, wide)...)
 	primary := proctest.Redis(t, proc.RedisConfig{Name: "primary", Args: []string{
 		"--repl-ping-replica-period", "1", "--repl-diskless-sync-delay", "0",

@@ -220,6 +220,7 @@ func TestNoRequestWaitsForBackendsThatDropPackets(t *testing.T) {
 
 // TestRequestsWaitWhileTheOnlyBackendRestarts: it answered before, is gone, and comes back at its address.
 func TestRequestsWaitWhileTheOnlyBackendRestarts(t *testing.T) {
+	t.Parallel()
 	r := startRouter(t)
 	first := servers(t, modelsim.Options{Slots: 4})[0]
 	r.backends(first.Address())

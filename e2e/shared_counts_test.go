@@ -62,6 +62,7 @@ func (p *foreignPicker) scoresAre(want map[string]float64) error {
 // TestAPickerOfOthersAndSteelyardSeeEachOthersRequests: where a part of the proxies still has a picker of its own. The
 // scores survive the death of Steelyard, and are of the others only when its Envoys have nothing in flight.
 func TestAPickerOfOthersAndSteelyardSeeEachOthersRequests(t *testing.T) {
+	t.Parallel()
 	pool := servers(t, same(3, wide)...)
 	store := proctest.Redis(t, proc.RedisConfig{})
 	f := start(t, plan{servers: pool, top: redisSection(store), bootstrap: exactly,

@@ -110,6 +110,7 @@ func registerBroken(s *grpc.Server, b *broken) {
 }
 
 func TestCountsComeBackWithARestartedSteelyardAndNoRequestIsLost(t *testing.T) {
+	t.Parallel()
 	pool := servers(t, modelsim.Options{Slots: 1000}, modelsim.Options{Slots: 1000})
 	r := receive(t, addresses(pool)...)
 	envoy := r.envoy(envoybootstrap.Options{}, 1)

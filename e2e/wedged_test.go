@@ -65,6 +65,7 @@ func patched(t *testing.T, patches ...patch) (binary string) {
 // TestAReloadThatIsWedgedFailsHealthzByNameAndNothingElse: the binary has a reload that never ends when it removes a
 // certain cluster, and notices it after 3 s instead of 30.
 func TestAReloadThatIsWedgedFailsHealthzByNameAndNothingElse(t *testing.T) {
+	t.Parallel()
 	const wedged = "- name: wedged\n  engine: vllm\n  endpoints: {static: [{address: 127.0.0.1:9}]}\n"
 	pool := servers(t, same(2, wide)...)
 	f := start(t, plan{servers: pool, more: wedged, binary: patched(t,
