@@ -180,7 +180,8 @@ func (p *Pool) Learn(prompt *prefix.Prompt, address string, now time.Time) {
 		return
 	}
 	p.routes.Learn(prompt, address, prefix.Own, now)
-	l := &loadsv1.Learned{Clusters: []string{p.cluster}, Endpoint: address}
+	l := &loadsv1.Learned{Clusters: []string{p.cluster}, Endpoint: address,
+		Hashes: make([]uint64, 0, len(prompt.Steps))}
 	for _, s := range prompt.Steps {
 		l.Hashes = append(l.Hashes, s.Hash)
 	}

@@ -10,6 +10,10 @@ import (
 	"steelyard/xds/loads/loadsv1"
 )
 
+// gathering is for how long learned prompts are collected before they are sent. The next turn of a conversation comes
+// much later, and a message for each answer would cost an Envoy with many requests more than the choices do.
+const gathering = 5 * time.Millisecond
+
 // runShare exchanges what pickers learn until ctx is done.
 func (f *Follower) runShare(ctx context.Context) {
 	for ctx.Err() == nil {
@@ -52,10 +56,25 @@ func (f *Follower) share(ctx context.Context) error {
 			cancel()
 			return fmt.Errorf("sharing learned routes: %w", err)
 		case l := <-f.learned:
-			if err := stream.Send(l); err != nil {
+			loops.Pause(ctx, gathering)
+			if err := f.send(stream, l); err != nil {
 				cancel()
 				return fmt.Errorf("sharing learned routes: %w", <-ended)
 			}
+		}
+	}
+}
+
+// send sends a learned prompt, and those that wait behind it.
+func (f *Follower) send(stream loadsv1.Loads_ShareClient, l *loadsv1.Learned) error {
+	for {
+		if err := stream.Send(l); err != nil {
+			return err
+		}
+		select {
+		case l = <-f.learned:
+		default:
+			return nil
 		}
 	}
 }
