@@ -189,10 +189,31 @@ func TestBodiesPassThePickerWhole(t *testing.T) {
 	}
 }
 
+// TestAClientThatWaitsBeforeItsBodyIsNotWaitedFor: an Envoy may leave it to the server to ask for the body. Neither the
+// module nor the picker waits for it then.
+func TestAClientThatWaitsBeforeItsBodyIsNotWaitedFor(t *testing.T) {
+	for _, c := range []carrier{byModule, byPicker} {
+		t.Run(string(c), func(t *testing.T) {
+			f := c.launch(t, plan{cluster: swallowingCluster(t), bootstrap: []string{"--prefix"}, edits: []edit{
+				{"stat_prefix: ingress\n", "stat_prefix: ingress\n          proxy_100_continue: true\n"}}})
+			for _, p := range f.pickers {
+				f.eventually("the picker has loads", p.ready)
+			}
+			transport := &http.Transport{ExpectContinueTimeout: 2 * limit}
+			defer transport.CloseIdleConnections()
+			f.pass(t, &http.Client{Transport: transport, Timeout: limit}, bytes.Repeat([]byte("x"), 1000), "expect")
+		})
+	}
+}
+
+// swallowingCluster is the configuration of a cluster of one swallower.
+func swallowingCluster(t *testing.T) string {
+	return "endpoints:\n  static:\n  - {address: " + strings.TrimPrefix(swallow(t, 1<<40).URL, "http://") + "}\n"
+}
+
 // swallowing is a fleet of one swallower, without Envoys.
 func swallowing(t *testing.T) *fleet {
-	return withoutEnvoys(t, plan{cluster: "endpoints:\n  static:\n  - {address: " +
-		strings.TrimPrefix(swallow(t, 1<<40).URL, "http://") + "}\n"})
+	return withoutEnvoys(t, plan{cluster: swallowingCluster(t)})
 }
 
 // buffers has Envoys keep no more of a body than so many bytes; 0: their own default.

@@ -193,6 +193,32 @@ func TestAProxyThatNamesALimitHoldsBodiesUntilTheyAreWhole(t *testing.T) {
 	}
 }
 
+// TestABodyThatComesAfterAnAnswerIsNotWaitedFor: a proxy may leave it to the server to answer 100 (Envoy does with
+// proxy_100_continue). A client that expects that sends no body before, and the server is asked after the choice.
+func TestABodyThatComesAfterAnAnswerIsNotWaitedFor(t *testing.T) {
+	for _, withPrefix := range []bool{true, false} {
+		r := newRig(t, Options{Prefix: withPrefix})
+		r.publishWork("10.0.0.1:80")
+		for _, mode := range []modev3.ProcessingMode_BodySendMode{modev3.ProcessingMode_BUFFERED,
+			modev3.ProcessingMode_BUFFERED_PARTIAL} {
+			m := headers(nil)
+			m.ProtocolConfig = &extprocv3.ProtocolConfiguration{RequestBodyMode: mode}
+			of := m.GetRequestHeaders().GetHeaders()
+			of.Headers = append(of.Headers, &corev3.HeaderValue{Key: "expect", RawValue: []byte("100-continue")})
+			got, err := r.exchange(metadata.AppendToOutgoingContext(t.Context(), bodyLimitKey, "5000"), m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if endpoint, meta := namedBy(got[0]); endpoint != "10.0.0.1:80" || meta != endpoint {
+				t.Errorf("%v, prefix %v: header %q, metadata %q", mode, withPrefix, endpoint, meta)
+			}
+			if o := got[0].GetModeOverride(); o == nil || o.GetRequestBodyMode() != modev3.ProcessingMode_NONE {
+				t.Errorf("%v, prefix %v: the proxy is to wait for the body: %v", mode, withPrefix, o)
+			}
+		}
+	}
+}
+
 // TestWithoutABodyTheChoiceDoesNotWait: as with a proxy that sends none.
 func TestWithoutABodyTheChoiceDoesNotWait(t *testing.T) {
 	r := newRig(t, Options{Prefix: true})

@@ -277,10 +277,11 @@ func (x *exchange) headers(h *extprocv3.HttpHeaders, m *corev3.Metadata) (*extpr
 	out := &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestHeaders{
 		RequestHeaders: response}}
 	choice := picking.Choice{Reason: picking.ReasonSubset}
+	unread := x.tooLong() || x.modes.buffered && expects(h)
 	switch none := limited && len(x.asked.Subset) == 0; {
 	case none:
 		x.choices(x.cluster, string(choice.Reason))
-	case x.prefix && x.modes.buffered && !h.GetEndOfStream() && !x.tooLong():
+	case x.prefix && x.modes.buffered && !h.GetEndOfStream() && !unread:
 		// For a body that came in pieces, Envoy 1.40 clears the route when the request has gone on. So it is cleared
 		// here.
 		x.waits = true
@@ -299,7 +300,7 @@ func (x *exchange) headers(h *extprocv3.HttpHeaders, m *corev3.Metadata) (*extpr
 		return refusal, nil
 	}
 	response.Response, out.DynamicMetadata = named(choice)
-	if x.tooLong() && !h.GetEndOfStream() {
+	if unread && !h.GetEndOfStream() {
 		out.ModeOverride = &modev3.ProcessingMode{ResponseHeaderMode: modev3.ProcessingMode_SKIP}
 	}
 	return out, nil
@@ -310,6 +311,11 @@ func (x *exchange) headers(h *extprocv3.HttpHeaders, m *corev3.Metadata) (*extpr
 func (x *exchange) tooLong() bool {
 	return x.modes.partial && (x.asked.Size < 0 || x.asked.Size > cmp.Or(x.bodyLimit, buffer))
 }
+
+// expects reports whether the client sends the body only after the server has asked for it, so that nothing may wait
+// for it. Envoy asks by itself, and removes the header, unless it is configured to leave that to the server
+// (proxy_100_continue).
+func expects(h *extprocv3.HttpHeaders) bool { return headerOf(h, "expect") != "" }
 
 // choose names the endpoint of the request, and counts the choice.
 func (x *exchange) choose() picking.Choice {
