@@ -9,8 +9,8 @@ import (
 	"steelyard/picking"
 )
 
-// APIPath is the path below which the API is, and Paths the expression that matches its paths for clients and no others.
-// StopPath is for the process that runs Envoy.
+// APIPath is the path below which the API is, and Paths the expression that matches its paths for clients and no
+// others. StopPath is for the process that runs Envoy.
 const (
 	APIPath  = "/_custom_router/"
 	Paths    = APIPath + "(set-backends|health|metrics)?"
