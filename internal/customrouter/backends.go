@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -22,32 +23,27 @@ const (
 	maxBody       = 1 << 20 // of set-backends
 	maxHost       = 253     // that of DNS
 	lookupTimeout = 2 * time.Second
+	maxLookups    = 64 // at a time
 )
 
-// resolve looks up the IP:port of backends. Of several with the same, the first stays: they are one server. own is
-// where the router itself listens.
-func resolve(ctx context.Context, own string, backends []string) (distinct []string, found map[string]string,
+// resolve looks up the IP:port of backends. Of several with the same, the first stays: they are one server.
+func (o *Options) resolve(ctx context.Context, backends []string) (distinct []string, found map[string]string,
 	err error) {
-	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
-	defer cancel()
+	ips, err := lookUp(ctx, backends, o.Guard)
+	if err != nil {
+		return nil, nil, err
+	}
 	found = make(map[string]string, len(backends))
 	seen := make(map[string]bool)
-	for _, b := range backends {
-		host, port, _ := net.SplitHostPort(b) // checked by parseBackend
-		ip, err := netip.ParseAddr(host)
-		if err != nil {
-			ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
-			if err != nil {
-				return nil, nil, fmt.Errorf("backend %q: %w", b, err)
-			}
-			ip = slices.MinFunc(ips, func(a, b netip.Addr) int { return a.Unmap().Compare(b.Unmap()) }).Unmap()
-		}
+	for i, b := range backends {
+		ip := ips[i]
 		if err := checkIP(ip); err != nil {
 			return nil, nil, fmt.Errorf("backend %q: %w", b, err)
 		}
-		if listens(own, ip, port) {
+		_, port, _ := net.SplitHostPort(b) // checked by parseBackend
+		if listens(o.Own, ip, port) {
 			return nil, nil, fmt.Errorf("backend %q: this router itself listens at %s: want the address of a replica",
-				b, own)
+				b, o.Own)
 		}
 		if address := net.JoinHostPort(ip.String(), port); !seen[address] {
 			seen[address] = true
@@ -56,6 +52,35 @@ func resolve(ctx context.Context, own string, backends []string) (distinct []str
 		}
 	}
 	return distinct, found, nil
+}
+
+// lookUp returns the IP of each backend. Each goroutine defers guard.
+func lookUp(ctx context.Context, backends []string, guard func()) ([]netip.Addr, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	ips, errs := make([]netip.Addr, len(backends)), make([]error, len(backends))
+	running := make(chan struct{}, maxLookups)
+	var all sync.WaitGroup
+	for i, b := range backends {
+		host, _, _ := net.SplitHostPort(b) // checked by parseBackend
+		if ip, err := netip.ParseAddr(host); err == nil {
+			ips[i] = ip
+			continue
+		}
+		running <- struct{}{}
+		all.Go(func() {
+			defer guard()
+			defer func() { <-running }()
+			found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+			if err != nil {
+				errs[i] = fmt.Errorf("backend %q: %w", b, err)
+				return
+			}
+			ips[i] = slices.MinFunc(found, func(a, b netip.Addr) int { return a.Unmap().Compare(b.Unmap()) }).Unmap()
+		})
+	}
+	all.Wait()
+	return ips, first(slices.DeleteFunc(errs, func(err error) bool { return err == nil }))
 }
 
 // listens reports whether a listener at own, IP:port or empty, is reached by an IP of this machine and a port.
@@ -77,7 +102,7 @@ func listens(own string, ip netip.Addr, port string) bool {
 // checkIP returns an error for an address that no server has.
 func checkIP(ip netip.Addr) error {
 	broadcast := netip.AddrFrom4([4]byte{255, 255, 255, 255})
-	if ip.Zone() != "" || ip.IsUnspecified() || ip.IsMulticast() || ip == broadcast {
+	if !ip.IsValid() || ip.Zone() != "" || ip.IsUnspecified() || ip.IsMulticast() || ip == broadcast {
 		return fmt.Errorf("%q is not the address of one server: want an IP without zone that can be connected to", ip)
 	}
 	return nil
@@ -244,7 +269,7 @@ func (r *Router) setBackends(w http.ResponseWriter, req *http.Request) {
 	defer r.setting.Unlock()
 	var address map[string]string
 	if err == nil {
-		backends, address, err = resolve(req.Context(), r.options.Own, backends)
+		backends, address, err = r.options.resolve(req.Context(), backends)
 	}
 	if err != nil {
 		r.options.Log.Warn("backends refused, those before stay", "error", err)

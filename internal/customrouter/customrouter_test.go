@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/miekg/dns"
 	"go.uber.org/goleak"
 
 	"steelyard/picking"
@@ -68,6 +70,54 @@ func TestAServerIsOneBackendUnderAllItsNames(t *testing.T) {
 	}
 	if code := set(`"0.0.0.0:1"`); code != http.StatusBadRequest || len(r.state().backends) != 2 {
 		t.Errorf("an address of no server: %d, and %d backends", code, len(r.state().backends))
+	}
+}
+
+// TestManyNamesAreLookedUpInTime, also where each takes a while.
+func TestManyNamesAreLookedUpInTime(t *testing.T) {
+	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	started := make(chan struct{})
+	server := &dns.Server{PacketConn: packets, NotifyStartedFunc: func() { close(started) },
+		Handler: dns.HandlerFunc(func(w dns.ResponseWriter, asked *dns.Msg) {
+			time.Sleep(50 * time.Millisecond)
+			answer := new(dns.Msg).SetReply(asked)
+			if q := asked.Question[0]; q.Qtype == dns.TypeA {
+				var n byte
+				_, _ = fmt.Sscanf(q.Name, "pod-%d.", &n)
+				answer.Answer = []dns.RR{&dns.A{A: net.IPv4(10, 0, 0, n),
+					Hdr: dns.RR_Header{Name: q.Name, Rrtype: dns.TypeA, Class: dns.ClassINET}}}
+			}
+			_ = w.WriteMsg(answer)
+		})}
+	done := make(chan error, 1)
+	go func() { done <- server.ActivateAndServe() }()
+	<-started
+	before := net.DefaultResolver
+	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "udp", packets.LocalAddr().String())
+	}}
+	defer func() {
+		net.DefaultResolver = before
+		if err := errors.Join(server.Shutdown(), <-done); err != nil {
+			t.Error(err)
+		}
+	}()
+	var names, want []string
+	for n := range 100 {
+		names = append(names, fmt.Sprintf("pod-%d.test.:80", n))
+		want = append(want, fmt.Sprintf("10.0.0.%d:80", n))
+	}
+	got, address, err := New(Options{}).options.resolve(t.Context(), names)
+	if err != nil || !slices.Equal(got, names) {
+		t.Fatalf("%d of %d names are found: %v", len(got), len(names), err)
+	}
+	for i, name := range names {
+		if address[name] != want[i] {
+			t.Errorf("%s is %s, want %s", name, address[name], want[i])
+		}
 	}
 }
 
@@ -298,7 +348,7 @@ func TestTheRouterItselfIsNoBackend(t *testing.T) {
 		{"0.0.0.0:3000", "192.0.2.1:3000", false},
 		{"", "127.0.0.1:3000", false},
 	} {
-		got, _, err := resolve(t.Context(), c.own, []string{c.backend})
+		got, _, err := New(Options{Own: c.own}).options.resolve(t.Context(), []string{c.backend})
 		if refused := err != nil && strings.Contains(err.Error(), "this router itself"); refused != c.itself ||
 			!refused && len(got) != 1 {
 			t.Errorf("%s at %s: %v, %v", c.backend, c.own, got, err)
