@@ -417,6 +417,8 @@ func TestAnEndIsAnAnswerAFailureOrAbandoned(t *testing.T) {
 		{"too many requests", 429, "via_upstream", picking.Failed},
 		{"503 of the backend", 503, "via_upstream", picking.Failed},
 		{"no connection", 503, "upstream_reset_before_response_started{connection_termination}", picking.Failed},
+		{"no connection, and a body too long to wait once more", 507, "request_payload_exceeded_retry_buffer_limit",
+			picking.Failed},
 		{"no answer", 0, "via_upstream", picking.Failed},
 		{"Envoy ends", 0, "", picking.Abandoned},
 		{"cut off", 200, "upstream_reset_after_response_started{connection_termination}", picking.Failed},

@@ -23,7 +23,8 @@ type Settings struct {
 func OutcomeOf(status int, details string) picking.Outcome {
 	const clientError, tooMany, serverError = 400, 429, 500
 	switch {
-	case strings.HasPrefix(details, "upstream_"), details == "no_healthy_upstream":
+	case strings.HasPrefix(details, "upstream_"), details == "no_healthy_upstream",
+		details == "request_payload_exceeded_retry_buffer_limit": // which came after there was no connection
 		return picking.Failed
 	case details != "via_upstream":
 		return picking.Abandoned // the client left, or Envoy itself ended it, such as for a broken body
