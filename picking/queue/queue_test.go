@@ -177,6 +177,30 @@ func TestAClassThatComesBackHasItsShareAndNoMore(t *testing.T) {
 	}
 }
 
+// TestAClassWithOneRequestAtATimeHasItsShareAndNoMore after another had all places for long.
+func TestAClassWithOneRequestAtATimeHasItsShareAndNoMore(t *testing.T) {
+	q := queued(endpoints(0), Class{Name: "single", Weight: 1, MaxWaiting: 9, MaxWait: time.Minute},
+		Class{Name: "many", Weight: 1, MaxWaiting: 99, MaxWait: time.Minute})
+	for n := range uint64(50) {
+		q.Arrive(start, request(1+n, "many", "", 0))
+	}
+	_, last := sent(t, q, 1, 20)
+	singles := 0
+	for n := range uint64(10) {
+		if q.Classes()[0].Waiting == 0 {
+			q.Arrive(start, request(100+n, "single", "", 0))
+		}
+		var got []string
+		got, last = sent(t, q, last, 1)
+		if got[0] == "single" {
+			singles++
+		}
+	}
+	if singles < 4 || singles > 6 {
+		t.Errorf("%d of 10 are of the class with one request at a time, want half", singles)
+	}
+}
+
 func TestAnUnknownClassIsTheLast(t *testing.T) {
 	q := queued(endpoints(0), one, Class{Name: "rest", Weight: 1, MaxWaiting: 1, MaxWait: time.Minute})
 	q.Arrive(start, request(1, "all", "", 0))
@@ -204,14 +228,16 @@ func TestAFullClassRefusesTheLatestOfItsLargestTenant(t *testing.T) {
 }
 
 func TestOfTenantsWithAsManyRequestsTheLatestIsRefused(t *testing.T) {
-	q := queued(endpoints(0), Class{Name: "small", Weight: 1, MaxWaiting: 3, MaxWait: time.Minute})
-	q.Arrive(start, request(1, "", "x", 0))
-	var verdicts []Verdict
-	for n, tenant := range []string{"x", "x", "y", "y"} {
-		at := time.Duration(n) * time.Second
-		verdicts = q.Arrive(after(at), request(uint64(2+n), "", tenant, at))
+	for _, tenants := range [][]string{{"x", "x", "y", "y"}, {"y", "x", "x", "y"}} {
+		q := queued(endpoints(0), Class{Name: "small", Weight: 1, MaxWaiting: 3, MaxWait: time.Minute})
+		q.Arrive(start, request(1, "", "x", 0))
+		var verdicts []Verdict
+		for n, tenant := range tenants {
+			at := time.Duration(n) * time.Second
+			verdicts = q.Arrive(after(at), request(uint64(2+n), "", tenant, at))
+		}
+		want(t, fmt.Sprint("of ", tenants), verdicts, "5:-full")
 	}
-	want(t, "of the second tenant", verdicts, "5:-full")
 }
 
 func TestAClassWithoutAQueueRefusesAtOnce(t *testing.T) {
