@@ -348,6 +348,13 @@ func TestTheRouterQueuesAndRefusesTheOldest(t *testing.T) {
 			answers <- answer{code, place}
 		})
 	}
+	refused := func(evicted, timedOut float64) {
+		t.Helper()
+		if e, o := r.metric("custom_router_requests_evicted_total"),
+			r.metric("custom_router_requests_timeout_total"); e != evicted || o != timedOut {
+			t.Errorf("%v evicted and %v timed out, want %v and %v", e, o, evicted, timedOut)
+		}
+	}
 	ask(1, time.Millisecond)
 	r.waiting(1)
 	ask(2, 20*time.Millisecond)
@@ -356,6 +363,7 @@ func TestTheRouterQueuesAndRefusesTheOldest(t *testing.T) {
 	if first := <-answers; first != (answer{503, 1}) {
 		t.Errorf("the first answer is %+v, want a refusal of the oldest", first)
 	}
+	refused(1, 0)
 	r.backends(pool[0].Address())
 	got := []answer{<-answers, <-answers}
 	if got[0] != (answer{200, 2}) || got[1] != (answer{200, 3}) {
@@ -368,10 +376,7 @@ func TestTheRouterQueuesAndRefusesTheOldest(t *testing.T) {
 		t.Errorf("without backends the answer is %+v, want a refusal", last)
 	}
 	requests.Wait()
-	if e, o := r.metric("custom_router_requests_evicted_total"),
-		r.metric("custom_router_requests_timeout_total"); e != 1 || o != 1 {
-		t.Errorf("%v evicted and %v timed out, want one of each", e, o)
-	}
+	refused(1, 1)
 }
 
 func TestTheRouterPassesStreamsAsTheyCome(t *testing.T) {

@@ -566,3 +566,30 @@ func TestRequestsThatWaitForTooLongAreRefused(t *testing.T) {
 		}
 	})
 }
+
+// TestTheStateIsLoggedAtItsInterval, with the latency of a backend once it has one.
+func TestTheStateIsLoggedAtItsInterval(t *testing.T) {
+	for interval, want := range map[time.Duration]int{10 * time.Second: 2, 0: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			var log strings.Builder
+			r := New(Options{Queue: picking.QueuedOptions{QueueMax: 1}, LogInterval: interval,
+				Log: slog.New(slog.NewTextHandler(&log, nil))})
+			r.set(time.Now(), []string{"a:1", "b:1"}, map[string]string{"a:1": "10.0.0.1:1", "b:1": "10.0.0.2:1"})
+			n := r.Arrive(time.Now(), func(Verdict) {})
+			time.Sleep(2 * time.Second)
+			r.End(time.Now(), n, picking.Answered)
+			ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
+			defer cancel()
+			if err := r.Run(ctx); err != nil {
+				t.Error(err)
+			}
+			text := log.String()
+			for line, n := range map[string]int{"msg=queue depth=0 dispatched=1": want, "msg=backend addr=": 2 * want,
+				"answers=1 failures_in_a_row=0 ewma_latency_seconds=2\n": want, "ewma_latency_seconds": want} {
+				if got := strings.Count(text, line); got != n {
+					t.Errorf("each %v: %q is %d times in the log, want %d:\n%s", interval, line, got, n, text)
+				}
+			}
+		})
+	}
+}
