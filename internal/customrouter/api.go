@@ -10,11 +10,12 @@ import (
 )
 
 // APIPath is the path below which the API is, and Paths the expression that matches its paths for clients and no
-// others. StopPath is for the process that runs Envoy.
+// others. DrainPath and StopPath are for the process that runs Envoy.
 const (
-	APIPath  = "/_custom_router/"
-	Paths    = APIPath + "(set-backends|health|metrics)?"
-	StopPath = APIPath + "stop"
+	APIPath   = "/_custom_router/"
+	Paths     = APIPath + "(set-backends|health|metrics)?"
+	DrainPath = APIPath + "drain"
+	StopPath  = APIPath + "stop"
 )
 
 // Handler serves the API.
@@ -24,13 +25,14 @@ func (r *Router) Handler() http.Handler {
 	mux.HandleFunc("GET "+APIPath+"health", r.health)
 	mux.HandleFunc("GET "+APIPath+"metrics", r.metrics)
 	mux.HandleFunc("GET "+APIPath+"{$}", r.page)
+	mux.HandleFunc("POST "+DrainPath, r.drain)
 	mux.HandleFunc("POST "+StopPath, r.stopWaiting)
 	return mux
 }
 
 // Health is the answer of health.
 type Health struct {
-	OK         bool            `json:"ok"`
+	OK         bool            `json:"ok"` // false, with the status 503, once the router drains
 	QueueDepth int             `json:"queue_depth"`
 	Backends   []BackendHealth `json:"backends"`
 	// Removed are backends that are not set any more and still have requests, which may never end.
@@ -50,6 +52,13 @@ func (h *Health) Idle() bool {
 	return h.QueueDepth == 0 && !slices.ContainsFunc(h.Backends, busy) && !slices.ContainsFunc(h.Removed, busy)
 }
 
+// drain is POST /_custom_router/drain. From now on health is not ok, so that no new requests come. Those that come are
+// taken nevertheless.
+func (r *Router) drain(w http.ResponseWriter, _ *http.Request) {
+	r.draining.Store(true)
+	w.WriteHeader(http.StatusNoContent)
+}
+
 // stopWaiting is POST /_custom_router/stop. It refuses the requests that wait, and from now on each that would have to.
 func (r *Router) stopWaiting(w http.ResponseWriter, _ *http.Request) {
 	r.mu.Lock()
@@ -61,7 +70,7 @@ func (r *Router) stopWaiting(w http.ResponseWriter, _ *http.Request) {
 // health is GET /_custom_router/health.
 func (r *Router) health(w http.ResponseWriter, _ *http.Request) {
 	s := r.state()
-	out := Health{OK: true, QueueDepth: s.depth, Backends: []BackendHealth{}}
+	out := Health{OK: !r.draining.Load(), QueueDepth: s.depth, Backends: []BackendHealth{}}
 	for _, b := range s.backends {
 		shown := BackendHealth{Addr: b.Address, InFlight: b.InFlight}
 		if !math.IsNaN(b.Latency) {
@@ -73,5 +82,9 @@ func (r *Router) health(w http.ResponseWriter, _ *http.Request) {
 			out.Backends = append(out.Backends, shown)
 		}
 	}
-	answer(w, http.StatusOK, out)
+	status := http.StatusOK
+	if !out.OK {
+		status = http.StatusServiceUnavailable
+	}
+	answer(w, status, out)
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"steelyard/picking"
@@ -50,6 +51,8 @@ type Verdict struct {
 type Router struct {
 	options Options
 	setting sync.Mutex // for one set-backends at a time
+
+	draining atomic.Bool
 
 	mu       sync.Mutex
 	strategy *picking.Queued

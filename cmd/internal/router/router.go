@@ -78,15 +78,25 @@ func Run(ctx context.Context, o Options) error {
 	return fmt.Errorf("running Envoy (%s): it ended", o.Envoy)
 }
 
-// drain waits until no request waits or is in progress, or Envoy is gone, for at most some time. Requests that still
-// wait then are refused.
+// drain waits until no request waits or is in progress, or Envoy is gone, for at most some time. Meanwhile health is
+// not ok. Requests that still wait then are refused.
 func drain(socket string, most time.Duration) {
 	var dialer net.Dialer
+	const api = "http://router"
 	client := http.Client{Timeout: grace, Transport: &http.Transport{DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return dialer.DialContext(ctx, "unix", socket)
 		}}}
-	const api = "http://router"
+	post := func(path string) error {
+		resp, err := client.Post(api+path, "", nil)
+		if err == nil {
+			err = resp.Body.Close()
+		}
+		return err
+	}
+	if post(customrouter.DrainPath) != nil {
+		return
+	}
 	for end := time.Now().Add(most); time.Now().Before(end); time.Sleep(drainTick) {
 		resp, err := client.Get(api + customrouter.APIPath + "health")
 		if err != nil {
@@ -99,8 +109,7 @@ func drain(socket string, most time.Duration) {
 			return
 		}
 	}
-	if resp, err := client.Post(api+customrouter.StopPath, "", nil); err == nil {
-		resp.Body.Close()
+	if post(customrouter.StopPath) == nil {
 		time.Sleep(drainTick) // for Envoy to send the refusals
 	}
 }

@@ -3,8 +3,10 @@ package router
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -84,11 +86,11 @@ func TestRequestsThatStillWaitWhenTheRouterStopsAreRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	api := httptest.NewUnstartedServer(requests.Handler())
-	api.Listener.Close()
-	api.Listener = listener
-	api.Start()
+	api := httptest.NewServer(requests.Handler())
 	defer api.Close()
+	onSocket := http.Server{Handler: requests.Handler()}
+	defer onSocket.Close()
+	go func() { _ = onSocket.Serve(listener) }()
 	refused := make(chan customrouter.Verdict, 1)
 	requests.Arrive(time.Now(), func(v customrouter.Verdict) { refused <- v })
 	drain(socket, 3*drainTick)
@@ -100,8 +102,19 @@ func TestRequestsThatStillWaitWhenTheRouterStopsAreRefused(t *testing.T) {
 	default:
 		t.Error("the request still waits")
 	}
-	if regexp.MustCompile(`^(` + customrouter.Paths + `)$`).MatchString(customrouter.StopPath) {
-		t.Error("clients reach the path by which the router stops")
+	health, err := http.Get(api.URL + customrouter.APIPath + "health")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer health.Body.Close()
+	if text, _ := io.ReadAll(health.Body); health.StatusCode != http.StatusServiceUnavailable ||
+		!strings.Contains(string(text), `"ok":false`) {
+		t.Errorf("health of a router that drains is %d, %s", health.StatusCode, text)
+	}
+	for _, path := range []string{customrouter.DrainPath, customrouter.StopPath} {
+		if regexp.MustCompile(`^(` + customrouter.Paths + `)$`).MatchString(path) {
+			t.Errorf("clients reach %s", path)
+		}
 	}
 }
 
