@@ -34,7 +34,7 @@
 // # The horizon
 //
 // Requests that arrive together, as those of a client that fans out, come faster than any decision: they are spread as
-// A_b. Where requests are independent of one another it is arrival rate · H.
+// A_b where proxies count them or work is the unit. Where they are independent of one another it is arrival rate · H.
 //
 // The lag is how late reports are besides their age. No timestamp shows it, but what arrives at an endpoint follows the
 // share that it had: the law compares the arrivals with its own decisions (lag.go).
@@ -71,7 +71,7 @@
 //	r_i     requests in flight          as in the section above
 //	P       prompt tokens               computed for a mean request
 //	D       decode, in prompt tokens    1.5 · output tokens of a mean request / 2, as a request in flight is halfway;
-//	                                    at most (P + 200) / 2, half of a prompt and its iteration (prompts.go)
+//	                                    at most (P + 200) / 6, a sixth of a prompt and its iteration (prompts.go)
 //	c_i     capacity                    ramp · relative speed; configured slots are a ratio of speeds here
 //	H       horizon, seconds            where proxies do not count requests, with two scrape intervals in place of
 //	                                    half of one and of the age of the loads

@@ -282,7 +282,7 @@ func (l *Law) arrivals(p *pool, d *Decision, s Snapshot) {
 	d.Horizon = p.horizon(s, late, limits)
 	p.unseen = d.Horizon
 	together := 0.0
-	if p.counted {
+	if p.counted || p.byWork {
 		l.bursts.observe(p.now, l.arrived, len(p.members), d.Horizon)
 		together = l.bursts.together()
 	}

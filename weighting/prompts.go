@@ -63,11 +63,12 @@ func (k *prompts) decode() float64 { return decodeOf(k.mean(), k.output()) }
 func (w *Work) Decode() float64 { return decodeOf(w.PromptTokens, w.OutputTokens) }
 
 // decodeOf is what is left of a request whose prompt is computed: half of its output, as a request in flight is
-// halfway. It is at most half of what a prompt keeps others waiting for, with its iteration: a sequence that decodes
-// keeps a new request waiting for next to nothing, and counts so that endpoints stay alike. Where outputs are long, the
-// endpoint that is one request short would otherwise get all that comes until the next push, prompt upon prompt.
+// halfway. It is at most a sixth of what a prompt keeps others waiting for, with its iteration: a sequence that
+// decodes keeps a new request waiting for next to nothing, and counts so that endpoints stay alike. Where outputs are
+// long, the endpoint that is some requests short would otherwise get all that comes until the next push, prompt upon
+// prompt.
 func decodeOf(prompt, output float64) float64 {
-	return min(outputCost*output, prompt+iterationTokens) / 2
+	return min(outputCost*output/2, (prompt+iterationTokens)/6)
 }
 
 // whole is the work of a mean request, in prompt tokens.

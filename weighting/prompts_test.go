@@ -29,14 +29,14 @@ func TestRequestsWithoutASizeCountAsMeanOnes(t *testing.T) {
 }
 
 // What decodes keeps a new request waiting for little, however long its output is.
-func TestARequestThatDecodesCountsForHalfAPromptAtMost(t *testing.T) {
+func TestARequestThatDecodesCountsForASixthOfAPromptAtMost(t *testing.T) {
 	for _, c := range []struct {
 		name                 string
 		prompt, output, want float64 // tokens
 	}{
 		{"half of a short output, of 1.5 prompt tokens each", 1000, 200, 150},
-		{"a long output: half of the prompt and of its iteration", 300, 1500, 250},
-		{"no prompt is computed: half of an iteration", 0, 1500, 100},
+		{"a long output: a sixth of the prompt and of its iteration", 300, 1500, 500.0 / 6},
+		{"no prompt is computed: a sixth of an iteration", 0, 1500, 200.0 / 6},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			wantNear(t, "tokens", (&Work{PromptTokens: c.prompt, OutputTokens: c.output}).Decode(), c.want, 1e-9)
