@@ -21,6 +21,7 @@ const (
 	kindPortFull       view.IncidentKind = "port_full"
 	kindCertificate    view.IncidentKind = "certificate"
 	kindHandshakes     view.IncidentKind = "handshakes_refused"
+	kindDenied         view.IncidentKind = "clients_denied"
 	kindLog            view.IncidentKind = "log"
 	kindNotReady       view.IncidentKind = "not_ready"
 	kindNoEndpoints    view.IncidentKind = "no_endpoints"
@@ -174,6 +175,10 @@ func edgeConditions(p *observation) (out []condition) {
 	advice := adviceOnHandshakes(p.status.RefusedHandshakes)
 	add(kindHandshakes, "", "TLS handshakes with Envoys are refused",
 		handshakeProblems(p.status.RefusedHandshakes, p.now), advice.blame, advice.because, advice.next, "")
+	add(kindDenied, "", "Clients are denied by xds.clients", deniedProblems(p.status.XDSAccess.Denied, p.now),
+		view.BlameUnknown, "The names do not show whether the certificate or xds.clients is wrong.",
+		"Compare the names in the client's certificate with xds.clients. A new list is in force at once; an Envoy uses a "+
+			"new certificate for new connections, so restart it.", "")
 	add(kindLog, "", "Log lines are lost", logProblems(p.status.Log, p.now), view.BlameNo,
 		"Whatever reads its standard error does not keep up.", "See what reads the log.",
 		"journalctl -u steelyard -n 5")

@@ -33,7 +33,13 @@ func xdsAccessProblems(a XDSAccess, now time.Time) []view.Problem {
 		out.warn("the xDS port is open beyond this machine without client certificates, as xds.insecure allows: " +
 			"every client can steer the traffic")
 	}
-	for _, d := range a.Denied {
+	return append(out, deniedProblems(a.Denied, now)...)
+}
+
+// deniedProblems returns a problem for each kind of what xds.clients denied recently.
+func deniedProblems(denied []stat.DeniedClients, now time.Time) []view.Problem {
+	var out problemList
+	for _, d := range denied {
 		if !within(d.LastAt, now, refusalMemory) {
 			continue
 		}

@@ -152,6 +152,19 @@ func TestTheAdviceOnRefusedHandshakesGoesByTheLatestReason(t *testing.T) {
 	}
 }
 
+func TestClientsThatXDSClientsDeniesAreAnIncident(t *testing.T) {
+	s := calm()
+	s.status.XDSAccess = XDSAccess{Insecure: true, Denied: []stat.DeniedClients{ // insecure was decided, and is none
+		{Kind: "report"},
+		{Kind: "stream", Count: 9, LastAt: view.At(noon), LastClient: "spiffe://prod/other", LastPeer: "10.0.0.9:1"},
+	}}
+	got := only(t, s.after(time.Second))
+	if got.Kind != kindDenied || !strings.HasPrefix(got.Why, "clients are denied by xds.clients (stream): 9 times") ||
+		!strings.Contains(got.Next, "xds.clients") {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestALostConnectionToOtherReplicasLeadsToRedis(t *testing.T) {
 	s := calm()
 	s.pool().Sources = append(s.pool().Sources, view.SourceStatus{
