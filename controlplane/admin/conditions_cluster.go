@@ -45,7 +45,7 @@ func decisionConditions(p *observation, c *view.Cluster, subject view.Subject) (
 	if !c.Ready {
 		f := newCondition(kindNotReady, view.SeverityError, subject, sprint("Cluster %s is not ready", c.Name)).explain(
 			orUnknown(c.NotReadyReason), view.BlameInPart,
-			"Envoys get no endpoints of it from here until it is, or until warm_up has passed.",
+			"Envoys get no endpoints of it from here until it is.",
 			"See why the reports that it waits for do not come.", "curl -s localhost:19000/readyz")
 		f.keepFor = 0
 		out = append(out, f)
