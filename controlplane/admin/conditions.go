@@ -125,7 +125,7 @@ func processConditions(p *observation) (out []condition) {
 	if len(p.clients) == 0 && !s.Draining {
 		f := newCondition(kindNoEnvoys, view.SeverityWarning, process, "No Envoy is connected").explain(
 			"Nothing follows the weights.", view.BlameUnknown,
-			"Steelyard's port is open, but it does not see attempts that fail on the way.",
+			"Attempts that fail on the way are not seen here; those that are refused here are incidents of their own.",
 			"See whether an Envoy is configured for this address, and reaches it.",
 			"curl -s localhost:9901/stats?filter=control_plane")
 		f.pendingFor = 5 * time.Second
@@ -166,10 +166,10 @@ func edgeConditions(p *observation) (out []condition) {
 	}
 	add(kindPortFull, "xds", "The port for Envoys refuses or closes connections",
 		portProblems(&p.status.XDSPort, p.now), view.BlameYes, "One of its limits was reached.",
-		"See who connects; raise xds.limits, or the limit of open files.", "curl -s localhost:19000/api/v1/status")
+		"See who connects; raise xds.limits, or the limit of open files.", "steelyard status")
 	add(kindPortFull, "admin", "The admin listener refuses or closes connections",
 		adminPortProblems(&p.status.AdminPort, p.now), view.BlameYes, "One of its limits was reached.",
-		"See who polls it, and from where.", "curl -s localhost:19000/api/v1/status")
+		"See who polls it, and from where.", "steelyard status")
 	add(kindCertificate, "", "A certificate needs attention", certificateProblems(p.status.Certificates, p.now),
 		view.BlameNo, "Its end was fixed when it was issued.", "Renew it.", "")
 	advice := adviceOnHandshakes(p.status.RefusedHandshakes)

@@ -46,7 +46,7 @@ func decisionConditions(p *observation, c *view.Cluster, subject view.Subject) (
 		f := newCondition(kindNotReady, view.SeverityError, subject, sprint("Cluster %s is not ready", c.Name)).explain(
 			orUnknown(c.NotReadyReason), view.BlameInPart,
 			"Envoys get no endpoints of it from here until it is.",
-			"See why the reports that it waits for do not come.", "curl -s localhost:19000/readyz")
+			"See why the reports that it waits for do not come.", explain)
 		f.keepFor = 0
 		out = append(out, f)
 	}
@@ -255,8 +255,8 @@ func causedBy(cause string) string { return because(strings.TrimRight(cause, "."
 func sourceNext(name string) string {
 	switch name {
 	case sourceScrape:
-		return "Request the metrics of one endpoint by hand. Did the metrics port or path move (scrape.port, " +
-			"scrape.path)?"
+		return "Request the metrics of one endpoint by hand. Are its port, path and engine those of the configuration " +
+			"(scrape.port, scrape.path, engine)?"
 	case "redis", view.SourceReplicas:
 		return "See whether Redis runs and is reachable from here (section redis of the configuration)."
 	case "discovery":
