@@ -255,8 +255,8 @@ func causedBy(cause string) string { return because(strings.TrimRight(cause, "."
 func sourceNext(name string) string {
 	switch name {
 	case sourceScrape:
-		return "Request the metrics of one endpoint by hand. Are its port, path and engine those of the configuration " +
-			"(scrape.port, scrape.path, engine)?"
+		return "Request the metrics of one endpoint by hand. Are its port, path and engine those of the " +
+			"configuration (scrape.port, scrape.path, engine)?"
 	case "redis", view.SourceReplicas:
 		return "See whether Redis runs and is reachable from here (section redis of the configuration)."
 	case "discovery":

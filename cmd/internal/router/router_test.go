@@ -80,7 +80,8 @@ func TestTheRouterEndsWithItsEnvoy(t *testing.T) {
 
 // TestRequestsThatStillWaitWhenTheRouterStopsAreRefused: their clients get an answer, and can go elsewhere.
 func TestRequestsThatStillWaitWhenTheRouterStopsAreRefused(t *testing.T) {
-	requests := customrouter.New(customrouter.Options{Queue: picking.QueuedOptions{QueueMax: 10, QueueTimeout: time.Hour}})
+	requests := customrouter.New(customrouter.Options{
+		Queue: picking.QueuedOptions{QueueMax: 10, QueueTimeout: time.Hour}})
 	socket := filepath.Join(t.TempDir(), "api")
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
