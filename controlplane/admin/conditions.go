@@ -177,8 +177,8 @@ func edgeConditions(p *observation) (out []condition) {
 		handshakeProblems(p.status.RefusedHandshakes, p.now), advice.blame, advice.because, advice.next, "")
 	add(kindDenied, "", "Clients are denied by xds.clients", deniedProblems(p.status.XDSAccess.Denied, p.now),
 		view.BlameUnknown, "The names do not show whether the certificate or xds.clients is wrong.",
-		"Compare the names in the client's certificate with xds.clients. A new list is in force at once; an Envoy uses "+
-			"a new certificate for new connections, so restart it.", "")
+		"Compare the names in the client's certificate with xds.clients. A new list is in force at once; an Envoy "+
+			"uses a new certificate for new connections, so restart it.", "")
 	add(kindLog, "", "Log lines are lost", logProblems(p.status.Log, p.now), view.BlameNo,
 		"Whatever reads its standard error does not keep up.", "See what reads the log.",
 		"journalctl -u steelyard -n 5")
