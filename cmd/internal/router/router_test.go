@@ -3,7 +3,6 @@ package router
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -87,11 +86,9 @@ func TestRequestsThatStillWaitWhenTheRouterStopsAreRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	api := httptest.NewServer(requests.Handler())
+	api := http.Server{Handler: requests.Handler()}
 	defer api.Close()
-	onSocket := http.Server{Handler: requests.Handler()}
-	defer onSocket.Close()
-	go func() { _ = onSocket.Serve(listener) }()
+	go func() { _ = api.Serve(listener) }()
 	refused := make(chan customrouter.Verdict, 1)
 	requests.Arrive(time.Now(), func(v customrouter.Verdict) { refused <- v })
 	drain(socket, 3*drainTick)
@@ -103,14 +100,10 @@ func TestRequestsThatStillWaitWhenTheRouterStopsAreRefused(t *testing.T) {
 	default:
 		t.Error("the request still waits")
 	}
-	health, err := http.Get(api.URL + customrouter.APIPath + "health")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer health.Body.Close()
-	if text, _ := io.ReadAll(health.Body); health.StatusCode != http.StatusServiceUnavailable ||
-		!strings.Contains(string(text), `"ok":false`) {
-		t.Errorf("health of a router that drains is %d, %s", health.StatusCode, text)
+	health := httptest.NewRecorder()
+	api.Handler.ServeHTTP(health, httptest.NewRequest(http.MethodGet, customrouter.APIPath+"health", nil))
+	if health.Code != http.StatusServiceUnavailable || !strings.Contains(health.Body.String(), `"ok":false`) {
+		t.Errorf("health of a router that drains is %d, %s", health.Code, health.Body)
 	}
 	for _, path := range []string{customrouter.DrainPath, customrouter.StopPath} {
 		if regexp.MustCompile(`^(` + customrouter.Paths + `)$`).MatchString(path) {
