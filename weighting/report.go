@@ -42,8 +42,8 @@ type ServerReport struct {
 }
 
 // TokenCounts are what an engine that generates text has done, all read at once and cumulative. An engine that does not
-// export one of them exports none; the exceptions are marked. SGLang counts a request's tokens, and TGI its beginning,
-// when the request ends: their counts are late by as long as requests take.
+// export one of them exports none; the exceptions are marked. TensorRT-LLM, TGI and older versions of SGLang count the
+// tokens of a request when it ends: their counts are late by as long as requests take.
 type TokenCounts struct {
 	At        time.Time // zero: unknown
 	Prompt    float64   // prompt tokens of the requests in First, cached ones included

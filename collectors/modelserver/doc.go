@@ -41,16 +41,24 @@
 //	                             or trtllm_request_success_total, or trtllm_num_requests_completed_total
 //	              queue_seconds  trtllm_request_queue_time_seconds_sum
 //	              busy_seconds   trtllm_request_inference_time_seconds_sum
-//	              first_tokens   trtllm_time_to_first_token_seconds_count
+//	              prompt_tokens     nv_llm_input_token_len_sum, or trtllm_prompt_tokens_total
+//	              cached_tokens     trtllm_prompt_cached_tokens_total
+//	              generated_tokens  nv_llm_output_token_len_sum, or trtllm_generation_tokens_total
+//	              first_tokens      nv_llm_input_token_len_count, or trtllm_time_to_first_token_seconds_count: all of
+//	                                requests that ended; late by their time
+//	              iterations        nv_trt_llm_general_metrics{general_type="iteration_counter"}
 //	sglang        queue          sglang:num_queue_reqs{priority=""}
 //	              running        sglang:num_running_reqs{priority=""}
 //	              utilization    max sglang:token_usage
 //	              block_tokens   max label page_size of sglang:cache_config_info
 //	              completions    sglang:num_requests_total
 //	              queue_seconds  sglang:queue_time_seconds_sum
-//	              prompt_tokens     sglang:prompt_tokens_total
-//	              cached_tokens     sglang:cached_tokens_total
-//	              generated_tokens  sglang:generation_tokens_total
+//	              prompt_tokens     sglang:realtime_tokens_total{mode!="decode"},
+//	                                or sglang:prompt_tokens_total (of requests that ended)
+//	              cached_tokens     sglang:realtime_tokens_total{mode="prefill_cache"},
+//	                                or sglang:cached_tokens_total (of requests that ended)
+//	              generated_tokens  sglang:realtime_tokens_total{mode="decode"},
+//	                                or sglang:generation_tokens_total (of requests that ended)
 //	              first_tokens      sglang:time_to_first_token_seconds_count
 //	tgi           queue          tgi_queue_size
 //	              running        tgi_batch_current_size
@@ -69,7 +77,8 @@
 //   - TensorRT-LLM in Triton: "Triton Metrics" in the README of
 //     triton-inference-server/tensorrtllm_backend;
 //   - trtllm-serve: tensorrt_llm/metrics/collector.py in NVIDIA/TensorRT-LLM. Its
-//     gauges need enable_iter_perf_stats, its histograms return_perf_metrics;
+//     gauges need enable_iter_perf_stats, its histograms and counts of tokens
+//     return_perf_metrics, the latter also a version since April 2026;
 //   - SGLang: docs.sglang.io "Production Metrics" and
 //     python/sglang/srt/observability/metrics_collector.py in sgl-project/sglang.
 //     num_requests_total counts requests when they finish. With priority

@@ -48,6 +48,8 @@ type series struct {
 	// With label set, only samples whose label has this value are taken. A label
 	// that is absent has the value "", as in Prometheus' own selectors.
 	label, value string
+	// With except set, only samples whose label has another value than this are taken.
+	except string
 	// With sameModelAs set, only samples whose label "model" also occurs in the
 	// series of that name are taken.
 	sameModelAs string
@@ -60,8 +62,11 @@ func (s series) String() string {
 	if s.number != "" {
 		return fmt.Sprintf("label %s of %s", s.number, s.name)
 	}
-	if s.label == "" {
+	switch {
+	case s.label == "":
 		return s.name
+	case s.except != "":
+		return fmt.Sprintf("%s{%s!=%q}", s.name, s.label, s.except)
 	}
 	return fmt.Sprintf("%s{%s=%q}", s.name, s.label, s.value)
 }
@@ -102,7 +107,14 @@ func labelled(name, label, value string) series {
 const (
 	backendRequests = "nv_trt_llm_request_metrics"
 	backendBlocks   = "nv_trt_llm_kv_cache_block_metrics"
+	backendPrompts  = "nv_llm_input_token_len"
+	backendOutputs  = "nv_llm_output_token_len"
+	backendGeneral  = "nv_trt_llm_general_metrics"
 )
+
+// sglangTokens counts the tokens of each batch as it is computed: prompts, those that a prefix cache answered, and
+// outputs, by the label "mode".
+const sglangTokens = "sglang:realtime_tokens_total"
 
 // exported is the table of doc.go: which series of an engine give which field. A field that is left out is not
 // exported.
@@ -147,7 +159,13 @@ var exported = map[Engine]map[Field][]source{
 			total(named("trtllm_request_success_total")), total(named("trtllm_num_requests_completed_total"))},
 		FieldQueueSeconds: {total(named("trtllm_request_queue_time_seconds_sum"))},
 		FieldBusySeconds:  {total(named("trtllm_request_inference_time_seconds_sum"))},
-		FieldFirstTokens:  {total(named("trtllm_time_to_first_token_seconds_count"))},
+		// A request's tokens are counted when it ends.
+		FieldPromptTokens:    {total(named(backendPrompts + "_sum")), total(named("trtllm_prompt_tokens_total"))},
+		FieldCachedTokens:    {total(named("trtllm_prompt_cached_tokens_total"))},
+		FieldGeneratedTokens: {total(named(backendOutputs + "_sum")), total(named("trtllm_generation_tokens_total"))},
+		FieldFirstTokens: {total(named(backendPrompts + "_count")),
+			total(named("trtllm_time_to_first_token_seconds_count"))},
+		FieldIterations: {total(labelled(backendGeneral, "general_type", "iteration_counter"))},
 	},
 	EngineSGLang: {
 		FieldQueue:        {total(labelled("sglang:num_queue_reqs", "priority", ""))},
@@ -157,10 +175,14 @@ var exported = map[Engine]map[Field][]source{
 		FieldCompletions:  {total(named("sglang:num_requests_total"))},
 		FieldQueueSeconds: {total(named("sglang:queue_time_seconds_sum"))},
 		// All of its latencies contain the queue: none is of execution.
-		FieldPromptTokens:    {total(named("sglang:prompt_tokens_total"))},
-		FieldCachedTokens:    {total(named("sglang:cached_tokens_total"))},
-		FieldGeneratedTokens: {total(named("sglang:generation_tokens_total"))},
-		FieldFirstTokens:     {total(named("sglang:time_to_first_token_seconds_count"))},
+		// The older counts of tokens rise when a request ends.
+		FieldPromptTokens: {total(series{name: sglangTokens, label: "mode", except: "decode"}),
+			total(named("sglang:prompt_tokens_total"))},
+		FieldCachedTokens: {total(labelled(sglangTokens, "mode", "prefill_cache")),
+			total(named("sglang:cached_tokens_total"))},
+		FieldGeneratedTokens: {total(labelled(sglangTokens, "mode", "decode")),
+			total(named("sglang:generation_tokens_total"))},
+		FieldFirstTokens: {total(named("sglang:time_to_first_token_seconds_count"))},
 	},
 	EngineTGI: {
 		FieldQueue:           {total(named("tgi_queue_size"))},

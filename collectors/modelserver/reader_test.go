@@ -83,16 +83,19 @@ func TestReadsEveryEngine(t *testing.T) {
 			"queue=1 running=? utilization=? completions=121 queue_seconds=? busy_seconds=?"},
 		{"TensorRT-LLM in Triton: completions of its model only", EngineTensorRTLLM,
 			[]string{"handmade", "triton-tensorrt-llm.prom"},
-			"queue=6 running=8 utilization=0.25 block_tokens=64 completions=40 queue_seconds=? busy_seconds=?"},
+			"queue=6 running=8 utilization=0.25 block_tokens=64 completions=40 queue_seconds=? busy_seconds=? " +
+				"prompt_tokens=48000 cached_tokens=? generated_tokens=8000 first_tokens=40 iterations=2500"},
 		{"TensorRT-LLM served by itself", EngineTensorRTLLM, []string{"handmade", "trtllm-serve.prom"},
-			"queue=2 running=5 utilization=0.125 completions=24 queue_seconds=6.5 busy_seconds=48.25"},
-		{"SGLang", EngineSGLang, []string{"handmade", "sglang.prom"},
+			"queue=2 running=5 utilization=0.125 completions=24 queue_seconds=6.5 busy_seconds=48.25 " +
+				"prompt_tokens=28800 cached_tokens=9600 generated_tokens=4800 first_tokens=24 iterations=?"},
+		{"SGLang that counts tokens when a request ends", EngineSGLang, []string{"handmade", "sglang.prom"},
 			"queue=2826 running=162 utilization=0.28 completions=? queue_seconds=? busy_seconds=? " +
 				"prompt_tokens=8.128902e+06 cached_tokens=1.5e+06 generated_tokens=7.557572e+06 first_tokens=11017 " +
 				"iterations=?"},
-		{"SGLang with data parallelism, and priorities not counted twice", EngineSGLang,
+		{"SGLang with data parallelism, priorities not counted twice, tokens as they are computed", EngineSGLang,
 			[]string{"handmade", "sglang-priorities.prom"},
-			"queue=5 running=11 utilization=0.5 completions=321 queue_seconds=12.5 busy_seconds=?"},
+			"queue=5 running=11 utilization=0.5 completions=321 queue_seconds=12.5 busy_seconds=? " +
+				"prompt_tokens=1.2e+06 cached_tokens=900000 generated_tokens=90000 first_tokens=330 iterations=?"},
 		{"TGI", EngineTGI, []string{"handmade", "tgi.prom"},
 			"queue=3 running=4 utilization=? completions=120 queue_seconds=3.25 busy_seconds=240.5" +
 				" prompt_tokens=88200 cached_tokens=? generated_tokens=24000 first_tokens=124 iterations=6190"},
@@ -347,7 +350,7 @@ func TestTheSizeOfBlocksMayStandInALabel(t *testing.T) {
 			Number{64, true}},
 		{"not resolved yet", EngineVLLM,
 			"vllm:num_requests_waiting 1\nvllm:cache_config_info{block_size=\"None\"} 1\n", Number{}},
-		{"SGLang", EngineSGLang,
+		{"SGLang that counts tokens when a request ends", EngineSGLang,
 			"sglang:num_queue_reqs 1\nsglang:cache_config_info{page_size=\"1\",num_pages=\"9\"} 1\n", Number{1, true}},
 		{"trtllm-serve", EngineTensorRTLLM,
 			"trtllm_num_requests_waiting 1\ntrtllm_kv_cache_tokens_per_block 32\n", Number{32, true}},

@@ -14,6 +14,9 @@ type Metrics struct {
 	GaugeLag, CounterLag time.Duration
 	// NoTokens means that an engine does not count tokens: it exports gauges, completions and seconds.
 	NoTokens bool
+	// TokensAtEnd means that an engine counts the tokens of a request when it ends, and no iterations, as TensorRT-LLM
+	// does where it serves by itself.
+	TokensAtEnd bool
 }
 
 // shown is a page as it was until some time.
@@ -76,10 +79,7 @@ func (p *pod) page() weighting.ServerReport {
 			g = engine.Gauges{}
 		}
 		queue, running, r.Utilization = float64(g.Waiting), float64(g.Running), value(g.KVUsage)
-		r.Tokens = weighting.TokenCounts{
-			Prompt: float64(c.PromptTokens), Cached: float64(c.CachedTokens), Generated: float64(c.GenerationTokens),
-			First: float64(c.FirstTokens), Iterations: float64(c.Iterations),
-		}
+		r.Tokens = tokens(&c, p.metrics.TokensAtEnd)
 		r.Completions, r.QueueSeconds = value(float64(c.Finished)), value(c.Queue.Seconds())
 		r.BusySeconds = value((c.Prefill + c.Decode).Seconds())
 	}
@@ -94,4 +94,18 @@ func (p *pod) page() weighting.ServerReport {
 	}
 	r.Queue, r.Running = value(queue), value(running)
 	return r
+}
+
+// tokens is what an engine counts of tokens.
+func tokens(c *engine.Counters, atEnd bool) weighting.TokenCounts {
+	if atEnd {
+		return weighting.TokenCounts{
+			Prompt: float64(c.FinishedPrompt), Cached: float64(c.FinishedCached),
+			Generated: float64(c.FinishedGeneration), First: float64(c.Finished),
+		}
+	}
+	return weighting.TokenCounts{
+		Prompt: float64(c.PromptTokens), Cached: float64(c.CachedTokens), Generated: float64(c.GenerationTokens),
+		First: float64(c.FirstTokens), Iterations: float64(c.Iterations),
+	}
 }

@@ -16,7 +16,7 @@ const fewestSeeds = 3
 func TestReportsThatAreLateIncompleteOrWrongDoNoHarm(t *testing.T) {
 	t.Parallel()
 	shows := func(m Metrics) func(*Scenario) { return func(s *Scenario) { s.Pods[0].Metrics = m } }
-	noTokens := Metrics{NoTokens: true}
+	noTokens, atEnd := Metrics{NoTokens: true}, Metrics{TokensAtEnd: true}
 	lag := func(gauges, counters time.Duration, none bool) func(*Scenario) {
 		return shows(Metrics{GaugeLag: gauges, CounterLag: counters, NoTokens: none})
 	}
@@ -88,6 +88,10 @@ func TestReportsThatAreLateIncompleteOrWrongDoNoHarm(t *testing.T) {
 		{"counts late by 0.2 s, Redis", delayed(fifth, Metrics{}), redis, 1.05, 1.05},
 		{"entries late by 0.5 s, access log", delayed(half, Metrics{}), log, 1.15, 1.05},
 		{"entries late by 0.5 s, no counts of tokens, access log", delayed(half, noTokens), log, 1.2, 1.05},
+		{"tokens counted at the end, access log", shows(atEnd), log, 0.65, 0.8},
+		{"tokens counted at the end, load reports", shows(atEnd), reports, 0.9, 0.9},
+		{"tokens counted at the end, scrapes", shows(atEnd), scrapes, 1.05, 1.05},
+		{"tokens counted at the end, entries late by 0.1 s, access log", delayed(tenth, atEnd), log, 0.9, 0.95},
 		{"prefix caches answer 90 %, scrapes", func(s *Scenario) { s.Prompts.Cached = 0.9 }, scrapes, 1.15, 1.05},
 	} {
 		t.Run(c.name, func(t *testing.T) {

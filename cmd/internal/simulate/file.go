@@ -83,6 +83,8 @@ type metrics struct {
 	CounterLag time.Duration `yaml:"counter_lag" default:"0s" range:"0s..1m"`
 	// NoTokens means that an engine does not count tokens. Default false.
 	NoTokens bool `yaml:"no_tokens" default:"false"`
+	// TokensAtEnd means that an engine counts the tokens of a request when it ends, and no iterations. Default false.
+	TokensAtEnd bool `yaml:"tokens_at_end" default:"false"`
 }
 
 // batching are the constants of an engine, [engine.Params].
@@ -291,6 +293,10 @@ func (f *file) checkEngines(c *config.Checker) {
 			c.Fail(p, "engines and pods with slots do not mix: write engine: {…} in all groups, or in none")
 		case !engines && p.Metrics.NoTokens:
 			c.Fail(&p.Metrics.NoTokens, "pods with slots count no tokens: remove it")
+		case !engines && p.Metrics.TokensAtEnd:
+			c.Fail(&p.Metrics.TokensAtEnd, "pods with slots count no tokens: remove it")
+		case p.Metrics.NoTokens && p.Metrics.TokensAtEnd:
+			c.Fail(&p.Metrics.TokensAtEnd, "no_tokens says that none are counted: remove one of the two")
 		case engines && c.Written(&p.Slots):
 			c.Fail(&p.Slots, "an engine has no slots: remove it, or engine")
 		case engines && c.Written(&p.SlowDown):

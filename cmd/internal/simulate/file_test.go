@@ -115,7 +115,7 @@ func TestEnginesAreReadAndPrinted(t *testing.T) {
 	want := sim.Scenario{
 		Name: "engines", Seed: 1, Duration: 30 * time.Second, WarmUp: 6 * time.Second, Envoys: 2, Workers: 1, Load: 0.7,
 		Pods: []sim.PodGroup{
-			{Count: 2, Speed: 1, Engine: &defaults},
+			{Count: 2, Speed: 1, Engine: &defaults, Metrics: sim.Metrics{TokensAtEnd: true}},
 			{Count: 1, Speed: 0.5, Zone: "b", Engine: &engine.Params{
 				Iteration: 10 * time.Millisecond, Sequence: 100 * time.Microsecond, Context: 10,
 				PrefillRate: 20_000, TokenBudget: 4096, MaxSequences: 64, KVTokens: 200_000,

@@ -96,6 +96,8 @@ type Counters struct {
 	// Summed over the finished requests: from arrival to admission, from there to
 	// the first token, from there to the last.
 	Queue, Prefill, Decode time.Duration
+	// And their tokens: of the prompts, of those the ones from the prefix cache, and generated.
+	FinishedPrompt, FinishedCached, FinishedGeneration int
 }
 
 // An Engine is one model server.
@@ -264,6 +266,9 @@ func (e *Engine) compute(now time.Duration, r *Request) {
 		e.counters.Queue += r.Scheduled - r.Arrived
 		e.counters.Prefill += r.First - r.Scheduled
 		e.counters.Decode += r.Last - r.First
+		e.counters.FinishedPrompt += r.Prompt
+		e.counters.FinishedCached += r.Cached
+		e.counters.FinishedGeneration += r.Generated
 		e.done = append(e.done, r)
 	}
 }
