@@ -68,21 +68,24 @@ func (t *Trace) Largest() Request {
 	})
 }
 
-// Rounded is what all times between requests are whole multiples of, if that is whole
-// seconds: then requests that arrived within as much seem to arrive at the same
-// moment. 0 otherwise.
+// Rounded is what all times between requests are whole multiples of, but for some milliseconds, if that is whole
+// seconds: then requests that arrived within as much seem to arrive at the same moment. 0 otherwise.
 func (t *Trace) Rounded() time.Duration {
 	var step time.Duration
 	for _, r := range t.Requests {
-		for a := r.At; a != 0; { // greatest common divisor
-			step, a = a, step%a
-		}
-		if step%time.Second != 0 {
+		whole := r.At.Round(time.Second)
+		if (r.At - whole).Abs() > jitter {
 			return 0
+		}
+		for a := whole; a != 0; { // greatest common divisor
+			step, a = a, step%a
 		}
 	}
 	return step
 }
+
+// jitter is how far times that were rounded may be from whole seconds: Mooncake's are up to 3 ms from multiples of 3 s.
+const jitter = 5 * time.Millisecond
 
 // Spread is the trace with every request at a random moment of what its time was
 // rounded to; the trace itself where times are not rounded.

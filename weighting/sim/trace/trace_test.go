@@ -154,12 +154,14 @@ func TestRoundedTimesAreReportedAndSpread(t *testing.T) {
 		}
 		return t
 	}
-	const s = time.Second
+	const s, ms = time.Second, time.Millisecond
 	for _, c := range []struct {
 		trace *Trace
 		step  time.Duration
 	}{
-		{at(0, 0, 3*s, 9*s), 3 * s}, {at(0, 2*s, 5*s), s}, {at(0, 2*s, 5*s+1), 0}, {at(0, 1500*time.Millisecond), 0},
+		{at(0, 0, 3*s, 9*s), 3 * s}, {at(0, 2*s, 5*s), s}, {at(0, 2*s, 5*s+6*ms), 0}, {at(0, 1500*ms), 0},
+		{at(0, 2999*ms, 6001*ms, 9003*ms, 9003*ms), 3 * s}, // as Mooncake's conversations
+		{at(0, 2*ms, 4*ms), 0},
 	} {
 		want(t, fmt.Sprint("rounded to, of ", c.trace.Requests), c.trace.Rounded(), c.step)
 	}
