@@ -267,7 +267,7 @@ func TestBatchedEntriesOfAnIdleEnvoyDoNotWait(t *testing.T) {
 }
 
 // TestTheSizeOfARequestComesWithItsBeginning: by its content-length, in either form of the log. A chunked
-// body has none, and its size is unknown.
+// body has none, and its size is unknown. That of a request that the endpoint refuses comes with its end, too.
 func TestTheSizeOfARequestComesWithItsBeginning(t *testing.T) {
 	up := startUpstream(t)
 	r := receive(t, up.address)
@@ -287,7 +287,7 @@ func TestTheSizeOfARequestComesWithItsBeginning(t *testing.T) {
 		for _, body := range []io.Reader{strings.NewReader(strings.Repeat("x", size)),
 			io.MultiReader(strings.NewReader("of no known length"))} {
 			go func() {
-				if resp, err := http.Post(envoy.url, "text/plain", body); err == nil {
+				if resp, err := http.Post(envoy.url+"400", "text/plain", body); err == nil {
 					resp.Body.Close()
 				}
 				done <- struct{}{}
@@ -305,5 +305,8 @@ func TestTheSizeOfARequestComesWithItsBeginning(t *testing.T) {
 		<-done
 		<-done
 		r.becomes("both have ended", inFlight, 0)
+		if n, bytes := r.sum(refusedSized), r.sum(refusedBytes); n != i+1 || bytes != (i+1)*size {
+			t.Errorf("form %d: %d of a known size were refused, %d bytes; want %d, %d", i, n, bytes, i+1, (i+1)*size)
+		}
 	}
 }

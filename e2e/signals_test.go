@@ -129,6 +129,10 @@ func errored(c flight.Counts) weighting.Reading    { return c.Proxies.Errors }
 func sized(c flight.Counts) weighting.Reading      { return c.Proxies.Sized }
 func sizedBytes(c flight.Counts) weighting.Reading { return c.Proxies.SizedBytes }
 
+// refusedSized returns the requests of a known size that ended with a 4xx, and refusedBytes the sum of their sizes.
+func refusedSized(c flight.Counts) weighting.Reading { return c.Proxies.Refused }
+func refusedBytes(c flight.Counts) weighting.Reading { return c.Proxies.RefusedBytes }
+
 // unsized returns the requests that began without a known size.
 func unsized(c flight.Counts) weighting.Reading {
 	p := c.Proxies
@@ -269,6 +273,8 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	switch req.URL.Path {
 	case "/500":
 		w.WriteHeader(http.StatusInternalServerError)
+	case "/400":
+		w.WriteHeader(http.StatusBadRequest)
 	case "/503":
 		w.WriteHeader(http.StatusServiceUnavailable)
 	case "/reset", "/stream-reset":

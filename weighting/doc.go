@@ -86,7 +86,7 @@
 //
 //	prompt of a request     bytes · tokens per byte, at most what one engine counted between two readings in the
 //	                        last minutes; P without a size, or while guesses by size are worse than P by more
-//	                        than a quarter (prompts.go)
+//	                        than a quarter (prompts.go); 0 once it is refused (4xx)
 //	tokens per byte         ratio of the sums, of comparisons of two requests or more within a factor of 4 of the
 //	                        median ratio (learnSizes in work.go, prompts.go)
 //	prefill rate, 1/b       least squares of seconds = a·iterations + b·(prompt tokens + 1.5·output tokens), over

@@ -57,6 +57,7 @@ func (r *ServerReport) sums() []*Reading {
 func (r *ProxyReport) requests() []*Reading {
 	return []*Reading{
 		&r.Issued, &r.Ended, &r.Failed, &r.Errors, &r.Succeeded, &r.LatencySeconds, &r.Answered, &r.Sized,
+		&r.Refused,
 	}
 }
 
@@ -78,6 +79,7 @@ func validProxies(r ProxyReport, now time.Time) ProxyReport {
 		*sum = valid(*sum, now, largestSum)
 	}
 	r.SizedBytes = valid(r.SizedBytes, now, largestBytes)
+	r.RefusedBytes = valid(r.RefusedBytes, now, largestBytes)
 	return r
 }
 
@@ -181,7 +183,10 @@ func unite(a, b *Endpoint, now time.Time) *Endpoint {
 
 // mergeProxies is the newest of every sum of two reports.
 func mergeProxies(a, b ProxyReport) ProxyReport {
-	merged := ProxyReport{SizedBytes: newest(a.SizedBytes, b.SizedBytes), Partial: a.Partial || b.Partial}
+	merged := ProxyReport{
+		SizedBytes: newest(a.SizedBytes, b.SizedBytes), RefusedBytes: newest(a.RefusedBytes, b.RefusedBytes),
+		Partial: a.Partial || b.Partial,
+	}
 	takeNewest(merged.requests(), a.requests(), b.requests())
 	return merged
 }

@@ -83,6 +83,17 @@ func (o *outstanding) begin(now time.Time, requests, tokens float64) {
 	o.note()
 }
 
+// refuse takes out requests that the engine refused, of so many prompt tokens by guess.
+func (o *outstanding) refuse(requests, tokens float64) {
+	if requests <= 0 {
+		return
+	}
+	o.begun -= requests
+	o.guessed -= tokens
+	o.tokens = max(0, o.tokens-tokens)
+	o.note()
+}
+
 // note keeps the moment, and of those before it one in 20 ms: where what begins is only expected, every step has one.
 func (o *outstanding) note() {
 	const apart = 20 * time.Millisecond
@@ -156,7 +167,7 @@ func (o *outstanding) correct(s standing, mean float64) {
 	at, guessed := read, m.guessed
 	for n := later - 1; n >= 0; n-- {
 		m := o.back(n)
-		tokens = max(0, tokens-o.rate*(m.at-at).Seconds()) + m.guessed - guessed
+		tokens = max(0, max(0, tokens-o.rate*(m.at-at).Seconds())+m.guessed-guessed)
 		m.tokens = tokens
 		at, guessed = m.at, m.guessed
 	}

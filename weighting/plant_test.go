@@ -51,6 +51,7 @@ type plant struct {
 // A channel is what the proxies sent to one engine.
 type channel struct {
 	issued, ended, sized, bytes float64
+	refused, refusedBytes       float64
 	active                      []int // in flight, by proxy
 }
 
@@ -204,6 +205,13 @@ func (p *plant) end(pod, proxy int) {
 	p.sent[pod].ended++
 }
 
+// refuse is the end of one that the engine answers with a 4xx.
+func (p *plant) refuse(pod, proxy int, size float64) {
+	p.end(pod, proxy)
+	p.sent[pod].refused++
+	p.sent[pod].refusedBytes += size
+}
+
 func (p *plant) ended(done []*engine.Request) {
 	for _, r := range done {
 		if c := p.calls[r.ID]; c.proxy >= 0 {
@@ -293,6 +301,7 @@ func (p *plant) decide() Decision {
 			endpoint.Proxies = ProxyReport{
 				Issued: known(f.issued, now), Ended: ended, Answered: ended,
 				Sized: known(f.sized, now), SizedBytes: known(f.bytes, now),
+				Refused: known(f.refused, now), RefusedBytes: known(f.refusedBytes, now),
 			}
 		}
 		s.Endpoints = append(s.Endpoints, endpoint)

@@ -92,6 +92,7 @@ func endpointGen(now time.Time) *rapid.Generator[Endpoint] {
 				Errors: r.Draw(t, "errors"), Succeeded: r.Draw(t, "succeeded"),
 				Answered: r.Draw(t, "answered"), LatencySeconds: r.Draw(t, "latency"),
 				Sized: r.Draw(t, "sized"), SizedBytes: r.Draw(t, "sizedBytes"),
+				Refused: r.Draw(t, "refusedRequests"), RefusedBytes: r.Draw(t, "refusedBytes"),
 			},
 			Override: overrideGen.Draw(t, "override"),
 		}
@@ -279,6 +280,7 @@ func TestAPoolOfFewEnginesIsPlacedAsIfNoneCountedTokens(t *testing.T) {
 				}
 				e := &plain.Endpoints[k]
 				e.Server.Tokens, e.Proxies.Sized, e.Proxies.SizedBytes = TokenCounts{}, Reading{}, Reading{}
+				e.Proxies.Refused, e.Proxies.RefusedBytes = Reading{}, Reading{}
 			}
 			if len(addresses) == 1 && addresses["10.0.0.1:80"] {
 				continue // that engine is the pool, and what it counted before is remembered

@@ -92,6 +92,9 @@ type ProxyReport struct {
 	// Sized are the requests in Issued whose size was known when they began (content-length), and SizedBytes
 	// is the sum of these sizes.
 	Sized, SizedBytes Reading
+	// Refused are the requests in Sized that the endpoint refused (4xx), so that it computed no prompt, and
+	// RefusedBytes is the sum of their sizes.
+	Refused, RefusedBytes Reading
 	// Partial means that only some of the proxies report Failed, LatencySeconds and Answered, and all of them the
 	// others.
 	Partial bool

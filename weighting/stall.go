@@ -64,7 +64,7 @@ func (o *outlier) uploading(m *member, p *pool) time.Duration {
 		longest = time.Hour
 	)
 	now := m.proxies.begun()
-	sent := now.since(&o.sentBefore)
+	sent := now.computedSince(&o.sentBefore)
 	// Progress is no beginning: a scrape may show it of requests that ended before those that are unanswered began.
 	if o.unanswered() < 1 || sent.requests >= recent {
 		o.sentBefore = now

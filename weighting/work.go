@@ -187,7 +187,7 @@ func (e *engineState) read(k *prompts, c cost, m *member) (counts bool) {
 func (e *engineState) learnSizes(k *prompts, d *tokenGrowth, seen begun, at time.Time) {
 	const few, some = 2, 20 // requests that are compared at once; few, as one with an image spoils the others
 	e.sized.add(d)
-	sent := seen.since(&e.sizedTo)
+	sent := seen.computedSince(&e.sizedTo)
 	both := e.sized.first >= few && sent.sized >= few
 	if both && e.sized.computed > 0 && sent.bytes >= sent.sized {
 		k.perByte.add(e.sized.computed/e.sized.first, sent.bytes/sent.sized, e.sized.first)
@@ -197,7 +197,7 @@ func (e *engineState) learnSizes(k *prompts, d *tokenGrowth, seen begun, at time
 		e.sized, e.sizedTo = tokenGrowth{}, seen
 	}
 	if e.compared.add(d); e.compared.first >= some {
-		k.compare(seen.since(&e.comparedTo), &e.compared)
+		k.compare(seen.computedSince(&e.comparedTo), &e.compared)
 		e.compared, e.comparedTo = tokenGrowth{}, seen
 	}
 }
@@ -303,8 +303,9 @@ func (m *member) count(p *pool, k *prompts, perSecond float64) {
 	switch {
 	case p.usable(m.proxies.Issued):
 		seen := m.proxies.begun()
-		sent := seen.since(&o.sent)
+		sent, refused := seen.since(&o.sent)
 		o.begin(p.now, sent.requests, k.guess(sent))
+		o.refuse(refused.requests, k.guess(refused))
 		o.source, p.counted = WorkRequests, true
 		if k.bySize() && m.proxies.Sized.Value > 0 {
 			o.source = WorkSizes

@@ -185,6 +185,46 @@ func TestBodiesThatNeverComeCloseNoEndpoint(t *testing.T) {
 	}
 }
 
+// Prompts that are longer than an engine takes are refused at once: one request in thirty, and each has the size of 50.
+func TestRefusedBodiesAreNoPrompts(t *testing.T) {
+	t.Parallel()
+	played := func(seed uint64, refused bool) (p99, closed float64, w *Work) {
+		const from, until, size, takes = 30.0, 100.0, 200_000.0, 0.02 // seconds, seconds, bytes, seconds
+		p := engines(seed, 12, nil)
+		p.atLoad(0.8)
+		type call struct {
+			pod int
+			at  float64
+		}
+		var open []call
+		p.ticks = func() {
+			for ; len(open) > 0 && open[0].at <= p.now; open = open[1:] {
+				p.refuse(open[0].pod, 0, size)
+			}
+			if refused && p.picks.Float64() < p.rate/30*0.005 {
+				pod := weighted(p.picks, p.effective())
+				p.begin(pod, 0, size)
+				open = append(open, call{pod, p.now + takes})
+			}
+		}
+		p.run(from, nil)
+		shares := p.tracked(t, until)
+		return p.p99(from, until), shares.below(0.1, 0.5), p.decide().Work
+	}
+	var with, without float64
+	for seed := range uint64(3) {
+		usual, open, _ := played(seed, false)
+		p99, closed, w := played(seed, true)
+		t.Logf("p99 %.2f s, without them %.2f s; closed for %.2f s, without %.2f s", p99, usual, closed, open)
+		with, without = with+p99, without+usual
+		want(t, "guesses by size", w.BySize, true)
+		wantNear(t, "tokens per byte", w.TokensPerByte*4.2, 1, 0.1)
+	}
+	if with > 1.1*without {
+		t.Errorf("p99 %.2f s, without them %.2f s", with, without)
+	}
+}
+
 // versus runs two plants that are the same but for who places the requests, and returns what users get by the law and
 // by Envoy's least request.
 func versus(t *testing.T, make func() *plant, from, to float64) (law, least answers) {

@@ -60,8 +60,8 @@
 //
 // # Sums
 //
-// Issued, Ended, Failed, Errors, Succeeded, LatencySeconds, Answered, Sized and SizedBytes of an endpoint
-// never decrease, and start with its membership.
+// Issued, Ended, Failed, Errors, Succeeded, LatencySeconds, Answered, Sized, SizedBytes, Refused and RefusedBytes of an
+// endpoint never decrease, and start with its membership.
 //
 //   - Failed: no connection, reset by the endpoint, its connection lost, or a 5xx of its
 //     own. Reports count Envoy's timeouts among them, so only a log shows it.
@@ -77,6 +77,7 @@
 //     The time runs from the first byte sent to the last received, so a client that
 //     went away or a timeout is no answer.
 //   - Sized, SizedBytes: those of Issued whose size was in the log, and the sum of these sizes.
+//   - Refused, RefusedBytes: those of Sized that the endpoint answered with a 4xx, and their sizes.
 //
 // # Reports that all others contradict
 //

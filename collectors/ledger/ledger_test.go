@@ -738,7 +738,7 @@ func TestSums(t *testing.T) {
 				Failed: at(float64(c.want.Failed)),
 				Errors: at(float64(c.want.Errors)), Succeeded: at(float64(c.want.Succeeded)),
 				Answered: at(float64(c.want.Answered)), LatencySeconds: at(c.want.Latency), Sized: at(0),
-				SizedBytes: at(0),
+				SizedBytes: at(0), Refused: at(0), RefusedBytes: at(0),
 			}
 			if diff := cmp.Diff(want, w.read(t).Proxies); diff != "" {
 				t.Error(diff)

@@ -410,7 +410,8 @@ func (w *world) readings() map[string]string {
 		for _, c := range w.ticked().Read(name, w.now, nil) {
 			p := c.Proxies
 			fmt.Fprintln(&b, c.Address, c.InFlight.Value, p.Issued.Value, p.Ended.Value, p.Failed.Value, p.Errors.Value,
-				p.Succeeded.Value, p.Answered.Value, p.LatencySeconds.Value, p.Sized.Value, p.SizedBytes.Value)
+				p.Succeeded.Value, p.Answered.Value, p.LatencySeconds.Value, p.Sized.Value, p.SizedBytes.Value,
+				p.Refused.Value, p.RefusedBytes.Value)
 		}
 		all[name] = b.String()
 	}

@@ -73,3 +73,44 @@ func TestRequestsOfAnEnvoyWithReportsOnlyHaveNoSize(t *testing.T) {
 	w.after(time.Second)
 	w.expectSizes(t, 0, 0, 5)
 }
+
+// TestTheSizeOfARefusedRequestIsKnownTwice: with its beginning, and with the 4xx that ends it. Where the beginning had no
+// size, or was not logged, the end has none either.
+func TestTheSizeOfARefusedRequestIsKnownTwice(t *testing.T) {
+	w, e := single()
+	s := w.open(e)
+	end := func(id string, body Size, o Outcome) {
+		s.Events(w.now, []Event{{Ended: true, ID: []byte(id), Address: []byte(one), Body: body, Outcome: o}})
+	}
+	known := func(bytes uint64) Size { return Size{Bytes: bytes, Known: true} }
+	refused, served := Outcome{Status: 400, Latency: time.Second}, Outcome{Status: 200, Latency: time.Second}
+	for _, r := range []struct {
+		id          string
+		body        Size
+		logged      bool // its beginning
+		o           Outcome
+		n, refusedN float64 // bytes refused until then, and requests
+	}{
+		{"a large prompt", known(200_000), true, refused, 200_000, 1},
+		{"too many requests", known(5), true, Outcome{Status: 429, Latency: time.Second}, 200_005, 2},
+		{"made up", known(1 << 53), true, refused, 200_005 + 1<<28, 3},
+		{"served", known(7), true, served, 200_005 + 1<<28, 3},
+		{"failed", known(7), true, Outcome{Status: 500, Latency: time.Second}, 200_005 + 1<<28, 3},
+		{"a gRPC error", known(7), true, Outcome{Status: 200, GRPCStatus: 3, Latency: time.Second}, 200_005 + 1<<28, 3},
+		{"chunked", Size{}, true, refused, 200_005 + 1<<28, 3},
+		{"without a beginning", known(7), false, refused, 200_005 + 1<<28, 3},
+	} {
+		if r.logged {
+			w.beginSized(s, r.id, r.body)
+		}
+		end(r.id, r.body, r.o)
+		p := w.read(t).Proxies
+		if p.Refused.Value != r.refusedN || p.RefusedBytes.Value != r.n {
+			t.Errorf("%s: %v refused, %v bytes; want %v, %v", r.id, p.Refused.Value, p.RefusedBytes.Value, r.refusedN,
+				r.n)
+		}
+		if p.Refused.At != p.Issued.At || p.RefusedBytes.At != p.Issued.At {
+			t.Errorf("%s: as of %v and %v, and issued as of %v", r.id, p.Refused.At, p.RefusedBytes.At, p.Issued.At)
+		}
+	}
+}

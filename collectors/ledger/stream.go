@@ -102,7 +102,7 @@ func (l *Ledger) step(s *Stream, a *account, now time.Time, id uint64, ev *Event
 	switch {
 	case a.envoy.mode == ModeReports: // it has not switched its log off yet: its reports count
 	case ev.Ended:
-		l.end(a, now, id, &ev.Outcome)
+		l.end(a, now, id, ev)
 	default:
 		l.begin(s, a, id, ev)
 	}
@@ -117,9 +117,10 @@ func (l *Ledger) begin(s *Stream, a *account, id uint64, ev *Event) {
 	l.noteTraffic(a) // even if nothing was issued, because requests were overcounted
 }
 
-func (l *Ledger) end(a *account, now time.Time, id uint64, o *Outcome) {
+func (l *Ledger) end(a *account, now time.Time, id uint64, ev *Event) {
+	o := &ev.Outcome
 	received := uint64(0) // before the beginning
-	change := flight.Change{Sums: o.sums()}
+	change := flight.Change{Sums: ev.sums()}
 	if !o.ConnectFailed {
 		pairing := flight.Unpaired
 		switch r := a.envoy.requests[key{id, a}]; {
@@ -143,7 +144,8 @@ func (l *Ledger) end(a *account, now time.Time, id uint64, o *Outcome) {
 }
 
 // sums returns what one end adds to the sums.
-func (o *Outcome) sums() flight.Sums {
+func (ev *Event) sums() flight.Sums {
+	o := &ev.Outcome
 	if o.ConnectFailed {
 		return flight.Sums{Failed: 1}
 	}
@@ -156,6 +158,9 @@ func (o *Outcome) sums() flight.Sums {
 		d.Failed = 1
 	case o.erred():
 		d.Errors = 1
+		if ev.Body.Known && o.Status >= 400 {
+			d.Refused, d.RefusedBytes = 1, ev.Body.Counted()
+		}
 	case o.GRPCStatus == 0:
 		d.Succeeded = d.Answered
 	}

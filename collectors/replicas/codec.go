@@ -15,7 +15,7 @@ import (
 // The header of a message.
 const (
 	magic   = "SYRP"
-	version = 2
+	version = 3
 )
 
 // Bounds on what a message holds.
@@ -66,7 +66,7 @@ type coder struct {
 // The least encoded size of an item, in bytes: a list allocates no more items than the message can hold.
 const (
 	leastCluster = 16
-	leastPart    = 25
+	leastPart    = 34
 	leastScrape  = 8
 )
 
@@ -102,6 +102,7 @@ func (c *coder) part(p *flight.Part) {
 	}
 	c.float(&p.Sums.Latency)
 	c.float(&p.Sums.Bytes)
+	c.float(&p.Sums.RefusedBytes)
 }
 
 func (c *coder) scrape(s *merge.Scrape) {

@@ -28,7 +28,8 @@ func message() *merge.Message {
 				Rate: 12.5, Age: 40 * time.Millisecond,
 				Interval: 100 * time.Millisecond},
 			Parts: []flight.Part{{Address: "10.0.0.1:8000", InFlight: 9, Sums: flight.Sums{Issued: 1 << 40, Ended: 2,
-				Failed: 3, Errors: 4, Succeeded: 5, Answered: 6, Latency: 7.5, Sized: 8, Bytes: 9e12}}},
+				Failed: 3, Errors: 4, Succeeded: 5, Answered: 6, Latency: 7.5, Sized: 8, Bytes: 9e12,
+				Refused: 10, RefusedBytes: 11e9}}},
 		}, {Name: "other", Parts: []flight.Part{}}},
 		Scrapes: []merge.Scrape{
 			{Cluster: "llama", Address: "10.0.0.1:8000", At: at, Took: time.Millisecond, Report: weighting.ServerReport{

@@ -43,6 +43,9 @@ type Sums struct {
 
 	Sized uint64  // of Issued, those whose size was logged
 	Bytes float64 // of their bodies; a float64 does not wrap around, whatever sizes are made up
+
+	Refused      uint64  // of Sized, those that the endpoint refused: it answered with a 4xx
+	RefusedBytes float64 // of their bodies
 }
 
 // Add adds a change.
@@ -56,6 +59,8 @@ func (s *Sums) Add(change *Sums) {
 	s.Latency += change.Latency
 	s.Sized += change.Sized
 	s.Bytes += change.Bytes
+	s.Refused += change.Refused
+	s.RefusedBytes += change.RefusedBytes
 }
 
 // A Size is a number of bytes that may be unknown, which is not zero.
@@ -63,6 +68,13 @@ type Size struct {
 	Bytes uint64
 	Known bool
 }
+
+// largestSize is what a larger body counts as, in bytes: no engine takes more, and any client can announce more. It
+// keeps the sums exact.
+const largestSize = 1 << 28
+
+// Counted is the number of bytes that count, of a size that is known.
+func (s Size) Counted() float64 { return float64(min(s.Bytes, largestSize)) }
 
 // A Change is what a step changed.
 type Change struct {
@@ -134,8 +146,11 @@ func (c *Counter) End(pairing Pairing, adds Sums) (change Change) {
 	} else {
 		c.endUnseen()
 	}
-	if pairing == Closed {
+	switch pairing {
+	case Closed:
 		adds.Ended = 0
+	case Unpaired:
+		adds.Refused, adds.RefusedBytes = 0, 0 // its size was not counted either
 	}
 	c.shared.ended()
 	change.Sums = adds
@@ -191,10 +206,6 @@ func (c *Counter) restart(unseen int32) {
 // forgetGap forgets what the reports showed of requests issued.
 func (c *Counter) forgetGap() { c.gap, c.least, c.most = 0, 0, 0 }
 
-// largestSize is what a larger body counts as, in bytes: no engine takes more, and any client can announce more. It
-// keeps the sum exact.
-const largestSize = 1 << 28
-
 // issue adds requests to those issued, each with a body of this size, but for those overcounted.
 func (c *Counter) issue(n int32, size Size, change *Change) {
 	paid := min(n, c.overcounted)
@@ -202,7 +213,7 @@ func (c *Counter) issue(n int32, size Size, change *Change) {
 	adds := &change.Sums
 	adds.Issued = uint64(n - paid)
 	if size.Known {
-		adds.Sized, adds.Bytes = adds.Issued, float64(adds.Issued)*float64(min(size.Bytes, largestSize))
+		adds.Sized, adds.Bytes = adds.Issued, float64(adds.Issued)*size.Counted()
 	}
 }
 

@@ -27,6 +27,7 @@ func (s *Sums) Report(at, logged time.Time) weighting.ProxyReport {
 		Issued: count(s.Issued, at), Ended: count(s.Ended, at),
 		Errors: count(s.Errors, at), Succeeded: count(s.Succeeded, at),
 		Sized: count(s.Sized, at), SizedBytes: Reading(s.Bytes, at),
+		Refused: count(s.Refused, at), RefusedBytes: Reading(s.RefusedBytes, at),
 		Failed: count(s.Failed, logged), Answered: count(s.Answered, logged),
 		LatencySeconds: Reading(s.Latency, logged),
 	}

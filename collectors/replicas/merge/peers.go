@@ -239,7 +239,8 @@ func since(before, now *flight.Sums) flight.Sums {
 	d := *now
 	d.Latency -= before.Latency
 	d.Bytes -= before.Bytes
-	fell := d.Latency < 0 || d.Bytes < 0
+	d.RefusedBytes -= before.RefusedBytes
+	fell := d.Latency < 0 || d.Bytes < 0 || d.RefusedBytes < 0
 	was := Counts(before)
 	for i, n := range Counts(&d) {
 		fell = fell || *n < *was[i]
@@ -252,8 +253,10 @@ func since(before, now *flight.Sums) flight.Sums {
 }
 
 // Counts returns the sums that are whole numbers.
-func Counts(s *flight.Sums) [7]*uint64 {
-	return [...]*uint64{&s.Issued, &s.Ended, &s.Failed, &s.Errors, &s.Succeeded, &s.Answered, &s.Sized}
+func Counts(s *flight.Sums) [8]*uint64 {
+	return [...]*uint64{
+		&s.Issued, &s.Ended, &s.Failed, &s.Errors, &s.Succeeded, &s.Answered, &s.Sized, &s.Refused,
+	}
 }
 
 // Tick finds replicas that have become silent. Call it several times within Silence. It reports whether another replica
