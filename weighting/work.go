@@ -99,7 +99,28 @@ func (l *Law) work(p *pool) {
 		m := &p.members[i]
 		m.count(p, k, l.rate)
 	}
+	p.countOthers(k)
 	p.levelWork()
+}
+
+// countOthers sets the work of the members that count no tokens: a request there is as much work as one elsewhere.
+// Nothing shows what such an engine has computed, nor how fast it does. Where it is faster, fewer requests stay.
+func (p *pool) countOthers(k *prompts) {
+	var work, requests float64
+	for i := range p.members {
+		if m := &p.members[i]; m.engine.counts() {
+			work, requests = work+m.workload, requests+m.load
+		}
+	}
+	if !(requests > 0) {
+		return
+	}
+	for i := range p.members {
+		if m := &p.members[i]; !m.engine.counts() {
+			m.workload = m.load * work / requests
+			m.engine.outstanding.tokens = max(0, m.workload*p.requestWork-m.load*k.decode())
+		}
+	}
 }
 
 // learned is what is known of the requests of the pool, for people.
@@ -155,7 +176,7 @@ const costSpan = 4.0
 func (e *engineState) read(k *prompts, c cost, m *member) (counts bool) {
 	seen := &m.server.Tokens
 	if !seen.At.After(e.tokens.At) {
-		return !e.tokens.At.IsZero() && !e.unsound
+		return e.counts()
 	}
 	if m.reversals.often(seen.At) {
 		*e = engineState{speed: 1, tokens: *seen, restarts: m.server.Restarts, unsound: true}
@@ -249,6 +270,9 @@ func (e *engineState) addBusy(d *tokenGrowth, running float64) {
 	}
 	e.step, e.inStep = tokenGrowth{}, true
 }
+
+// counts reports whether the engine ever counted tokens in a way that can be used.
+func (e *engineState) counts() bool { return !e.tokens.At.IsZero() && !e.unsound }
 
 // valueOf is what was read; NaN where nothing was.
 func valueOf(r Reading) float64 {

@@ -68,3 +68,44 @@ func TestTheWorkOfRequestsThatSomeEnginesHoldBackStays(t *testing.T) {
 		}
 	}
 }
+
+// A pool may be mixed: some engines count their tokens, and others, which are faster, do not. The slow ones must not get
+// more than under least request.
+func TestFasterEnginesWithoutCountsOfTokensAreUsed(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		slow   int
+		speed  float64
+		source Source
+	}{
+		{"2.5 times as fast, access log", 7, 0.4, AccessLog},
+		{"2.5 times as fast, load reports", 7, 0.4, LoadReports},
+		{"twice as fast, access log", 9, 0.5, AccessLog},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s, p := engines(), engine.Defaults()
+			s.Load, s.Duration, s.WarmUp = 0.7, 4*time.Minute, time.Minute
+			s.Pods = []PodGroup{
+				{Count: c.slow, Engine: &p, Speed: c.speed},
+				{Count: 12 - c.slow, Engine: &p, Metrics: Metrics{NoTokens: true}},
+			}
+			least := run(t, s, named(LeastRequest))
+			law := run(t, s, steelyard("steelyard", Steelyard{Source: c.source, ScrapeInterval: defaultScrape}))
+			for what, part := range map[string]struct{ law, least, most float64 }{
+				"time to the first token, p99":  {law.FirstToken.P99, least.FirstToken.P99, 1},
+				"time to the first token, mean": {law.FirstToken.Mean, least.FirstToken.Mean, 1},
+				"end to end, p50":               {law.EndToEnd.P50, least.EndToEnd.P50, 1.03},
+				"end to end, p99":               {law.EndToEnd.P99, least.EndToEnd.P99, 1.05},
+				"time per output token, p99":    {law.PerToken.P99, least.PerToken.P99, 1.03},
+			} {
+				ratio := part.law / part.least
+				t.Logf("%s %.2f of least request", what, ratio)
+				if ratio > part.most {
+					t.Errorf("%s %.3f of least request, want %.2f", what, ratio, part.most)
+				}
+			}
+		})
+	}
+}
