@@ -2,7 +2,7 @@ package weighting
 
 // Outliers: endpoints that stall
 //
-//	progress        an answer; or completions, tokens generated, or seconds waited or executed, that rose; or a
+//	progress        an answer; or completions, tokens, iterations, or seconds waited or executed, that rose; or a
 //	                KV cache that changed while the numbers waiting and running did not
 //	contradiction   two requests or more have been in flight for a time T that a report made after that time
 //	                does not show (without a gauge of running requests: more than waiting and slots), besides
@@ -17,7 +17,7 @@ package weighting
 //	                       within ten minutes
 //	standstill      a report shows two requests or more, and nothing that counts as progress follows for a time
 //	                T; and at least forty reports are known, by which as many in a row without progress have a
-//	                probability below 1e-4
+//	                probability below 1e-6
 //	T               the larger of StalledAfter and P, plus half of P, or a quarter of StalledAfter if that is more:
 //	                progress shows late. P is the longest pause in the last minutes that ended with progress, of
 //	                the endpoint or of a typical one, 10 s at most. Where no tokens are counted, T is StalledAfter,
@@ -92,7 +92,7 @@ func showsProgress(old, seen *ServerReport) bool {
 	if risen(old.QueueSeconds, seen.QueueSeconds) > 0 || risen(old.BusySeconds, seen.BusySeconds) > 0 {
 		return true
 	}
-	if d, ok := seen.Tokens.growth(&old.Tokens); ok && d.generated+d.first > 0 {
+	if d, ok := seen.Tokens.growth(&old.Tokens); ok && d.generated+d.first+d.iterations > 0 {
 		return true
 	}
 	same := old.Running.Value == seen.Running.Value && seen.Running.Value > 0 && seen.Queue.Value >= old.Queue.Value
@@ -223,8 +223,12 @@ func (s *still) count(busy, progress bool) {
 }
 
 // improbable reports whether that many reports without progress are significant, by how often there is none otherwise.
+// A pool is asked that a hundred thousand times an hour.
 func (s *still) improbable() bool {
-	const fewest = 40 // reports
+	const (
+		fewest = 40 // reports
+		never  = 14 // −ln of a probability: 1e-6
+	)
 	chance := (s.without - s.last + 1) / (s.reports - s.last + 2)
-	return s.reports-s.last >= fewest && s.last*-math.Log(chance) >= improbable
+	return s.reports-s.last >= fewest && s.last*-math.Log(chance) >= never
 }

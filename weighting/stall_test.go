@@ -851,3 +851,34 @@ func TestTheFailedShareOfTheOthersIsTheMedianWithoutTheEndpoint(t *testing.T) {
 		}
 	})
 }
+
+// TGI counts tokens when a request ends, exports no KV cache, and counts its iterations: while these go on, it works.
+func TestIterationsAreProgress(t *testing.T) {
+	at := func(seconds, iterations float64) *ServerReport {
+		now := epoch.Add(time.Duration(seconds * float64(time.Second)))
+		return &ServerReport{
+			Queue: known(0, now), Running: known(35, now), Completions: known(9, now), BusySeconds: known(90, now),
+			Tokens: TokenCounts{At: now, Prompt: 900, Generated: 900, First: 9, Iterations: iterations},
+		}
+	}
+	if !showsProgress(at(0, 100), at(0.25, 120)) {
+		t.Error("twenty iterations are no progress")
+	}
+}
+
+// A pool is asked a hundred thousand times an hour whether a report shows nothing new by chance. Where progress is that
+// one of a few long requests ends, several reports in a row often show none.
+func TestAnHourOfLongRequestsFlagsNoEndpoint(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(2) {
+		dep := newDeployment(12, seed)
+		dep.good, dep.mean = 24, 15*time.Second
+		dep.run(time.Hour, func(d Decision) {
+			for _, e := range d.Endpoints {
+				if e.Overloaded {
+					t.Fatalf("seed %d: after %v %s is flagged: %s", seed, dep.now, e.Address, e.OverloadReason)
+				}
+			}
+		})
+	}
+}
