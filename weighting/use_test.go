@@ -9,7 +9,8 @@ import (
 )
 
 // One of four endpoints is ejected by the proxies, and its metrics are those of an idle server.
-// The weights of the others are those of a pool of three.
+// The weights of the others are those of a pool of three. By scrapes only it is tried with less than its part of the capacity, so
+// that it is back later where few requests come.
 func TestAnEndpointThatTheProxiesDoNotUseDoesNotBlindTheLawForTheOthers(t *testing.T) {
 	t.Parallel()
 	const (
@@ -20,11 +21,12 @@ func TestAnEndpointThatTheProxiesDoNotUseDoesNotBlindTheLawForTheOthers(t *testi
 		name    string
 		signals signals
 		period  float64
+		within  float64 // seconds, until it is back
 	}{
-		{"from scrapes only", signals{gauges: true, counters: true}, 0.25},
-		{"by scrapes without a gauge of running requests", signals{triton: true}, 0.25},
-		{"with the proxies' counts", signals{gauges: true, counters: true, proxies: true}, 0.05},
-		{"from the proxies' counts only", signals{proxies: true}, 0.05},
+		{"from scrapes only", signals{gauges: true, counters: true}, 0.25, 5},
+		{"by scrapes without a gauge of running requests", signals{triton: true}, 0.25, 15},
+		{"with the proxies' counts", signals{gauges: true, counters: true, proxies: true}, 0.05, 5},
+		{"from the proxies' counts only", signals{proxies: true}, 0.05, 5},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var four, three float64 // mean waits
@@ -59,7 +61,7 @@ func TestAnEndpointThatTheProxiesDoNotUseDoesNotBlindTheLawForTheOthers(t *testi
 				four += meanOf(w.waits) / seeds
 				issued := out.issued
 				w.runUntil(ends)
-				if sent := float64(out.issued-issued) / (ends - returns); back == 0 || back > 5 || sent < rate/8 {
+				if sent := float64(out.issued-issued) / (ends - returns); back == 0 || back > c.within || sent < rate/8 {
 					t.Errorf("seed %d: back after %.1f s, and %.2f requests a second are sent there then", seed, back,
 						sent)
 				}
@@ -277,5 +279,27 @@ func TestEjectionsInTurnAreEachFoundSoon(t *testing.T) {
 		if found == 0 || found > 15*time.Second {
 			t.Errorf("ejection %d is found after %v", ejection, found)
 		}
+	}
+}
+
+// By scrapes only, an engine that answers each request at once with an error looks like one that the proxies do not use.
+// Proxies that choose by their least requests send it (n + 1)² times its share, with n requests in flight from each at
+// the others.
+func TestByScrapesOnlyAnEndpointThatLooksUnusedGetsLittle(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		inFlight float64 // at each of the others
+		counts   bool
+		want     float64 // of its part of the capacity
+	}{
+		{0, false, 1}, {10, false, 0.25}, {30, false, 1.0 / 16}, {1000, false, 0.05}, {1000, true, 1},
+	} {
+		p := pool{params: new(Params), counted: c.counts, members: make([]member, 12)}
+		for i := range p.members {
+			p.members[i].load, p.members[i].loadSource = c.inFlight, LoadScraped
+		}
+		p.members[0].load, p.members[0].unused = 0, true
+		p.members[0].memory = &memory{}
+		wantNear(t, fmt.Sprintf("%+v: part", c), p.members[0].fixed(&p), c.want, 1e-9)
 	}
 }
