@@ -19,6 +19,7 @@ import (
 	"steelyard/e2e/rig/modelsim"
 	"steelyard/e2e/rig/proc"
 	"steelyard/e2e/rig/proc/proctest"
+	"steelyard/internal/stat"
 )
 
 // A mount is a folder as Kubernetes mounts a Secret: its files are links through one link, which is replaced.
@@ -336,5 +337,50 @@ func TestAnEnvoyUsesTheClustersOfItsCertificateOnly(t *testing.T) {
 	}
 	if requests, failed := traffic.stop(t); failed > 0 || requests == 0 {
 		t.Errorf("%d of %d requests failed", failed, requests)
+	}
+}
+
+// TestADeniedEnvoyIsServedOnceItHasACertificateThatIsNamed: it gets one while it runs, and shows it on a new connection
+// only.
+func TestADeniedEnvoyIsServedOnceItHasACertificateThatIsNamed(t *testing.T) {
+	// The first is in no rule, the second is for other clusters.
+	for _, old := range []string{"old.example.com", "foreign.example.com"} {
+		t.Run(old, func(t *testing.T) {
+			t.Parallel()
+			a := newAuthority(t)
+			end := time.Now().Add(time.Hour)
+			_, _, cert, key := a.issue("steelyard", end)
+			_, _, oldCert, oldKey := a.issue(old, end)
+			_, _, newCert, newKey := a.issue("edge.example.com", end)
+			envoys := newMount(t, contents(t, a.file), oldCert, oldKey)
+			f := withoutEnvoys(t, plan{servers: servers(t, same(1, wide)...),
+				listen: fmt.Sprintf(", tls: {cert_file: %s, key_file: %s, client_ca_file: %s}, clients: ["+
+					"{san: edge.example.com, clusters: [%s]}, {san: foreign.example.com, clusters: [foreign]}]", cert,
+					key, a.file, cluster)})
+			dir := t.TempDir()
+			run(t, "bootstrap", "--cluster", cluster, "--xds", f.xds, "--node-id", "edge", "--listen", "127.0.0.1:0",
+				"--admin", "127.0.0.1:0", "--tls", "--tls-dir", envoys.dir, "--out", dir)
+			f.attach("edge", contents(t, filepath.Join(dir, "envoy.yaml")))
+			f.eventually("it is denied", func() error {
+				s, err := f.status()
+				if err == nil && !slices.ContainsFunc(s.XDSAccess.Denied, func(d stat.DeniedClients) bool {
+					return d.LastClient == old
+				}) {
+					err = errors.New("no denial is counted")
+				}
+				return err
+			})
+			envoys.replace(contents(t, a.file), newCert, newKey)
+			f.eventually("it has endpoints", func() error {
+				if len(f.hosts(0)) == 0 {
+					return errors.New("no hosts")
+				}
+				return nil
+			})
+			s, err := f.status()
+			if err != nil || len(s.GoneEnvoys) > 0 {
+				t.Errorf("gone: %+v, %v", s.GoneEnvoys, err)
+			}
+		})
 	}
 }

@@ -21,6 +21,13 @@
 // one cluster of an ADS stream loses the whole stream: silently leaving a cluster out would look like a cluster that is
 // not ready.
 //
+// # Connections
+//
+// A connection has the certificate of its handshake for ever, and a client that is denied opens its streams again over
+// the same one. So the Guard closes it some seconds after a denial: a client that has another certificate by then shows
+// that one. It leaves a connection open over which something is watched, because that service would end with it. All
+// streams of a connection are those of one client, since the handshake is with the client itself.
+//
 // # What it is not
 //
 // It does not authenticate clients: the TLS handshake has verified the certificate. A connection without one is not

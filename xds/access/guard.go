@@ -2,6 +2,7 @@ package access
 
 import (
 	"context"
+	"iter"
 	"log/slog"
 	"slices"
 	"strings"
@@ -36,12 +37,30 @@ const maxNames = 16_384
 // sumsEvery is the time between two log lines of one kind: a client that is denied tries again at once.
 const sumsEvery = time.Minute
 
-// A Guard ends streams that the rules do not allow. Its methods can be called from any goroutine.
+// patience is the time from a denial to the end of the connection. A client that is denied opens its streams again
+// within a second; a TLS handshake each time would cost both sides more than these do.
+const patience = 5 * time.Second
+
+// farewell is the time in which a client learns that the streams of a connection have ended, before it is closed.
+const farewell = 100 * time.Millisecond
+
+// A Guard ends streams that the rules do not allow, and connections that only have such. Its methods can be called from
+// any goroutine.
 type Guard struct {
-	mu      sync.Mutex
-	policy  *policy
+	// Disconnect closes the connection of a peer, if it is still open. It is set before streams are served; nil leaves
+	// connections open.
+	Disconnect func(*peer.Peer)
+
+	mu          sync.Mutex
+	policy      *policy
+	connections map[string]*connection // those with a stream that is served, or a denial, by the peer's address
+	denied      map[string]*denial
+}
+
+// A connection has the streams of a client that are served, and whether it will be closed unless one of them watches.
+type connection struct {
 	streams map[*stream]struct{}
-	denied  map[string]*denial
+	closing bool
 }
 
 // A policy has the current rules and members. It is immutable.
@@ -57,7 +76,7 @@ type denial struct {
 
 // NewGuard returns a Guard without rules.
 func NewGuard(log *slog.Logger) *Guard {
-	g := &Guard{policy: &policy{}, streams: make(map[*stream]struct{}), denied: make(map[string]*denial)}
+	g := &Guard{policy: &policy{}, connections: make(map[string]*connection), denied: make(map[string]*denial)}
 	for _, kind := range kinds {
 		g.denied[kind] = &denial{stat.DeniedClients{Kind: kind},
 			tally.New(log, slog.LevelWarn, "client denied", sumsEvery)}
@@ -70,7 +89,7 @@ func (g *Guard) SetRules(rules []Rule) {
 	g.mu.Lock()
 	g.policy = &policy{rules, g.policy.members}
 	refused := make(map[*stream]use)
-	for s := range g.streams {
+	for s := range g.streams() {
 		if u, ok := s.adopt(g.policy); !ok {
 			refused[s] = u
 		}
@@ -81,13 +100,26 @@ func (g *Guard) SetRules(rules []Rule) {
 	}
 }
 
+// streams returns all that are served. The caller holds the lock.
+func (g *Guard) streams() iter.Seq[*stream] {
+	return func(yield func(*stream) bool) {
+		for _, c := range g.connections {
+			for s := range c.streams {
+				if !yield(s) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // SetMembers replaces the endpoints of the configured clusters: the clusters of each, by address. The caller does not
 // change the map afterwards.
 func (g *Guard) SetMembers(members map[string][]string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.policy = &policy{g.policy.rules, members}
-	for s := range g.streams {
+	for s := range g.streams() {
 		s.mu.Lock()
 		s.policy = g.policy
 		clear(s.reported)
@@ -117,9 +149,10 @@ func (g *Guard) deny(s *stream, u use) error {
 	g.mu.Lock()
 	d := g.denied[kind]
 	d.DeniedClients = stat.DeniedClients{Kind: kind, Count: d.Count + 1, LastAt: stat.At(time.Now()),
-		LastClient: s.client.Name, LastPeer: s.peer, LastCluster: cluster}
+		LastClient: s.client.Name, LastPeer: s.address, LastCluster: cluster}
+	g.closeSoon(s)
 	g.mu.Unlock()
-	d.lines.Add("kind", kind, "client", s.client.Name, "peer", s.peer, "cluster", cluster)
+	d.lines.Add("kind", kind, "client", s.client.Name, "peer", s.address, "cluster", cluster)
 	switch kind {
 	case KindWatch:
 		return status.Errorf(codes.PermissionDenied, "no rule of xds.clients lets %s watch cluster %s", s.client.Name,
@@ -134,11 +167,12 @@ func (g *Guard) deny(s *stream, u use) error {
 // A stream is an open stream of a client with a certificate.
 type stream struct {
 	grpc.ServerStream
-	guard  *Guard
-	ctx    context.Context
-	client credentials.Identity
-	peer   string
-	ended  chan error // the status of a stream that the guard ends; capacity one
+	guard   *Guard
+	ctx     context.Context
+	client  credentials.Identity
+	peer    *peer.Peer
+	address string     // the peer's
+	ended   chan error // the status of a stream that the guard ends; capacity one
 
 	mu       sync.Mutex
 	policy   *policy
@@ -340,7 +374,7 @@ func (g *Guard) Intercept(
 	s := &stream{ServerStream: inner, guard: g, client: client, ended: make(chan error, 1),
 		watched: make(map[string]struct{}), reported: make(map[string]struct{})}
 	if p, ok := peer.FromContext(inner.Context()); ok && p.Addr != nil {
-		s.peer = p.Addr.String()
+		s.peer, s.address = p, p.Addr.String()
 	}
 	s.ctx = context.WithValue(inner.Context(), streamKey{}, s)
 	if err := g.enter(s); err != nil {
@@ -366,7 +400,7 @@ func (g *Guard) enter(s *stream) error {
 	g.mu.Lock()
 	refused, ok := s.adopt(g.policy)
 	if ok {
-		g.streams[s] = struct{}{}
+		g.connection(s).streams[s] = struct{}{}
 	}
 	g.mu.Unlock()
 	if !ok {
@@ -378,5 +412,24 @@ func (g *Guard) enter(s *stream) error {
 func (g *Guard) leave(s *stream) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	delete(g.streams, s)
+	c := g.connection(s)
+	delete(c.streams, s)
+	g.forget(s.address, c)
+}
+
+// connection returns that of a stream. The caller holds the lock.
+func (g *Guard) connection(s *stream) *connection {
+	c := g.connections[s.address]
+	if c == nil {
+		c = &connection{streams: make(map[*stream]struct{})}
+		g.connections[s.address] = c
+	}
+	return c
+}
+
+// forget removes a connection of which nothing is left to remember. The caller holds the lock.
+func (g *Guard) forget(address string, c *connection) {
+	if len(c.streams) == 0 && !c.closing {
+		delete(g.connections, address)
+	}
 }

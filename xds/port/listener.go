@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc/peer"
+
 	"steelyard/internal/stat"
 	"steelyard/internal/tally"
 )
@@ -235,6 +237,13 @@ func (l *Listener) end() error {
 	err := l.Listener.Close()
 	l.closeMatching(func(c *conn) bool { return !c.used })
 	return err
+}
+
+// Disconnect closes the connection of a peer of a gRPC stream, if it is still open.
+func (l *Listener) Disconnect(p *peer.Peer) {
+	if c := l.connection(p.Addr, p.LocalAddr); c != nil {
+		c.Close()
+	}
 }
 
 // CloseConnections closes all connections without waiting for their peers.

@@ -115,6 +115,7 @@ func New(cfg *config.Config, o Options) (*Daemon, error) {
 	if err := d.listen(cfg); err != nil {
 		return nil, err
 	}
+	d.guard.Disconnect = d.xdsListener.Disconnect
 	d.monitor, d.allowedHosts = liveness.New(o.Log), cfg.Admin.AllowedHosts
 	d.metrics = admin.NewMetrics(o.Version)
 	d.recorder = admin.NewRecorder(admin.RecorderOptions{Source: d, Stuck: d.stuck, Log: o.Log})
