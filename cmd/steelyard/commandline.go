@@ -150,10 +150,17 @@ func subcommands(c *cobra.Command) (names []string) {
 
 var flagName = regexp.MustCompile(`^unknown flag: --(.*)$`)
 
+// elsewhere has options of the commands that ask a running Steelyard, by the names that such options have elsewhere.
+var elsewhere = map[string]string{"server": "admin", "url": "admin", "address": "admin", "addr": "admin",
+	"host": "admin", "format": "output", "json": "output"}
+
 func unknownFlag(c *cobra.Command, err error) error {
 	m := flagName.FindStringSubmatch(err.Error())
 	if m == nil {
 		return err
+	}
+	if name := elsewhere[m[1]]; name != "" && c.Flags().Lookup("token-file") != nil {
+		return fmt.Errorf("%w: did you mean --%s?", err, name)
 	}
 	var names []string
 	c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })

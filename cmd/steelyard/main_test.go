@@ -91,6 +91,9 @@ func TestExitStatusDistinguishesFailuresFromMistakesInTheCommandLine(t *testing.
 		{"nosuch", 2, `unknown command "nosuch" (steelyard --help lists them)`},
 		{"simulat", 2, `unknown command "simulat": did you mean simulate?`},
 		{"simulate --scenari photoroom", 2, "unknown flag: --scenari: did you mean --scenario?"},
+		{"status --server http://10.0.0.1:19000", 2, "unknown flag: --server: did you mean --admin?"},
+		{"status --json", 2, "unknown flag: --json: did you mean --output?"},
+		{"bootstrap --address 10.0.0.1:19000", 2, "unknown flag: --address\n"}, // its --admin is Envoy's
 		{"check -c a.yaml -c b.yaml", 2, "--config is given twice: write it once"},
 		{"bootstrap --xds 10.0.0.1:1 --cluster a --xds 10.0.0.2:1", 2, "--xds is given twice: write it once"},
 		{"bootstrap --cluster a --cluster b --xds 10.0.0.1:1", 2, "attach"},
