@@ -49,6 +49,7 @@ func TestThePage(t *testing.T) {
 		{"without script there are the clusters and the endpoints", withoutScript},
 		{"behind a path prefix", behindPrefix},
 		{"a node id is text", nodeIDIsText},
+		{"an event names its endpoint among those of one host", eventsNamed},
 		{"pause stands still, and goes on", pauses},
 		{"a link to a cluster that is gone", goneCluster},
 		{"a hidden tab lets go, and comes back", hiddenTab},
@@ -302,6 +303,25 @@ func withoutScript(t *testing.T, f *fleet, b *browser) {
 			t.Errorf("the page without script lacks %q:\n%s", want, words)
 		}
 	}
+	p.resize(390, 900)
+	for _, narrow := range eval[[]string](p, `[...document.querySelectorAll('.incident summary > span')].filter((e) =>
+		e.getClientRects().length && e.offsetWidth < 100).map((e) => e.innerText + ': ' + e.offsetWidth + ' px')`) {
+		t.Errorf("too narrow on a phone: %s", narrow)
+	}
+}
+
+func eventsNamed(t *testing.T, f *fleet, b *browser) {
+	p := b.tab(t, 1280, 900)
+	p.open(f.url(""))
+	for subject, want := range map[string]string{"10.0.3.7:8001": "3.7:8001 flagged",
+		"gpu-7:8001": "gpu-7:8001 flagged"} {
+		got := eval[string](p, fmt.Sprintf(`import('/assets/views.js').then((m) =>
+			m.readEvent({ kind: 'flagged', count: 1, subjects: [%q], at: '2026-11-01T10:00:00Z' }).brief)`, subject))
+		if got != want {
+			t.Errorf("%s is %q on the lane, want %q", subject, got, want)
+		}
+	}
+	p.noErrors()
 }
 
 func addresses(f *fleet) (out []string) {

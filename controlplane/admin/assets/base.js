@@ -143,5 +143,7 @@ export function short(address) {
 	const parts = host.split('.');
 	return parts.length === 4 && parts.every((p) => /^\d+$/.test(p)) ? parts.slice(2).join('.') : host;
 }
+// place is an address without the beginning of its host. Servers of one host differ in their ports only.
+export const place = (address) => short(address) + address.slice(hostOf(address).length);
 export const sum = (list) => list.reduce((a, b) => a + b, 0);
 export const quantile = (sorted, p) => sorted[Math.min(sorted.length - 1, Math.floor(p * sorted.length))];

@@ -502,8 +502,9 @@ function clip(g, words, x, y, width, state) {
 	const style = { align: 'right', colour: state === 'error' ? colours.bad : colours.ink2, weight: state === 'error'
 		? 650 : 400 };
 	g.font = style.weight + ' 11px ' + colours.font;
-	let fits = words;
-	while (fits.length > 1 && g.measureText(fits).width > width) fits = fits.slice(0, -2) + '…';
+	let fits = words; // without its middle: names of one fleet begin alike
+	for (let n = words.length - 1; n > 1 && g.measureText(fits).width > width; n--)
+		fits = words.slice(0, Math.floor(n / 2)) + '…' + words.slice(words.length - Math.ceil(n / 2));
 	write(g, fits, x, y, style);
 }
 function inkOn(colour) {

@@ -1,6 +1,6 @@
 // The views: each is a function of the store S and the route R that returns elements.
 import {
-	act, ago, clock, dash, h, known, labels, lasts, minute, num, pct, plural, R, rate, S, seconds, secs, short, sign, sum,
+	act, ago, clock, dash, h, known, labels, lasts, minute, num, pct, place, plural, R, rate, S, seconds, secs, sign, sum,
 } from './base.js';
 import * as charts from './charts.js';
 
@@ -206,7 +206,7 @@ const eventKinds = {
 export const eventGroups = [...new Set(Object.values(eventKinds).map(([, group]) => group))];
 // readEvent completes an event of the API with what the page shows of it.
 export function readEvent(e) {
-	const one = e.count === 1 && e.subjects.length ? short(e.subjects[0]) : e.count > 1 ? num(e.count) : '';
+	const one = e.count === 1 && e.subjects.length ? place(e.subjects[0]) : e.count > 1 ? num(e.count) : '';
 	const [kind, group, brief] = eventKinds[e.kind] || ['none', '', e.kind];
 	return {
 		...e, t: seconds(e.at), kind, group, type: e.kind, title: e.text, text: e.cluster, go: eventRoute(e),
