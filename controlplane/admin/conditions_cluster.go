@@ -248,6 +248,9 @@ func silent(p *observation, names []string) bool {
 // sourceScrape is the name of the source that is the endpoints' own metrics.
 const sourceScrape = "scrape"
 
+// sourceRedis is the name of the source that counts requests in flight in Redis.
+const sourceRedis = "redis"
+
 func sourceID(cluster, source string) string { return conditionID(kindSource, cluster, source) }
 
 func causedBy(cause string) string { return because(strings.TrimRight(cause, ".")) }
@@ -257,7 +260,7 @@ func sourceNext(name string) string {
 	case sourceScrape:
 		return "Request the metrics of one endpoint by hand. Are its port, path and engine those of the " +
 			"configuration (scrape.port, scrape.path, engine)?"
-	case "redis", view.SourceReplicas:
+	case sourceRedis, view.SourceReplicas:
 		return "See whether Redis runs and is reachable from here (section redis of the configuration)."
 	case "discovery":
 		return "Look at where the endpoints come from. Steelyard keeps those that it had."
@@ -423,6 +426,8 @@ func endpointConditions(p *observation, c *view.Cluster, e *view.Endpoint) []con
 			outlierBecause(p, c), "See whether it is alive; restart it if the command hangs.", health)
 		f.rank, f.began = 3, e.OutlierSince.Time
 		return []condition{f}
+	case e.Reason == reasonNeutral && len(c.Sources) > 0 && !hasSource(c, sourceScrape):
+		return []condition{uncounted(c, e, subject)}
 	case e.Reason == reasonNeutral: // also while it is flagged
 		f := newCondition(kindEndpoint, view.SeverityError, subject,
 			sprint("No usable metrics for %s", e.Address)).explain(
@@ -453,6 +458,31 @@ func endpointConditions(p *observation, c *view.Cluster, e *view.Endpoint) []con
 		return []condition{f}
 	}
 	return nil
+}
+
+// uncounted is about an endpoint without a count, in a cluster whose metrics pages are not read.
+func uncounted(c *view.Cluster, e *view.Endpoint, subject view.Subject) condition {
+	next := "See whether the Envoys' bootstrap has the access log or the load reports."
+	if hasSource(c, sourceRedis) {
+		next = "See whether the sorted set in Redis (inflight.redis_key) has it as IP:PORT, also while it is idle."
+	}
+	f := newCondition(kindEndpoint, view.SeverityError, subject, sprint("No usable counts for %s", e.Address)).explain(
+		"It is treated as a median endpoint: no source counts its requests, and its metrics are not read "+
+			"(scrape.disabled).", view.BlameNo,
+		"Its weight is the part of the pool that an endpoint of its capacity has in the mean.", next, "")
+	f.rank = 2
+	f.inhibitedBy = conditionID(kindNotReady, c.Name)
+	if slices.ContainsFunc(c.Sources, func(s view.SourceStatus) bool {
+		return s.Name == sourceRedis && s.State == view.SourceDown
+	}) {
+		f.inhibitedBy = sourceID(c.Name, sourceRedis)
+	}
+	return f
+}
+
+// hasSource reports whether a cluster has a source of this name.
+func hasSource(c *view.Cluster, source string) bool {
+	return slices.ContainsFunc(c.Sources, func(s view.SourceStatus) bool { return s.Name == source })
 }
 
 // clause makes a sentence of a text: a capital letter, a full stop.

@@ -118,6 +118,35 @@ func TestWhatHasNotBeenScrapedYetIsNoIncidentOfAStart(t *testing.T) {
 	}
 }
 
+// Its metrics pages are not read, so there is nothing to be found there.
+func TestAnEndpointThatNothingCountsIsNotSaidToHaveNoMetrics(t *testing.T) {
+	for _, c := range []struct {
+		source string
+		state  view.SourceState
+		next   string // empty: the source is the incident
+	}{
+		{"redis", view.SourceOK, "inflight.redis_key"},
+		{"redis", view.SourceDown, ""},
+		{"access_log", view.SourceOK, "bootstrap"},
+	} {
+		s := calm()
+		s.pool().Sources = []view.SourceStatus{{Name: c.source, State: c.state}}
+		s.endpoint(0).Reason, s.endpoint(0).Inputs = reasonNeutral, nil
+		s.after(time.Second)
+		got := only(t, s.after(time.Minute))
+		if c.next == "" {
+			if got.Kind != kindSource {
+				t.Errorf("%+v, want its source", got)
+			}
+			continue
+		}
+		if !strings.HasPrefix(got.Title, "No usable counts for ") || !strings.Contains(got.Next, c.next) ||
+			strings.Contains(got.Next+got.Command, "metrics") {
+			t.Errorf("%s: %+v", c.source, got)
+		}
+	}
+}
+
 func TestASourceThatAReloadAddsIsNoIncidentBeforeItHasAResult(t *testing.T) {
 	s := calm()
 	s.after(time.Second)
