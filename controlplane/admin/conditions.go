@@ -172,13 +172,15 @@ func edgeConditions(p *observation) (out []condition) {
 		"See who polls it, and from where.", "steelyard status")
 	add(kindCertificate, "", "A certificate needs attention", certificateProblems(p.status.Certificates, p.now),
 		view.BlameNo, "Its end was fixed when it was issued.", "Renew it.", "")
-	advice := adviceOnHandshakes(p.status.RefusedHandshakes)
-	add(kindHandshakes, "", "TLS handshakes with Envoys are refused",
-		handshakeProblems(p.status.RefusedHandshakes, p.now), advice.blame, advice.because, advice.next, "")
+	for _, h := range p.status.RefusedHandshakes { // what is to be done differs from reason to reason
+		advice := adviceOnHandshake(h.Reason)
+		add(kindHandshakes, h.Reason, sprint("TLS handshakes with Envoys are refused: %s", h.Reason),
+			handshakeProblems([]stat.RefusedHandshake{h}, p.now), advice.blame, advice.because, advice.next, "")
+	}
 	add(kindDenied, "", "Clients are denied by xds.clients", deniedProblems(p.status.XDSAccess.Denied, p.now),
 		view.BlameUnknown, "The names do not show whether the certificate or xds.clients is wrong.",
-		"Compare the names in the client's certificate with xds.clients. A new list is in force at once; an Envoy "+
-			"uses a new certificate for new connections, so restart it.", "")
+		"Compare the names in the client's certificate with xds.clients. A new list is in force at once, and a new "+
+			"certificate within seconds, or after a restart where it watches other clusters.", "")
 	add(kindLog, "", "Log lines are lost", logProblems(p.status.Log, p.now), view.BlameNo,
 		"Whatever reads its standard error does not keep up.", "See what reads the log.",
 		"journalctl -u steelyard -n 5")

@@ -89,15 +89,8 @@ var adviceByReason = map[string]handshakeAdvice{
 		"Compare xds.tls.client_ca_file with the authority of the client named here."},
 }
 
-// adviceOnHandshakes is that on the latest one that was refused.
-func adviceOnHandshakes(all []stat.RefusedHandshake) handshakeAdvice {
-	var latest stat.RefusedHandshake
-	for _, h := range all {
-		if h.Reason != "closed" && h.LastAt.After(latest.LastAt.Time) {
-			latest = h
-		}
-	}
-	if a, known := adviceByReason[latest.Reason]; known {
+func adviceOnHandshake(reason string) handshakeAdvice {
+	if a, known := adviceByReason[reason]; known {
 		return a
 	}
 	return adviceByReason[""]
