@@ -162,6 +162,9 @@ func edgeConditions(p *observation) (out []condition) {
 		if name != "" {
 			f.ID += "/" + name
 		}
+		if kind == kindCertificate {
+			f.keepFor = 0 // a file does not flicker, and who renewed it waits for this to end
+		}
 		out = append(out, f)
 	}
 	add(kindPortFull, "xds", "The port for Envoys refuses or closes connections",
@@ -170,8 +173,13 @@ func edgeConditions(p *observation) (out []condition) {
 	add(kindPortFull, "admin", "The admin listener refuses or closes connections",
 		adminPortProblems(&p.status.AdminPort, p.now), view.BlameYes, "One of its limits was reached.",
 		"See who polls it, and from where.", "steelyard status")
+	because, next := "Its end was fixed when it was issued.", "Renew it: a new file is in use within a second."
+	if slices.ContainsFunc(p.status.Certificates, func(c Certificate) bool { return c.Error != "" }) {
+		because = "What is in a file is not what Steelyard needs there."
+		next = "Correct the file, and renew what expires: new files are in use within a second."
+	}
 	add(kindCertificate, "", "A certificate needs attention", certificateProblems(p.status.Certificates, p.now),
-		view.BlameNo, "Its end was fixed when it was issued.", "Renew it.", "")
+		view.BlameNo, because, next, "")
 	for _, h := range p.status.RefusedHandshakes { // what is to be done differs from reason to reason
 		advice := adviceOnHandshake(h.Reason)
 		add(kindHandshakes, h.Reason, sprint("TLS handshakes with Envoys are refused: %s", h.Reason),

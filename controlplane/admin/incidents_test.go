@@ -224,6 +224,22 @@ func TestARefusedConfigurationIsNoIncidentOnceTheFileIsGood(t *testing.T) {
 	}
 }
 
+func TestACertificateIsNoIncidentOnceItIsRenewed(t *testing.T) {
+	s := calm()
+	s.status.Certificates = []Certificate{{File: "tls.crt", Use: "xds", Subject: "CN=a", NotAfter: view.At(noon)}}
+	if got := only(t, s.after(time.Second)); got.Kind != kindCertificate {
+		t.Errorf("a certificate that expires: %+v", got)
+	}
+	s.status.Certificates[0].NotAfter = view.At(noon.AddDate(1, 0, 0))
+	if got := s.after(time.Second); len(got) != 0 {
+		t.Errorf("it is renewed, and there is %+v", got)
+	}
+	s.status.Certificates[0].Error = "tls.crt holds no PEM certificate"
+	if got := only(t, s.after(time.Second)); !strings.HasPrefix(got.Next, "Correct the file") {
+		t.Errorf("a file that cannot be used: what to do is %q", got.Next)
+	}
+}
+
 // Without a URL in the error nothing was requested: a command that requests the page, without the token, would succeed.
 func TestATokenThatCannotBeReadIsFoundByCheck(t *testing.T) {
 	s := calm()
