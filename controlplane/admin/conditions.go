@@ -170,6 +170,11 @@ func edgeConditions(p *observation) (out []condition) {
 	add(kindPortFull, "xds", "The port for Envoys refuses or closes connections",
 		portProblems(&p.status.XDSPort, p.now), view.BlameYes, "One of its limits was reached.",
 		"See who connects; raise xds.limits, or the limit of open files.", "steelyard status")
+	add(kindPortFull, "silent", "Streams on the port for Envoys send nothing",
+		silentProblems(&p.status.XDSPort, p.now), view.BlameNo,
+		"An Envoy sends the first message of a stream as soon as it has opened it.",
+		"The log line 'streams ended' has the address. If it is an Envoy: does a link lose large packets (MTU), or "+
+			"has it an ads_config that nothing uses?", "")
 	add(kindPortFull, "admin", "The admin listener refuses or closes connections",
 		adminPortProblems(&p.status.AdminPort, p.now), view.BlameYes, "One of its limits was reached.",
 		"See who polls it, and from where.", "steelyard status")

@@ -224,6 +224,15 @@ func TestARefusedConfigurationIsNoIncidentOnceTheFileIsGood(t *testing.T) {
 	}
 }
 
+func TestASilentStreamIsNoLimitThatWasReached(t *testing.T) {
+	s := calm()
+	s.status.XDSPort.SilentStreams, s.status.XDSPort.LastSilentStreamAt = 1, view.At(noon)
+	got := only(t, s.after(time.Second))
+	if got.Kind != kindPortFull || got.Steelyard != view.BlameNo || strings.Contains(got.Because+got.Next, "limit") {
+		t.Errorf("%+v, want no blame and no limit", got)
+	}
+}
+
 func TestACertificateIsNoIncidentOnceItIsRenewed(t *testing.T) {
 	s := calm()
 	s.status.Certificates = []Certificate{{File: "tls.crt", Use: "xds", Subject: "CN=a", NotAfter: view.At(noon)}}

@@ -65,13 +65,19 @@ func portProblems(p *stat.Port, now time.Time) []view.Problem {
 			"bytes of incomplete requests: peers that are not Envoys connect, or Steelyard is overloaded", b.Displaced,
 			formatAgo(b.LastDisplaced, now), b.Limit)
 	}
-	if within(p.LastSilentStreamAt, now, refusedRecently) {
-		out.warn("the xDS port ended %d streams whose first message did not arrive in time, the latest %s: peers that "+
-			"are not Envoys connect, or cannot send", p.SilentStreams, formatAgo(p.LastSilentStreamAt, now))
-	}
 	if within(p.LastAcceptErrorAt, now, refusedRecently) {
 		out.fail("the xDS port could not accept connections %d times, the latest %s: %s", p.AcceptErrors,
 			formatAgo(p.LastAcceptErrorAt, now), p.LastAcceptError)
+	}
+	return out
+}
+
+// silentProblems is about streams of the xDS port that sent nothing, whatever its limits are.
+func silentProblems(p *stat.Port, now time.Time) []view.Problem {
+	var out problemList
+	if within(p.LastSilentStreamAt, now, refusedRecently) {
+		out.warn("the xDS port ended %d streams whose first message did not arrive in time, the latest %s: peers that "+
+			"are not Envoys connect, or cannot send", p.SilentStreams, formatAgo(p.LastSilentStreamAt, now))
 	}
 	return out
 }

@@ -88,6 +88,7 @@ func statusProblems(p *observation) []view.Problem {
 	}
 	out = append(out, problemsOf(processConditions(p))...)
 	out = append(out, portProblems(&s.XDSPort, p.now)...)
+	out = append(out, silentProblems(&s.XDSPort, p.now)...)
 	out = append(out, adminPortProblems(&s.AdminPort, p.now)...)
 	out = append(out, certificateProblems(s.Certificates, p.now)...)
 	out = append(out, handshakeProblems(s.RefusedHandshakes, p.now)...)
