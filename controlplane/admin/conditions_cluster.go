@@ -441,6 +441,13 @@ func endpointConditions(p *observation, c *view.Cluster, e *view.Endpoint) []con
 			f.inhibitedBy = sourceID(c.Name, sourceScrape)
 		}
 		return []condition{f}
+	case state == view.EndpointUnused && !followed(p, c.Name):
+		f := newCondition(kindUnused, view.SeverityWarning, subject,
+			sprint("Nothing is sent to %s", e.Address)).explain(
+			"Others get requests, by their metrics, and no Envoy here asks for "+c.Name+".", view.BlameNo,
+			"The weights decide nothing until an Envoy follows them.",
+			"Attach the Envoys that send these requests (steelyard bootstrap --attach).", "")
+		return []condition{f}
 	case state == view.EndpointUnused:
 		f := newCondition(kindUnused, view.SeverityWarning, subject,
 			sprint("Envoys send nothing to %s", e.Address)).explain(
@@ -478,6 +485,13 @@ func uncounted(c *view.Cluster, e *view.Endpoint, subject view.Subject) conditio
 		f.inhibitedBy = sourceID(c.Name, sourceRedis)
 	}
 	return f
+}
+
+// followed reports whether an Envoy subscribes to a cluster.
+func followed(p *observation, cluster string) bool {
+	return slices.ContainsFunc(p.clients, func(c Client) bool {
+		return slices.ContainsFunc(c.Subscriptions, func(s stat.Subscription) bool { return s.Cluster == cluster })
+	})
 }
 
 // hasSource reports whether a cluster has a source of this name.

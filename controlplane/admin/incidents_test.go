@@ -224,6 +224,22 @@ func TestARefusedConfigurationIsNoIncidentOnceTheFileIsGood(t *testing.T) {
 	}
 }
 
+func TestEnvoysThatAreNotThereAreNotSaidToSendNothing(t *testing.T) {
+	s := calm()
+	s.endpoint(2).Reason = reasonUnused
+	if got := only(t, s.after(time.Second)); !strings.HasPrefix(got.Title, "Envoys send nothing to ") {
+		t.Errorf("with Envoys: %+v", got)
+	}
+	for i := range s.clients {
+		s.clients[i].Subscriptions[0].Cluster = "mixtral"
+	}
+	s.states = nil
+	if got := only(t, s.after(time.Second)); !strings.HasPrefix(got.Title, "Nothing is sent to ") ||
+		!strings.Contains(got.Next, "Attach") {
+		t.Errorf("without: %+v", got)
+	}
+}
+
 func TestASilentStreamIsNoLimitThatWasReached(t *testing.T) {
 	s := calm()
 	s.status.XDSPort.SilentStreams, s.status.XDSPort.LastSilentStreamAt = 1, view.At(noon)

@@ -37,7 +37,8 @@ func TestEndpointProblems(t *testing.T) {
 			[]view.Problem{warning("The metrics of a:1 cannot be read: Timeout. The Envoys' in-flight counts are " +
 				"used instead.")}},
 		"unused": {view.Endpoint{Reason: "unused"},
-			[]view.Problem{warning("Envoys send nothing to a:1: They send it nothing, whatever its weight.")}},
+			[]view.Problem{warning("Nothing is sent to a:1: Others get requests, by their metrics, and no Envoy here " +
+				"asks for llama.")}},
 		"new": {view.Endpoint{Reason: "blackout"}, []view.Problem{warning("new, and no report yet")}},
 		"new, unreachable": {view.Endpoint{Reason: "blackout", LastScrape: failed},
 			[]view.Problem{warning("new, and no report yet: timeout")}},
