@@ -99,8 +99,8 @@ func queueCommand() *cobra.Command {
 		Short: "Show a queue with two classes at twice the load that the servers can take",
 		Long: `Start a control plane, simulated model servers that execute one request at a time
 and two real Envoys with the module, and send two classes of requests, twice as
-much as the servers can do. ENVOY_DYNAMIC_MODULES_SEARCH_PATH has to name the
-folder of libsteelyard.so, as make demo-queue does.`,
+much as the servers can do. libsteelyard.so has to be next to this program, or in
+the folder that ENVOY_DYNAMIC_MODULES_SEARCH_PATH names.`,
 	}, 20*time.Second, "length of the load", demo.Queue)
 }
 
@@ -110,8 +110,8 @@ func routerCommand() *cobra.Command {
 		Short: "Show what requests wait when busy replicas are scaled up: round robin, then steelyard router",
 		Long: `Send simulated replicas more requests than they can answer, and add replicas half of
 the time later: first through an Envoy with its own round robin, then through
-steelyard router. ENVOY_DYNAMIC_MODULES_SEARCH_PATH has to name the folder of
-libsteelyard.so, as make demo-router does.`,
+steelyard router. libsteelyard.so has to be next to this program, or in the folder
+that ENVOY_DYNAMIC_MODULES_SEARCH_PATH names.`,
 	}, 20*time.Second, ofEachPhase, demo.Scaling)
 }
 
@@ -122,8 +122,8 @@ func prefixCommand() *cobra.Command {
 		Long: `Start a control plane, simulated engines with prefix caches and real Envoys, and
 send the same conversations three times: by the weights of work, by a header that
 names the conversation, and by the prompt, in the module.
-ENVOY_DYNAMIC_MODULES_SEARCH_PATH has to name the folder of libsteelyard.so, as make
-demo-prefix does.`,
+libsteelyard.so has to be next to this program, or in the folder that
+ENVOY_DYNAMIC_MODULES_SEARCH_PATH names.`,
 	}, 15*time.Second, ofEachPhase, demo.Prefix)
 }
 
@@ -137,6 +137,13 @@ func withDuration(c *cobra.Command, byDefault time.Duration, usage string,
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *d < time.Second {
 			return errors.New("--duration has to be 1s or more")
+		}
+		folder, err := router.ModuleFolder()
+		if err != nil {
+			return err
+		}
+		if err := os.Setenv(router.SearchPath, folder); err != nil { // for the Envoys
+			return fmt.Errorf("naming the folder of the module: %w", err)
 		}
 		return run(cmd.Context(), cmd.OutOrStdout(), *d, demo.Steelyard{ControlPlane: controlPlane, Router: runRouter})
 	}

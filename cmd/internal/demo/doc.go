@@ -30,7 +30,7 @@
 //
 // # The demos of the module
 //
-// They need the module: the environment variable ENVOY_DYNAMIC_MODULES_SEARCH_PATH names its folder, as make sets it.
+// They need the module: the program sets the environment variable ENVOY_DYNAMIC_MODULES_SEARCH_PATH to its folder.
 //
 //   - [Queue]: two classes of requests, each of which sends as much as all servers can do. It prints what each class
 //     got, second by second.

@@ -28,8 +28,8 @@ const (
 	// grace is the time that Envoy has to end; requests still in progress end with it.
 	grace     = 5 * time.Second
 	drainTick = 50 * time.Millisecond
-	// searchPath names the folder in which Envoy looks for the module.
-	searchPath = "ENVOY_DYNAMIC_MODULES_SEARCH_PATH"
+	// SearchPath is the environment variable that names the folder in which Envoy looks for the module.
+	SearchPath = "ENVOY_DYNAMIC_MODULES_SEARCH_PATH"
 	moduleFile = "libsteelyard.so"
 )
 
@@ -38,7 +38,7 @@ var envoyConfig string
 
 // Run runs Envoy until ctx is done. That Envoy ends before is an error.
 func Run(ctx context.Context, o Options) error {
-	module, err := moduleFolder()
+	module, err := ModuleFolder()
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	cmd := exec.CommandContext(ctx, o.Envoy, "--config-path", path, "--disable-hot-restart", "--log-level", "warning",
 		"--concurrency", "2")
-	cmd.Env = append(os.Environ(), searchPath+"="+module)
+	cmd.Env = append(os.Environ(), SearchPath+"="+module)
 	cmd.Stderr, cmd.WaitDelay, cmd.SysProcAttr = o.EnvoyLog, grace, diesWithUs()
 	cmd.Cancel = func() error {
 		drain(socket, drainTime)
@@ -114,9 +114,9 @@ func drain(socket string, most time.Duration) {
 	}
 }
 
-// moduleFolder is where the module is: the folder of the environment, or that of this program.
-func moduleFolder() (string, error) {
-	folder := os.Getenv(searchPath)
+// ModuleFolder is where the module is: the folder of the environment, or that of this program.
+func ModuleFolder() (string, error) {
+	folder := os.Getenv(SearchPath)
 	if folder == "" {
 		program, err := os.Executable()
 		if err != nil {
@@ -126,7 +126,7 @@ func moduleFolder() (string, error) {
 	}
 	if _, err := os.Stat(filepath.Join(folder, moduleFile)); errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("there is no %s in %s: `make module` builds it; set %s to its folder", moduleFile, folder,
-			searchPath)
+			SearchPath)
 	} else if err != nil {
 		return "", fmt.Errorf("finding the module: %w", err)
 	}

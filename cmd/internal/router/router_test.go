@@ -63,7 +63,7 @@ func TestTheRouterEndsWithItsEnvoy(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, moduleFile), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv(searchPath, dir)
+	t.Setenv(SearchPath, dir)
 	ends := filepath.Join(dir, "envoy")
 	if err := os.WriteFile(ends, []byte("#!/bin/sh\nexit 3\n"), 0o700); err != nil {
 		t.Fatal(err)
@@ -114,7 +114,7 @@ func TestRequestsThatStillWaitWhenTheRouterStopsAreRefused(t *testing.T) {
 
 func TestAMissingModuleIsNamedWithWhatBuildsIt(t *testing.T) {
 	for _, folder := range []string{"", t.TempDir()} {
-		t.Setenv(searchPath, folder)
+		t.Setenv(SearchPath, folder)
 		err := Run(context.Background(), Options{Host: "127.0.0.1", Port: 3000, Envoy: "envoy",
 			Log: slog.New(slog.DiscardHandler)})
 		if err == nil || !strings.Contains(err.Error(), "`make module`") || !strings.Contains(err.Error(), folder) {
