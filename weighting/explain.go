@@ -51,8 +51,8 @@ func (d *Decision) because(v Vessel, e *EndpointDecision) string {
 		return fmt.Sprintf("it is new, its reports do not count yet, and it is trusted with %s of its capacity",
 			percentText(e.Ramp))
 	case ReasonUnused:
-		return "the proxies send it nothing whatever its share, which is its part of the capacity, or less where only " +
-			"scrapes show the loads"
+		return "the proxies send it nothing whatever its share, which is its part of the capacity, or less where " +
+			"only scrapes show the loads"
 	case ReasonNeutral:
 		return "no report of its load is usable" + e.oldest() + ", so it counts as a median endpoint; " + d.filled(v, e)
 	case ReasonDecay:

@@ -102,26 +102,26 @@ func (f *lift) update(p *pool, flags int) {
 // A member that was flagged for its queue and has its flag lifted is filled like the others, which by now are as full.
 // One that is short of memory or slow is so whatever its queue, and gets a small part, as does one that is probed where
 // nothing would show whether it answers each request at once with an error, and one where requests wait and none runs,
-// as its gauge may be stuck. One that the proxies do not use gets the whole, so that its use shows when it begins again;
-// until then that goes to the others in proportion to theirs. By scrapes only, one that answers each request at once
-// with an error looks the same, and proxies that choose by their fewest requests would send it most of them.
+// as its gauge may be stuck. One that the proxies do not use gets the whole, so that its use shows when it begins
+// again; until then that goes to the others in proportion to theirs. By scrapes only, one that answers each request at
+// once with an error looks the same, and proxies that choose by their least requests would send it most of them.
 func (m *member) fixed(p *pool) float64 {
 	const trickle = 0.05
 	switch {
 	case m.lifted && m.strained(p) || m.outlier.unproven() || m.frozen.doubtful():
 		return trickle
 	case m.unused && !p.counted:
-		return max(trickle, p.undone())
+		return max(trickle, p.againstBias())
 	case m.unused:
 		return 1
 	}
 	return 0
 }
 
-// undone is the inverse of what proxies that choose by their least requests, with Envoy's default bias, make of the share
-// of an endpoint where they have none in flight, while each has its part of a median load at the others. How many
-// proxies there are is not known here: few are worse, and the harm is small where many share a load.
-func (p *pool) undone() float64 {
+// againstBias is the part of a share of which proxies that choose by their least requests make about the whole, by
+// Envoy's default bias, where they have no request in flight and a median load at the others. How many proxies there
+// are is not known here. With fewer they make more of it, and with more the bias is small.
+func (p *pool) againstBias() float64 {
 	const proxies = 10
 	own := orZero(p.median(func(m *member) (float64, bool) { return m.load, m.loadSource != LoadMedian })) / proxies
 	return 1 / ((own + 1) * (own + 1))

@@ -126,7 +126,7 @@ func (o *outlier) compare(m *member) {
 	shows := queue.Value + running.Value
 	o.comparedAt, o.notShown, o.shown, o.contradicted = at, max(0, inFlight-shows), 0, 0
 	if gauge {
-		o.busy.count(shows >= several, o.moved)
+		o.busy.count(shows, o.moved, m.server.Tokens.At.IsZero())
 		if o.moved || shows < several {
 			o.still = at
 		}
@@ -201,24 +201,33 @@ func (o *outlier) clocks(since time.Time) string {
 
 // A still is how often reports show requests at the endpoint, and how often no progress since the report before.
 type still struct {
-	reports, without float64 // fading
-	last             float64 // reports without progress since the last progress
+	reports, without, requests float64 // fading; requests is the sum of those that the reports show
+	last                       float64 // reports without progress since the last progress
+	weight                     float64 // of these: with fewer requests than usual fewer end
 }
 
-// count takes in a report: of a busy endpoint, and of progress since the one before.
-func (s *still) count(busy, progress bool) {
+// count takes in a report: the requests that it shows, whether there was progress since the one before, and whether
+// progress is only that requests end.
+func (s *still) count(shows float64, progress, ends bool) {
 	const many = 500 // reports that are remembered
+	busy := shows >= several
 	if !busy || progress {
-		s.last = 0
+		s.last, s.weight = 0, 0
 	}
 	if !busy {
 		return
 	}
 	keep := 1 - 1.0/many
-	s.reports, s.without = s.reports*keep+1, s.without*keep
-	if !progress {
-		s.without++
-		s.last++
+	s.reports, s.without, s.requests = s.reports*keep+1, s.without*keep, s.requests*keep+shows
+	if progress {
+		return
+	}
+	s.without++
+	s.last++
+	if usual := s.requests / s.reports; ends && shows < usual {
+		s.weight += shows / usual
+	} else {
+		s.weight++
 	}
 }
 
@@ -230,5 +239,5 @@ func (s *still) improbable() bool {
 		never  = 14 // −ln of a probability: 1e-6
 	)
 	chance := (s.without - s.last + 1) / (s.reports - s.last + 2)
-	return s.reports-s.last >= fewest && s.last*-math.Log(chance) >= never
+	return s.reports-s.last >= fewest && s.weight*-math.Log(chance) >= never
 }

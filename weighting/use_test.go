@@ -9,8 +9,8 @@ import (
 )
 
 // One of four endpoints is ejected by the proxies, and its metrics are those of an idle server.
-// The weights of the others are those of a pool of three. By scrapes only it is tried with less than its part of the capacity, so
-// that it is back later where few requests come.
+// The weights of the others are those of a pool of three. By scrapes only it is tried with less than its part of the
+// capacity, so that it is back later where few requests come.
 func TestAnEndpointThatTheProxiesDoNotUseDoesNotBlindTheLawForTheOthers(t *testing.T) {
 	t.Parallel()
 	const (
@@ -61,7 +61,8 @@ func TestAnEndpointThatTheProxiesDoNotUseDoesNotBlindTheLawForTheOthers(t *testi
 				four += meanOf(w.waits) / seeds
 				issued := out.issued
 				w.runUntil(ends)
-				if sent := float64(out.issued-issued) / (ends - returns); back == 0 || back > c.within || sent < rate/8 {
+				sent := float64(out.issued-issued) / (ends - returns)
+				if back == 0 || back > c.within || sent < rate/8 {
 					t.Errorf("seed %d: back after %.1f s, and %.2f requests a second are sent there then", seed, back,
 						sent)
 				}
@@ -282,9 +283,9 @@ func TestEjectionsInTurnAreEachFoundSoon(t *testing.T) {
 	}
 }
 
-// By scrapes only, an engine that answers each request at once with an error looks like one that the proxies do not use.
-// Proxies that choose by their least requests send it (n + 1)² times its share, with n requests in flight from each at
-// the others.
+// By scrapes only, an engine that answers each request at once with an error looks like one that the proxies do not
+// use. Proxies that choose by their least requests send it (n + 1)² times its share, with n requests in flight from
+// each at the others.
 func TestByScrapesOnlyAnEndpointThatLooksUnusedGetsLittle(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

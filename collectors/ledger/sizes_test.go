@@ -74,8 +74,8 @@ func TestRequestsOfAnEnvoyWithReportsOnlyHaveNoSize(t *testing.T) {
 	w.expectSizes(t, 0, 0, 5)
 }
 
-// TestTheSizeOfARefusedRequestIsKnownTwice: with its beginning, and with the 4xx that ends it. Where the beginning had no
-// size, or was not logged, the end has none either.
+// TestTheSizeOfARefusedRequestIsKnownTwice: with its beginning, and with the 4xx that ends it. Where the beginning had
+// no size, or was not logged, the end has none either.
 func TestTheSizeOfARefusedRequestIsKnownTwice(t *testing.T) {
 	w, e := single()
 	s := w.open(e)

@@ -69,8 +69,8 @@ func TestTheWorkOfRequestsThatSomeEnginesHoldBackStays(t *testing.T) {
 	}
 }
 
-// A pool may be mixed: some engines count their tokens, and others, which are faster, do not. The slow ones must not get
-// more than under least request.
+// A pool may be mixed: some engines count their tokens, and others, which are faster, do not. The slow ones get no more
+// than under least request.
 func TestFasterEnginesWithoutCountsOfTokensAreUsed(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
