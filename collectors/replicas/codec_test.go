@@ -2,6 +2,7 @@ package replicas
 
 import (
 	"errors"
+	"math"
 	"reflect"
 	"strings"
 	"testing"
@@ -165,11 +166,15 @@ func FuzzDecode(f *testing.F) {
 }
 
 func TestALargeMessageIsSentInPieces(t *testing.T) {
+	const most = math.MaxInt64
 	m := &merge.Message{From: "a", Seq: 1}
 	for range 3 {
 		c := merge.Cluster{Name: "llama"}
 		for range 5000 {
-			c.Parts = append(c.Parts, flight.Part{Address: "10.10.10.10:8000", Sums: flight.Sums{Issued: 1 << 40}})
+			c.Parts = append(c.Parts, flight.Part{Address: "10.10.10.10:8000", InFlight: maxCount, Sums: flight.Sums{
+				Issued: most, Ended: most, Failed: most, Errors: most, Succeeded: most, Answered: most, Latency: 1,
+				Sized: most, Bytes: 1, Refused: most, RefusedBytes: 1,
+			}})
 		}
 		m.Clusters = append(m.Clusters, c)
 	}

@@ -21,7 +21,7 @@
 //
 // The ACL user needs
 //
-//	ACL SETUSER steelyard +publish +subscribe +ping +evalsha +eval +time +hset +hgetall +hdel +pexpire
+//	ACL SETUSER steelyard +publish +subscribe +ping +role +evalsha +eval +time +hset +hgetall +hdel +pexpire
 //	    ~steelyard:* &steelyard:*
 //
 // # What it is not

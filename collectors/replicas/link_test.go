@@ -347,3 +347,27 @@ func TestAReplicaThatMayNotPublishIsCutAndSaysWhy(t *testing.T) {
 	mute.until("the other is live", mute.other(stat.ReplicaLive))
 	a.until("the other is live", a.other(stat.ReplicaLive))
 }
+
+// TestAReplicaOfRedisIsRefused: of two that are connected to a primary and to its replica, only one would hear of the
+// other.
+func TestAReplicaOfRedisIsRefused(t *testing.T) {
+	store := startStore(t)
+	_, port, _ := strings.Cut(store.Address(), ":")
+	copied := proctest.Redis(t, proc.RedisConfig{Name: "copy", Args: []string{"--replicaof", "127.0.0.1 " + port}})
+	wrong := startNode(t, copied.Address(), "wrong")
+	wrong.until("it says why", func() error {
+		if s := wrong.link.Status(); s.Connected || !strings.Contains(s.Error, "a replica of 127.0.0.1:"+port) {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	})
+	if err := redisOf(t, copied).Do(t.Context(), "REPLICAOF", "NO", "ONE").Err(); err != nil {
+		t.Fatal(err)
+	}
+	wrong.until("a primary now, it is connected", func() error {
+		if s := wrong.link.Status(); !s.Connected || s.Error != "" {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	})
+}

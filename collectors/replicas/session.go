@@ -60,6 +60,9 @@ func (l *Link) session(ctx context.Context) error {
 	if _, err := subscription.Receive(started); err != nil { // the confirmation
 		return fmt.Errorf("subscribing to %q: %w", l.channel(), err)
 	}
+	if err := primary(started, client); err != nil {
+		return err
+	}
 	states, err := l.loadStates(started, client)
 	if err != nil {
 		return err
@@ -68,6 +71,21 @@ func (l *Link) session(ctx context.Context) error {
 	defer l.begin(nil, nil)
 	err = l.receive(ctx, subscription, states)
 	return cmp.Or(context.Cause(ctx), err)
+}
+
+// primary returns an error if Redis is a replica: its primary does not get what is published there, so two replicas of
+// Steelyard of which one is connected to each would not hear of each other, and only one would know. Where the role may
+// not be asked for it is taken for a primary. In a Redis Cluster each message reaches every node.
+func primary(ctx context.Context, client Client) error {
+	if _, cluster := client.UniversalClient.(*redis.ClusterClient); cluster {
+		return nil
+	}
+	role, err := client.Do(ctx, "ROLE").Slice()
+	if err != nil || len(role) < 3 || role[0] != "slave" {
+		return nil
+	}
+	return fmt.Errorf("this Redis is a replica of %v:%v, which does not get what is published here: write the address "+
+		"of the primary", role[1], role[2])
 }
 
 // begin makes send use this client, starting with a full state. send calls abort when a message cannot be sent.
