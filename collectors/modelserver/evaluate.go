@@ -86,14 +86,14 @@ func (s series) valueOf(m sample) float64 {
 
 // takes reports whether the selector takes a sample of its series.
 func (s series) takes(m sample, models map[string]bool) bool {
-	if s.label != "" && !s.labelled(string(m.label(s.label))) {
+	if s.label != "" && !s.matches(string(m.label(s.label))) {
 		return false
 	}
 	return s.sameModelAs == "" || models[string(m.label("model"))]
 }
 
-// labelled reports whether the selector takes samples whose label has this value.
-func (s series) labelled(value string) bool {
+// matches reports whether the selector takes samples whose label has this value.
+func (s series) matches(value string) bool {
 	if s.except != "" {
 		return value != s.except
 	}

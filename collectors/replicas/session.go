@@ -60,7 +60,7 @@ func (l *Link) session(ctx context.Context) error {
 	if _, err := subscription.Receive(started); err != nil { // the confirmation
 		return fmt.Errorf("subscribing to %q: %w", l.channel(), err)
 	}
-	if err := primary(started, client); err != nil {
+	if err := checkPrimary(started, client); err != nil {
 		return err
 	}
 	states, err := l.loadStates(started, client)
@@ -73,10 +73,10 @@ func (l *Link) session(ctx context.Context) error {
 	return cmp.Or(context.Cause(ctx), err)
 }
 
-// primary returns an error if Redis is a replica: its primary does not get what is published there, so two replicas of
+// checkPrimary returns an error if Redis is a replica: its primary does not get what is published there, so two replicas of
 // Steelyard of which one is connected to each would not hear of each other, and only one would know. Where the role may
 // not be asked for it is taken for a primary. In a Redis Cluster each message reaches every node.
-func primary(ctx context.Context, client Client) error {
+func checkPrimary(ctx context.Context, client Client) error {
 	if _, cluster := client.UniversalClient.(*redis.ClusterClient); cluster {
 		return nil
 	}
