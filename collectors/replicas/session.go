@@ -73,9 +73,9 @@ func (l *Link) session(ctx context.Context) error {
 	return cmp.Or(context.Cause(ctx), err)
 }
 
-// checkPrimary returns an error if Redis is a replica: its primary does not get what is published there, so two replicas of
-// Steelyard of which one is connected to each would not hear of each other, and only one would know. Where the role may
-// not be asked for it is taken for a primary. In a Redis Cluster each message reaches every node.
+// checkPrimary returns an error if Redis is a replica: its primary does not get what is published there, so of two
+// replicas of Steelyard, one connected to each, only one would hear of the other. Where the role may not be asked for
+// it is taken for a primary. In a Redis Cluster each message reaches every node.
 func checkPrimary(ctx context.Context, client Client) error {
 	if _, cluster := client.UniversalClient.(*redis.ClusterClient); cluster {
 		return nil
