@@ -181,6 +181,10 @@ bench-llm: need-go tools-envoy ## times to the first token of LLM requests on En
 	@go build -C $(BENCH_MODULE) -o $(CURDIR)/bin/bench-llm ./llm
 	@bin/bench-llm $(ARGS)
 
+.PHONY: bench-law
+bench-law: need-go ## simulated fleets under the law, against that of a commit, into bench/ (BASE=main~1 ARGS="--seeds 1")
+	@tools/bench-law.sh "$(BASE)" $(ARGS)
+
 .PHONY: bench-replicas
 bench-replicas: need-go tools-envoy tools-redis ## two replicas against one, into bench/replicas/ (ARGS="--quick")
 	@mkdir -p bench/replicas
