@@ -182,7 +182,7 @@ bench-llm: need-go tools-envoy ## times to the first token of LLM requests on En
 	@bin/bench-llm $(ARGS)
 
 .PHONY: bench-law
-bench-law: need-go ## simulated fleets under the law, against that of a commit, into bench/ (BASE=main~1 ARGS="--seeds 1")
+bench-law: need-go ## simulated fleets under this law and that of a commit, into bench/ (BASE=main~1 ARGS="--seeds 1")
 	@tools/bench-law.sh "$(BASE)" $(ARGS)
 
 .PHONY: bench-replicas

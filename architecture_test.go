@@ -36,7 +36,9 @@ var libraries = []string{"internal/engines", "internal/envoyid", "internal/loops
 var rules = []rule{
 	{folder: "weighting/sim", project: []string{"weighting", "picking", "xds/envoyspec"}, stdOnly: true,
 		reason: "a simulation of the law, of pickers and of Envoys needs them, and the numbers measured on Envoy"},
-	{folder: "weighting", stdOnly: true,
+	{folder: "weighting/shed", stdOnly: true,
+		reason: "values in, values out, and nothing of the law: what a pool refuses depends on its slots and flows"},
+	{folder: "weighting", project: []string{"weighting/shed"}, stdOnly: true,
 		reason: "the law is values in, values out: no clock, network, log or library can get into it"},
 	{folder: "picking/queue", project: []string{"weighting", "picking"}, stdOnly: true,
 		reason: "the order is values in, values out, and the endpoint is chosen as for any request"},

@@ -26,6 +26,6 @@ func (l *Law) Clone() *Law {
 		}
 		c.memory[address] = &own
 	}
-	c.listed, c.scratch = list{}, nil
+	c.listed, c.scratch, c.shedFrom = list{}, nil, nil
 	return &c
 }

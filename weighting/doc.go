@@ -112,8 +112,8 @@
 //	memory.go     arrival rate; pairing the two signals        load.go       one load of two signals
 //	use.go        endpoints that the proxies do not use        overload.go   the overload flag
 //	outlier.go    outliers: found by stall.go, failing.go and errors.go; ejected, and probed
-//	shed.go       refusing requests in a saturated pool        flows.go      the rates that shedding uses
-//	quantizer.go  the steps of the drop fraction               latency.go    least latency, another law
+//	package shed  refusing requests in a saturated pool        shed.go       what it is shown
 //	fill.go       the fill                                     gain.go       what a push would gain
-//	lag.go        how late reports are                         explain.go    the reason of a share as a sentence
+//	lag.go        how late reports are                         latency.go    least latency, another law
+//	explain.go    the reason of a share as a sentence
 package weighting

@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"steelyard/weighting/shed"
 )
 
 // A Law holds what the decisions for one cluster depend on besides the reports: what it has learned, and what it
@@ -14,7 +16,8 @@ type Law struct {
 	started   bool
 	memory    map[string]*memory
 	listed    list
-	shedder   shedder
+	shedder   shed.Controller
+	shedFrom  []shed.Endpoint // of the step before, to be overwritten
 	lift      lift
 	panicMode panicMode
 	prompts   prompts

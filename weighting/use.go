@@ -50,12 +50,12 @@ type arrived struct {
 func (m *member) arrived(p *pool) (a arrived) {
 	server, proxies := m.tally.byServer(&m.server), m.tally.byProxies(&m.proxies)
 	failed := risen(m.tally.proxies.Failed, m.proxies.Failed)
-	a.any = max(server.arrived, proxies.arrived, failed) > rounding
+	a.any = max(server.Arrived, proxies.Arrived, failed) > rounding
 	switch {
 	case p.usable(m.proxies.Issued) && p.usable(m.proxies.Ended):
-		a.requests, a.at = proxies.arrived, m.proxies.Issued.At
+		a.requests, a.at = proxies.Arrived, m.proxies.Issued.At
 	case p.usable(m.server.Completions):
-		a.requests, a.at = max(0, server.arrived), m.server.Completions.At
+		a.requests, a.at = max(0, server.Arrived), m.server.Completions.At
 	}
 	return a
 }

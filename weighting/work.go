@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"steelyard/weighting/shed"
 )
 
 // An engineState is what the law knows of an endpoint that batches continuously.
@@ -77,7 +79,7 @@ func (l *Law) work(p *pool) {
 	}
 	p.byWork = 2*counting > len(p.members) && !math.IsNaN(k.mean())
 	if p.byWork != l.byWork {
-		l.byWork, l.shedder = p.byWork, shedder{} // its rates are for each slot
+		l.byWork, l.shedder = p.byWork, shed.Controller{} // its rates are for each slot
 	}
 	for i := range p.members {
 		if m := &p.members[i]; p.byWork && m.engine == nil {

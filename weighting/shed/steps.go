@@ -1,4 +1,4 @@
-package weighting
+package shed
 
 import (
 	"math"
@@ -76,7 +76,10 @@ func (s *dropQuantizer) accepted(from, to time.Time) float64 {
 	end := to
 	for back := 1; back <= min(s.n, len(s.past)) && end.After(from); back++ {
 		step := s.past[(s.n-back)%len(s.past)]
-		begin := later(step.since, from)
+		begin := step.since
+		if begin.Before(from) {
+			begin = from
+		}
 		if begin.Before(end) {
 			refused += step.drop * end.Sub(begin).Seconds()
 			end = begin
