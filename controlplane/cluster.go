@@ -3,6 +3,7 @@ package controlplane
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"strings"
@@ -128,6 +129,7 @@ type Cluster struct {
 	scrapes    source
 	counts     source
 	discovery  source
+	omitted    *discovery.Omissions     // from the latest set; nil for nothing
 	overrides  map[string]view.Override // by address; replaced as a whole
 	ignored    int                      // members of the last count that are not endpoints
 	reporting  ProxyCounts              // without its endpoints, which are in the records
@@ -234,6 +236,9 @@ func (c *Cluster) SetEndpoints(all []discovery.Endpoint) {
 	}
 	c.endpoints, c.records, c.inOrder, c.discovered = endpoints, records, inOrder, true
 	c.leaving = leaving
+	if c.discovery.lastSuccess.IsZero() && len(all) > 0 {
+		c.discovery.lastSuccess = time.Now() // with an error
+	}
 	if len(endpoints) == 0 {
 		c.scrapes = source{} // those that come are as new as at a start
 	}
@@ -246,11 +251,16 @@ func (c *Cluster) SetEndpoints(all []discovery.Endpoint) {
 
 func terminates(e discovery.Endpoint) bool { return e.Terminating }
 
-// Discovered notes how a refresh of the endpoints went: nil, or why the set
-// stays as it was.
+// Discovered notes how a refresh of the endpoints went: nil; or *discovery.Omissions, what was left out of the set; or
+// why the set stays as it was.
 func (c *Cluster) Discovered(at time.Time, err error) {
+	omitted, _ := errors.AsType[*discovery.Omissions](err)
+	if err == error(omitted) { // not the cause of a failure
+		err = nil
+	}
 	c.mu.Lock()
 	c.discovery.note(at, err)
+	c.omitted = omitted
 	c.mu.Unlock()
 }
 

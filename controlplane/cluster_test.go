@@ -16,6 +16,7 @@ import (
 
 	"steelyard/controlplane/discovery"
 	"steelyard/controlplane/view"
+	"steelyard/internal/stat"
 	"steelyard/weighting"
 	"steelyard/weighting/flight"
 	"steelyard/weighting/push"
@@ -798,7 +799,7 @@ func TestTheHealthOfSourcesIsShown(t *testing.T) {
 		want map[string]want
 	}{
 		{"nothing heard yet", func(c *Cluster) {}, map[string]want{
-			"discovery": {view.SourceDown, ""}, "scrape": {view.SourceDown, ""}, "redis": {view.SourceDown, ""},
+			"discovery": {view.SourceOK, ""}, "scrape": {view.SourceDown, ""}, "redis": {view.SourceDown, ""},
 		}},
 		{"all well", func(c *Cluster) {
 			c.Discovered(time.Now(), nil)
@@ -851,6 +852,54 @@ func TestTheHealthOfSourcesIsShown(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestDiscoveryIsDownOnlyWhenNothingWasEverFound: what is left out of a set is a state of its own, and named.
+func TestDiscoveryIsDownOnlyWhenNothingWasEverFound(t *testing.T) {
+	small := stat.Omission{Object: "Pod small", Reason: "it is too small"}
+	omitted := discovery.Omit([]stat.Omission{small})
+	refused := errors.New("connection refused")
+	type outcome struct {
+		err       error
+		endpoints []discovery.Endpoint // nil: those known stay
+	}
+	some, none := addresses("10.0.0.1:80"), []discovery.Endpoint{}
+	for name, c := range map[string]struct {
+		outcomes []outcome
+		state    view.SourceState
+		err      string
+		named    int
+	}{
+		"nothing yet":        {nil, view.SourceDown, "", 0},
+		"all is used":        {[]outcome{{nil, some}}, view.SourceOK, "", 0},
+		"used in part":       {[]outcome{{omitted, some}}, view.SourcePartly, "", 1},
+		"used with an error": {[]outcome{{refused, some}}, view.SourceStale, "connection refused", 0},
+		"used in part and an error": {[]outcome{{discovery.Both(refused, omitted), some}}, view.SourceStale,
+			"connection refused; Pod small: it is too small", 1},
+		"nothing can be used": {[]outcome{{fmt.Errorf("unusable: %w", omitted), nil}}, view.SourceDown,
+			"unusable: Pod small: it is too small", 1},
+		"nothing can be used any more": {[]outcome{{nil, some}, {fmt.Errorf("unusable: %w", omitted), nil}},
+			view.SourceStale, "unusable: Pod small: it is too small", 1},
+		"nothing is there, for a reason": {[]outcome{{refused, none}}, view.SourceDown, "connection refused", 0},
+		"nothing is there any more": {[]outcome{{refused, some}, {refused, none}}, view.SourceStale,
+			"connection refused", 0},
+		"all is used again": {[]outcome{{omitted, some}, {refused, nil}, {nil, some}}, view.SourceOK, "", 0},
+	} {
+		inLoop(t, testOptions(), func(cluster *Cluster, r *recorder) {
+			for _, o := range c.outcomes {
+				cluster.Discovered(time.Now(), o.err)
+				if o.endpoints != nil {
+					cluster.SetEndpoints(o.endpoints)
+				}
+			}
+			got := cluster.View(time.Now()).Sources[0]
+			if got.State != c.state || got.LastError != c.err || got.Omitted.Count != c.named ||
+				len(got.Omitted.First) != c.named || c.named > 0 && got.Omitted.First[0] != small ||
+				got.LastSuccess.IsZero() != (c.state == view.SourceDown) {
+				t.Errorf("%s: %+v, want %s, %q and %d omissions", name, got, c.state, c.err, c.named)
+			}
+		})
+	}
 }
 
 // TestProxiesWithoutReportsAreIdleUnlessThePoolHasRequests: a pool without traffic is

@@ -213,7 +213,7 @@ func viewScrape(s Scrape) view.Scrape {
 // sources shows the health of the cluster's sources.
 func (c *Cluster) sources(now time.Time) []view.SourceStatus {
 	hold := c.options.Push.Params.Hold
-	out := []view.SourceStatus{c.discovery.view("discovery", false)}
+	out := []view.SourceStatus{c.found()}
 	if c.options.Scraped {
 		s := c.scrapes
 		s.lastErr = c.failing()
@@ -235,6 +235,19 @@ func (c *Cluster) sources(now time.Time) []view.SourceStatus {
 		})
 	}
 	return out
+}
+
+// found shows discovery. A set of endpoints does not age, and what is left out of it is no failure.
+func (c *Cluster) found() view.SourceStatus {
+	v := c.discovery.view("discovery", false)
+	if c.omitted == nil {
+		return v
+	}
+	if v.State == view.SourceOK {
+		v.State = view.SourcePartly
+	}
+	v.Omitted = view.Omissions{Count: c.omitted.Count, First: c.omitted.First}
+	return v
 }
 
 // failing sums up the endpoints whose latest scrape failed; nil when none did.

@@ -114,14 +114,14 @@ func (c *checked) lists(cmd *cobra.Command, path string) {
 	if path == "" || !daemon.Exists(path) {
 		return
 	}
-	_, warnings, err := discovery.CheckFile(cmd.Context(), path)
+	_, unused, err := discovery.CheckFile(cmd.Context(), path)
 	if err != nil {
 		for line := range strings.Lines(err.Error()) {
 			c.addLine(severityError, path, line)
 		}
 	}
-	for _, w := range warnings {
-		c.addLine(severityWarning, path, w)
+	for _, o := range unused {
+		c.addLine(severityWarning, path, o.String())
 	}
 }
 

@@ -207,6 +207,11 @@ func sourceConditions(p *observation, c *view.Cluster, s *view.SourceStatus, sub
 			severity = view.SeverityError
 		}
 		why = sprint("It is down%s%s.", lastWorked(*s, p.now), causedBy(s.LastError))
+	case s.State == view.SourcePartly:
+		title, because = sprint("Discovery of %s leaves something out", c.Name), "It uses everything else that it finds."
+		why = sprint("%s in use. Left out: %s.", endpointsInWords(c), omissions(s.Omitted))
+	case s.State == view.SourceStale && s.Name == sourceDiscovery:
+		why = sprint("It fails%s%s. %s in use.", lastWorked(*s, p.now), causedBy(s.LastError), endpointsInWords(c))
 	case s.State == view.SourceStale && s.Name != sourceScrape:
 		why = sprint("It fails%s%s. Its last values are still in use.", lastWorked(*s, p.now), causedBy(s.LastError))
 	case s.State == view.SourcePartial && silent(p, s.Envoys.Missing):
@@ -245,6 +250,36 @@ func silent(p *observation, names []string) bool {
 	return len(names) > 0
 }
 
+// endpointsInWords begins a sentence about the endpoints of a cluster.
+func endpointsInWords(c *view.Cluster) string {
+	switch n := c.Counts.Total; n {
+	case 0:
+		return "No endpoint is"
+	case 1:
+		return "1 endpoint is"
+	default:
+		return sprint("%d endpoints are", n)
+	}
+}
+
+// namedOmissions is how many omissions a sentence names.
+const namedOmissions = 3
+
+// omissions says what a source left out; the list of the first is a key of the source.
+func omissions(o view.Omissions) string {
+	var all []string
+	for _, omission := range o.First[:min(len(o.First), namedOmissions)] {
+		all = append(all, strings.TrimRight(omission.String(), "."))
+	}
+	if more := o.Count - len(all); more > 0 {
+		all = append(all, sprint("and %d more", more))
+	}
+	return strings.Join(all, "; ")
+}
+
+// sourceDiscovery is the name of the source that finds the endpoints.
+const sourceDiscovery = "discovery"
+
 // sourceScrape is the name of the source that is the endpoints' own metrics.
 const sourceScrape = "scrape"
 
@@ -262,8 +297,8 @@ func sourceNext(name string) string {
 			"configuration (scrape.port, scrape.path, engine)?"
 	case sourceRedis, view.SourceReplicas:
 		return "See whether Redis runs and is reachable from here (section redis of the configuration)."
-	case "discovery":
-		return "Look at where the endpoints come from. Steelyard keeps those that it had."
+	case sourceDiscovery:
+		return "Correct what is named, or look at where the endpoints come from. Those that are known stay in use."
 	}
 	return "See whether the Envoys' bootstrap has this service, and what it logs."
 }

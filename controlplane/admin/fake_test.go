@@ -166,8 +166,11 @@ func llama(now time.Time) view.Cluster {
 				LastError: "7 of 8 endpoints answer"},
 			{Name: "redis", State: view.SourceDown, LastSuccess: view.At(now.Add(-42 * time.Second)),
 				LastError: "reading inflight:llama: dial tcp 127.0.0.1:6379: connection refused"},
-			{Name: "discovery", State: view.SourceOK, LastSuccess: view.At(now.Add(-20 * time.Minute)),
-				IgnoredMembers: 0},
+			{Name: "discovery", State: view.SourcePartly, LastSuccess: view.At(now.Add(-20 * time.Minute)),
+				Omitted: view.Omissions{Count: 21, First: []stat.Omission{
+					{Object: "steelyard.dev/capacity of Pod small", Reason: `it is "eight": write a number of slots`},
+					{Address: "gpu1.example.net", Object: "EndpointSlice llama-x", Reason: "it has addresses of type FQDN"},
+				}}},
 			{Name: view.SourceAccessLog, State: view.SourcePartial,
 				LastSuccess: view.At(now.Add(-4 * time.Millisecond)),
 				Envoys: view.Reporting{Expected: view.Num(3), Reporting: view.Num(1), Idle: view.Num(0),

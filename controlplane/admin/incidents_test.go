@@ -2,6 +2,7 @@ package admin
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -144,6 +145,51 @@ func TestAnEndpointThatNothingCountsIsNotSaidToHaveNoMetrics(t *testing.T) {
 		if !strings.HasPrefix(got.Title, "No usable counts for ") || !strings.Contains(got.Next, c.next) ||
 			strings.Contains(got.Next+got.Command, "metrics") {
 			t.Errorf("%s: %+v", c.source, got)
+		}
+	}
+}
+
+// TestWhatDiscoverySaysIsTrue: of what is in use, of what is left out, and of what was never found.
+func TestWhatDiscoverySaysIsTrue(t *testing.T) {
+	small := stat.Omission{Object: "capacity of Pod small", Reason: "it is not a number."}
+	many := view.Omissions{Count: 41, First: []stat.Omission{small, {Address: "10.0.0.7", Object: "Pod b", Reason: "no port"},
+		{Object: "c", Reason: "d"}, {Object: "e", Reason: "f"}}}
+	for name, c := range map[string]struct {
+		source   view.SourceStatus
+		empty    bool
+		severity view.Severity
+		why      string
+	}{
+		"in part": {view.SourceStatus{State: view.SourcePartly, LastSuccess: view.At(noon),
+			Omitted: view.Omissions{Count: 1, First: []stat.Omission{small}}}, false, view.SeverityWarning,
+			"8 endpoints are in use. Left out: capacity of Pod small: it is not a number."},
+		"many parts": {view.SourceStatus{State: view.SourcePartly, LastSuccess: view.At(noon), Omitted: many}, false,
+			view.SeverityWarning, "8 endpoints are in use. Left out: capacity of Pod small: it is not a number; " +
+				"10.0.0.7 (Pod b): no port; c: d; and 38 more."},
+		"a failure": {view.SourceStatus{State: view.SourceStale, LastSuccess: view.At(noon), LastError: "refused"},
+			false, view.SeverityWarning, "It fails, last worked 0 s ago: refused. 8 endpoints are in use."},
+		"none left": {view.SourceStatus{State: view.SourceStale, LastSuccess: view.At(noon), LastError: "refused"},
+			true, view.SeverityWarning, "It fails, last worked 0 s ago: refused. No endpoint is in use."},
+		"nothing ever": {view.SourceStatus{State: view.SourceDown, LastError: "refused"}, true, view.SeverityError,
+			"It is down, and has never worked: refused."},
+	} {
+		s := calm()
+		s.pool().Sources[0].Name, s.pool().Sources[0].State = "access_log", view.SourceOK
+		c.source.Name = sourceDiscovery
+		if c.empty {
+			s.pool().Endpoints, s.pool().Counts = nil, view.EndpointCounts{}
+		}
+		s.pool().Sources = append(s.pool().Sources, c.source)
+		s.after(time.Second)
+		all := s.after(2 * passing)
+		i := slices.IndexFunc(all, func(i view.Incident) bool { return i.Kind == kindSource })
+		if i < 0 || all[i].Severity != c.severity || !strings.HasPrefix(all[i].Why, c.why[:8]) {
+			t.Errorf("%s: %+v, want a source: %s", name, all, c.why)
+			continue
+		}
+		why := regexp.MustCompile(`[0-9.]+ s ago`).ReplaceAllString(all[i].Why, "0 s ago")
+		if why != c.why {
+			t.Errorf("%s: %q, want %q", name, all[i].Why, c.why)
 		}
 	}
 }

@@ -93,6 +93,7 @@ func completeCluster(p *observation, c view.Cluster, m *moment) view.Cluster {
 	c.Sources = slices.Clone(orEmpty(c.Sources))
 	for i := range c.Sources {
 		c.Sources[i].Envoys.Missing = orEmpty(c.Sources[i].Envoys.Missing)
+		c.Sources[i].Omitted.First = orEmpty(c.Sources[i].Omitted.First)
 	}
 	c.Disputes = slices.Clone(orEmpty(c.Disputes))
 	for i := range c.Disputes {

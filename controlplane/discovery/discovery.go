@@ -40,8 +40,9 @@ type Endpoint struct {
 // Run sends the whole set, sorted by address, as soon as it is known and again
 // whenever it has changed; never a set equal to the one sent before. Each sent
 // slice belongs to the receiver. A source that fails keeps the set it had: it
-// sends nothing and passes the reason to its report function. A receiver that is
-// slow gets the latest set, not every set.
+// sends nothing and passes the reason to its report function. One that leaves
+// something out of a set passes *Omissions. A receiver that is slow gets the
+// latest set, not every set.
 //
 // Run blocks until ctx is done and then returns nil; it returns an error at
 // once when its own configuration can never work. It does not close sets. Run may
@@ -64,6 +65,7 @@ type Refresher struct {
 	sent    bool       // something was sent
 	last    []Endpoint // what was sent last
 	failing bool
+	partly  bool // something was left out
 }
 
 // NewRefresher makes the refresher of a source that has not answered yet.
@@ -71,10 +73,10 @@ func NewRefresher(sets chan<- []Endpoint, report func(error), log *slog.Logger) 
 	return &Refresher{sets: sets, report: report, log: log}
 }
 
-// Done records the outcome of one refresh. A nil set keeps the one known; there
-// can be both a set and an error, where a source could renew a part of it.
+// Done records the outcome of one refresh: a set, or an error, or a set with an error, which is *Omissions, or why the
+// set may be outdated. A nil set keeps the one known.
 func (r *Refresher) Done(set []Endpoint, err error) {
-	r.note(err, set == nil || r.known && slices.Equal(set, r.set))
+	r.note(err)
 	if set == nil {
 		return
 	}
@@ -86,20 +88,26 @@ func (r *Refresher) Done(set []Endpoint, err error) {
 	r.waiting = !r.sent || !slices.Equal(r.set, r.last)
 }
 
-// note reports the outcome and logs the change from good to bad and back. kept is true if the known set stays.
-func (r *Refresher) note(err error, kept bool) {
+// note reports the outcome and logs the changes from good to bad and back.
+func (r *Refresher) note(err error) {
 	r.report(err)
+	omitted, partly := err.(*Omissions) //nolint:errorlint // wrapped in an error, they are a failure
+	failing := err != nil && !partly
 	switch {
-	case err != nil && !r.failing && !kept:
-		r.log.Warn("endpoints were refreshed in part", "error", err)
-	case err != nil && !r.failing:
+	case failing && !r.failing:
 		r.log.Warn("endpoints could not be refreshed, keeping those known", "endpoints", len(r.set), "error", err)
-	case err != nil:
+	case failing:
 		r.log.Debug("endpoints could not be refreshed again", "error", err)
 	case r.failing:
 		r.log.Info("endpoints can be refreshed again")
 	}
-	r.failing = err != nil
+	switch {
+	case partly && !r.partly:
+		r.log.Warn("something that was found is left out", "count", omitted.Count, "first", omitted.First[0].String())
+	case err == nil && r.partly:
+		r.log.Info("nothing is left out any more")
+	}
+	r.failing, r.partly = failing, partly
 }
 
 // Out is the channel to send pending on, nil while there is nothing to send, so

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"steelyard/internal/stat"
 )
 
 // The record types of DNSConfig.Type.
@@ -120,51 +122,55 @@ func (d *dnsSource) wait(known bool) time.Duration {
 	return time.Duration(float64(interval) * (1 - jitter + 2*jitter*rand.Float64()))
 }
 
-// lookUp asks once. It returns no set when the one known before is to be kept,
-// and both a set and an error when some SRV target could not be looked up.
+// lookUp asks once. It returns no set when the one known before is to be kept, and both a set and an error when
+// something was left out of it, or an SRV target has its last addresses.
 func (d *dnsSource) lookUp(ctx context.Context) ([]Endpoint, error) {
 	ctx, cancel := context.WithTimeout(ctx, min(d.Interval, maxLookup))
 	defer cancel()
-	var found []netip.AddrPort
-	var err error
+	look := d.addresses
 	if d.Type == TypeSRV {
-		found, err = d.services(ctx)
-	} else {
-		found, err = d.addresses(ctx)
+		look = d.services
 	}
-	if len(found) == 0 {
-		return nil, err // never nil here
+	found, out, err := look(ctx)
+	set, unfit := d.endpointsOf(found)
+	omitted := Omit(append(out, unfit...))
+	if len(set) > 0 {
+		return set, Both(err, omitted)
 	}
-	set, bad := endpointsOf(found)
-	if bad != nil {
-		return nil, fmt.Errorf("looking up %s %q: %w", d.Type, d.Name, bad)
+	if omitted != nil {
+		err = Both(err, fmt.Errorf("nothing in the answer can be used: %w", omitted))
 	}
-	return set, err
-}
-
-// endpointsOf makes a set out of addresses, which may repeat: two names can lead
-// to one server.
-func endpointsOf(found []netip.AddrPort) ([]Endpoint, error) {
-	slices.SortFunc(found, netip.AddrPort.Compare)
-	found = slices.Compact(found)
-	set := make([]Endpoint, len(found))
-	for i, a := range found {
-		set[i].Address = a.String()
-	}
-	return Normalize(set)
-}
-
-// addresses looks up A or AAAA records: at least one, or an error.
-func (d *dnsSource) addresses(ctx context.Context) ([]netip.AddrPort, error) {
-	network := map[string]string{TypeA: "ip4", TypeAAAA: "ip6"}[d.Type]
-	addrs, err := d.Resolver.LookupNetIP(ctx, network, d.Name)
-	if err == nil && len(addrs) == 0 {
+	if err == nil {
 		err = errors.New("the answer has no address")
 	}
-	if err != nil {
-		return nil, fmt.Errorf("looking up %s %q: %w", d.Type, d.Name, err)
+	return nil, fmt.Errorf("looking up %s %q: %w", d.Type, d.Name, err)
+}
+
+// endpointsOf makes a set out of addresses, which may repeat: two names can lead to one server.
+func (d *dnsSource) endpointsOf(found []netip.AddrPort) (set []Endpoint, out []stat.Omission) {
+	slices.SortFunc(found, netip.AddrPort.Compare)
+	for _, a := range slices.Compact(found) {
+		address, err := ParseAddress(a.String())
+		if err == nil && len(set) == MaxEndpoints {
+			err = ErrTooMany
+		}
+		if err != nil {
+			out = append(out, stat.Omission{Address: a.String(), Object: d.what(), Reason: err.Error()})
+			continue
+		}
+		set = append(set, Endpoint{Address: address})
 	}
-	return withPort(addrs, uint16(d.Port)), nil
+	slices.SortFunc(set, ByAddress)
+	return set, out
+}
+
+func (d *dnsSource) what() string { return fmt.Sprintf("%s record of %s", d.Type, d.Name) }
+
+// addresses looks up A or AAAA records.
+func (d *dnsSource) addresses(ctx context.Context) (found []netip.AddrPort, out []stat.Omission, err error) {
+	network := map[string]string{TypeA: "ip4", TypeAAAA: "ip6"}[d.Type]
+	addrs, err := d.Resolver.LookupNetIP(ctx, network, d.Name)
+	return withPort(addrs, uint16(d.Port)), nil, err
 }
 
 func withPort(addrs []netip.Addr, port uint16) []netip.AddrPort {
@@ -175,27 +181,25 @@ func withPort(addrs []netip.Addr, port uint16) []netip.AddrPort {
 	return found
 }
 
-// services looks up SRV records and their targets: at least one address, or an
-// error; both when some targets could not be looked up.
-func (d *dnsSource) services(ctx context.Context) ([]netip.AddrPort, error) {
+// services looks up SRV records and their targets. A target that could not be looked up is left out, or has the
+// addresses that it had, with an error.
+func (d *dnsSource) services(ctx context.Context) (found []netip.AddrPort, out []stat.Omission, err error) {
 	_, records, err := d.Resolver.LookupSRV(ctx, "", "", d.Name)
 	if err != nil {
-		return nil, fmt.Errorf("looking up SRV %q: %w", d.Name, err)
+		return nil, nil, err
 	}
 	records = preferred(records)
 	switch {
 	case len(records) == 0:
-		return nil, fmt.Errorf("looking up SRV %q: the answer has no target", d.Name)
+		return nil, nil, errors.New("the answer has no target")
 	case len(records) > MaxEndpoints:
-		return nil, fmt.Errorf("looking up SRV %q: the answer has more than %d targets", d.Name, MaxEndpoints)
+		return nil, nil, fmt.Errorf("the answer has more than %d targets", MaxEndpoints)
 	}
-	known, err := d.lookUpTargets(ctx, records)
-	d.targets = known
-	var found []netip.AddrPort
+	d.targets, out, err = d.lookUpTargets(ctx, records)
 	for _, r := range records {
-		found = append(found, withPort(known[r.Target], r.Port)...)
+		found = append(found, withPort(d.targets[r.Target], r.Port)...)
 	}
-	return found, err
+	return found, out, err
 }
 
 // preferred are the records of the lowest priority number. The target "." says
@@ -216,9 +220,9 @@ func preferred(records []*net.SRV) []*net.SRV {
 	return best
 }
 
-// lookUpTargets returns the addresses of the records' targets, old ones where a
-// look-up failed, and what failed.
-func (d *dnsSource) lookUpTargets(ctx context.Context, records []*net.SRV) (map[string][]netip.Addr, error) {
+// lookUpTargets returns the addresses of the records' targets, those that are left out, and why others have old ones.
+func (d *dnsSource) lookUpTargets(ctx context.Context, records []*net.SRV) (map[string][]netip.Addr, []stat.Omission,
+	error) {
 	names := make([]string, len(records))
 	for i, r := range records {
 		names[i] = r.Target
@@ -239,12 +243,19 @@ func (d *dnsSource) lookUpTargets(ctx context.Context, records []*net.SRV) (map[
 	_ = g.Wait() // failures are kept one by one
 
 	known := make(map[string][]netip.Addr, len(names))
+	var out []stat.Omission
+	var old []error
 	for i, name := range names {
-		if known[name] = answers[i]; failures[i] != nil {
-			known[name] = d.targets[name]
+		switch last := d.targets[name]; {
+		case failures[i] == nil:
+			known[name] = answers[i]
+		case len(last) > 0:
+			known[name], old = last, append(old, failures[i])
+		default:
+			out = append(out, stat.Omission{Object: "target of " + d.what(), Reason: failures[i].Error()})
 		}
 	}
-	return known, d.explain(failures)
+	return known, out, d.explain(old)
 }
 
 // target looks up the addresses of one SRV target.
@@ -264,9 +275,8 @@ func (d *dnsSource) target(ctx context.Context, name string) ([]netip.Addr, erro
 	return addrs, nil
 }
 
-// explain sums up the failures of targets, the first ones word for word.
+// explain sums up why targets have their last addresses, the first ones word for word.
 func (d *dnsSource) explain(failures []error) error {
-	failures = slices.DeleteFunc(failures, func(err error) bool { return err == nil })
 	n := len(failures)
 	if n == 0 {
 		return nil

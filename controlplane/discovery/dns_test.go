@@ -81,6 +81,8 @@ func TestDNSAnswers(t *testing.T) {
 		zone zone
 		want []string
 		err  []string
+
+		partly bool // the set is used without what the error names
 	}{
 		{name: "A, sorted", typ: TypeA, zone: zone{addresses: map[string][]string{"ip4 x.": {"10.0.0.2",
 			"::ffff:10.0.0.1"}}}, want: []string{"10.0.0.1:80", "10.0.0.2:80"}},
@@ -121,12 +123,27 @@ func TestDNSAnswers(t *testing.T) {
 				addresses: map[string][]string{"ip a.": {"10.0.0.1"}},
 			},
 			want: []string{"10.0.0.1:80"},
-			err:  []string{`SRV "x."`, "1 of its targets", `target "b."`, "no address"},
+			err:  []string{"target of SRV record of x.: ", `target "b."`, "no address"}, partly: true,
+		},
+		{
+			name: "A, one address of no server", typ: TypeA,
+			zone: zone{addresses: map[string][]string{"ip4 x.": {"0.0.0.0", "10.0.0.1"}}},
+			want: []string{"10.0.0.1:80"},
+			err:  []string{"0.0.0.0:80 (A record of x.): ", "no single server"}, partly: true,
+		},
+		{
+			name: "SRV, one record without a port", typ: TypeSRV,
+			zone: zone{
+				services:  map[string][]*net.SRV{"x.": {srv("a.", 80, 0), srv("b.", 0, 0)}},
+				addresses: map[string][]string{"ip a.": {"10.0.0.1"}, "ip b.": {"10.0.0.2"}},
+			},
+			want: []string{"10.0.0.1:80"},
+			err:  []string{"10.0.0.2:0 (SRV record of x.): ", "port 0"}, partly: true,
 		},
 		{
 			name: "SRV with targets of which none resolves", typ: TypeSRV,
 			zone: zone{services: map[string][]*net.SRV{"x.": {srv("a.", 80, 0), srv("b.", 80, 0)}}},
-			err:  []string{"2 of its targets", `"a."`, `"b."`},
+			err:  []string{`looking up SRV "x."`, "nothing in the answer", `"a."`, `"b."`},
 		},
 		{name: "SRV of a service that is not there", typ: TypeSRV,
 			zone: zone{services: map[string][]*net.SRV{"x.": {srv(".", 0, 0)}}},
@@ -151,12 +168,15 @@ func TestDNSAnswers(t *testing.T) {
 					t.Errorf("addresses (-want +got):\n%s", d)
 				}
 				wantError(t, err, tt.err...)
+				if _, partly := err.(*Omissions); partly != tt.partly { //nolint:errorlint // see Omissions
+					t.Errorf("used in part: %v, want %v", partly, tt.partly)
+				}
 			})
 		})
 	}
 }
 
-func TestTooManyAddressesAreRefused(t *testing.T) {
+func TestAddressesBeyondTheBoundAreLeftOutAndCounted(t *testing.T) {
 	var ips []string
 	for i := range MaxEndpoints + 1 {
 		ips = append(ips, fmt.Sprintf("10.0.%d.%d", i/256, i%256))
@@ -164,10 +184,10 @@ func TestTooManyAddressesAreRefused(t *testing.T) {
 	z := &zone{addresses: map[string][]string{"ip4 x.": ips}}
 	set, err := NewDNS(DNSConfig{Name: "x.", Type: TypeA, Port: 80, Interval: 5 * time.Second, Resolver: z}, ignore,
 		quiet).(*dnsSource).lookUp(t.Context())
-	if set != nil {
+	if len(set) != MaxEndpoints {
 		t.Errorf("a set of %d", len(set))
 	}
-	wantError(t, err, `A "x."`, "more than 10000 endpoints")
+	wantError(t, err, "10.0.39.16:80 (A record of x.): more than 10000 endpoints", "split the cluster")
 }
 
 // inBubble runs a source against z in a synctest bubble. step lets the given

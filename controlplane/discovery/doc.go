@@ -12,7 +12,9 @@
 // It sends whole sets, sorted by address, each address once, and only when the
 // set differs from the one sent before. What it cannot read, find out or
 // parse never removes an endpoint: the previous set stays, and the report function
-// gets the reason. An explicit empty list in a file is understood,
+// gets the reason. Where a part of what it found can be used, that is the set, and
+// the report function gets the others, as *Omissions; only a file is used whole or
+// not at all. An explicit empty list in a file is understood,
 // and empties the set; an empty file, a file that is gone, a name that does not
 // resolve and an answer without addresses are failures.
 //

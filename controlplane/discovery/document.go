@@ -62,14 +62,13 @@ var errEmpty = errors.New("the document is empty; write [] if no endpoint is mea
 type jsonReader struct {
 	body    []byte
 	decoder *json.Decoder
-	line    int   // of counted
-	begins  int64 // offset of that line
-	counted int64 // offset up to which lines are counted
+	at      place // of counted
+	counted int64 // offset up to which lines and columns are counted
 	values  int
 }
 
 func parseJSON(body []byte) (value, error) {
-	r := &jsonReader{body: body, decoder: json.NewDecoder(bytes.NewReader(body)), line: 1}
+	r := &jsonReader{body: body, decoder: json.NewDecoder(bytes.NewReader(body)), at: top}
 	r.decoder.UseNumber()
 	v, err := r.value(0)
 	if errors.Is(err, io.EOF) && len(bytes.TrimSpace(body)) == 0 {
@@ -96,18 +95,20 @@ func (r *jsonReader) explain(err error) error {
 	return &positioned{r.next(), err}
 }
 
-// next is the place of the next token: of what follows the last one, its separator and blanks.
+// next is the place of the next token: of what follows the last one, its separator and blanks. It counts on from the
+// place before, since a file may be one long line.
 func (r *jsonReader) next() place {
 	at := min(r.decoder.InputOffset(), int64(len(r.body)))
 	rest := r.body[at:]
 	at += int64(len(rest) - len(bytes.TrimLeft(rest, " \t\r\n,:")))
 	passed := r.body[r.counted:at] // no token has a line break in it
 	if n := bytes.Count(passed, []byte{'\n'}); n > 0 {
-		r.line += n
-		r.begins = r.counted + int64(bytes.LastIndexByte(passed, '\n')) + 1
+		r.at = place{r.at.line + n, 1}
+		passed = passed[bytes.LastIndexByte(passed, '\n')+1:]
 	}
+	r.at.column += utf8.RuneCount(passed)
 	r.counted = at
-	return place{r.line, utf8.RuneCount(r.body[r.begins:at]) + 1}
+	return r.at
 }
 
 func (r *jsonReader) value(depth int) (value, error) {

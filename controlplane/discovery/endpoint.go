@@ -29,6 +29,12 @@ const (
 	maxFaults = 10
 )
 
+// ErrTooMany is what is wrong with an endpoint beyond MaxEndpoints.
+var ErrTooMany = fmt.Errorf("more than %d endpoints in one cluster; split the cluster", MaxEndpoints)
+
+// ByAddress is the order of the endpoints in a set.
+func ByAddress(a, b Endpoint) int { return cmp.Compare(a.Address, b.Address) }
+
 // Normalize checks a whole set and returns it as a Discoverer sends it: with
 // addresses in canonical form, sorted by address, never nil. The error names
 // each endpoint at fault by its index in set, at most the first ten.
@@ -172,7 +178,7 @@ func (c *collector) add(where string, e Endpoint) {
 		return
 	}
 	if len(c.set) == MaxEndpoints {
-		c.fault(where, fmt.Errorf("more than %d endpoints in one cluster; split the cluster", MaxEndpoints))
+		c.fault(where, ErrTooMany)
 		return
 	}
 	if c.where == nil {
@@ -191,7 +197,7 @@ func (c *collector) result() ([]Endpoint, error) {
 	if err := errors.Join(c.faults...); err != nil {
 		return nil, err
 	}
-	slices.SortFunc(c.set, func(a, b Endpoint) int { return cmp.Compare(a.Address, b.Address) })
+	slices.SortFunc(c.set, ByAddress)
 	if c.set == nil {
 		return []Endpoint{}, nil
 	}

@@ -2,24 +2,36 @@ package discovery
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
-	"slices"
+	"sync"
 	"time"
 
 	"steelyard/internal/loops"
 	"steelyard/internal/watch"
 )
 
-// settle is how long the directory must be quiet before the file is read.
-const settle = 50 * time.Millisecond
+const (
+	// settle is how long the directory must be quiet before the file is read.
+	settle = 50 * time.Millisecond
+	// patience is how long reading the file may take before that is reported. The largest file takes a second.
+	patience = 5 * time.Second
+)
 
 type fileSource struct {
-	path   string
-	reread time.Duration
-	report func(error)
-	log    *slog.Logger
-	warned []string // the warnings of the latest reading
-	polled bool     // it was logged that the directory cannot be watched
+	path     string
+	reread   time.Duration
+	patience time.Duration
+	read     func(context.Context) reading
+	report   func(error)
+	log      *slog.Logger
+	polled   bool // it was logged that the directory cannot be watched
+}
+
+// A reading is the outcome of reading the file.
+type reading struct {
+	endpoints []Endpoint
+	err       error
 }
 
 // NewFile returns the source of a watched file in Prometheus' file_sd form, JSON
@@ -31,7 +43,14 @@ type fileSource struct {
 func NewFile(path string, report func(error), log *slog.Logger) Discoverer {
 	return &fileSource{
 		path:   path,
-		reread: watch.PollInterval,
+		reread: watch.PollInterval, patience: patience,
+		read: func(ctx context.Context) reading {
+			endpoints, unused, err := CheckFile(ctx, path)
+			if err == nil {
+				err = Omit(unused)
+			}
+			return reading{endpoints, err}
+		},
 		report: report,
 		log:    log.With("source", "file", "path", path),
 	}
@@ -46,16 +65,29 @@ func (f *fileSource) Run(ctx context.Context, sets chan<- []Endpoint) error {
 	watching := loops.Start(ctx, func(ctx context.Context) { watcher.Run(ctx, changed) })
 	defer watching.Stop()
 	r := NewRefresher(sets, f.report, f.log)
+	done := make(chan reading, 1)
+	due := changed // nil while the file is being read
+	var readings sync.WaitGroup
+	defer readings.Wait()
+	late := time.NewTimer(f.patience)
+	late.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case r.Out() <- r.Pending():
 			r.Delivered()
-		case <-changed:
-			endpoints, warnings, err := CheckFile(ctx, f.path)
-			f.warn(warnings)
-			r.Done(endpoints, err)
+		case <-due:
+			due = nil
+			late.Reset(f.patience)
+			readings.Go(func() { done <- f.read(ctx) })
+		case <-late.C:
+			r.Done(nil, fmt.Errorf("reading endpoints: %s is not read after %v, and still being read: make it smaller, "+
+				"or give this process more CPU time", f.path, f.patience))
+		case outcome := <-done:
+			late.Stop()
+			due = changed
+			r.Done(outcome.endpoints, outcome.err)
 		}
 	}
 }
@@ -66,14 +98,4 @@ func (f *fileSource) watched(err error) {
 		f.polled = true
 		f.log.Warn("the directory cannot be watched, the file is only read from time to time", "error", err)
 	}
-}
-
-// warn logs the warnings of a file when they change.
-func (f *fileSource) warn(warnings []string) {
-	if !slices.Equal(warnings, f.warned) {
-		for _, w := range warnings {
-			f.log.Warn("a label of the endpoints is not used", "warning", w)
-		}
-	}
-	f.warned = warnings
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -185,5 +186,34 @@ func TestRefresherSendsOnlyChanges(t *testing.T) {
 	r.Done([]Endpoint{}, nil)
 	if r.Out() != nil {
 		t.Error("an empty set is to be sent twice")
+	}
+}
+
+// TestAFileThatTakesLongIsLateAndSaysSo: a reading that is under way is not begun again, and counts when it ends.
+func TestAFileThatTakesLongIsLateAndSaysSo(t *testing.T) {
+	readings := make(chan reading)
+	var underWay, most atomic.Int32
+	r := start(t, func(report func(error)) Discoverer {
+		f := NewFile(filepath.Join(t.TempDir(), "llama.json"), report, quiet).(*fileSource)
+		f.reread, f.patience = time.Millisecond, 20*time.Millisecond
+		f.read = func(ctx context.Context) reading {
+			most.Store(max(most.Load(), underWay.Add(1)))
+			defer underWay.Add(-1)
+			select {
+			case out := <-readings:
+				return out
+			case <-ctx.Done():
+				return reading{err: ctx.Err()}
+			}
+		}
+		return f
+	})
+	readings <- reading{endpoints: []Endpoint{{Address: "10.0.0.1:80"}}}
+	r.next("10.0.0.1:80")
+	r.failure("llama.json is not read after 20ms, and still being read")
+	readings <- reading{endpoints: []Endpoint{{Address: "10.0.0.2:80"}}}
+	r.next("10.0.0.2:80")
+	if n := most.Load(); n != 1 {
+		t.Errorf("%d readings at a time, want 1", n)
 	}
 }

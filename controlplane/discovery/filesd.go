@@ -11,6 +11,7 @@ import (
 
 	"steelyard/internal/files"
 	"steelyard/internal/spelling"
+	"steelyard/internal/stat"
 )
 
 // MaxFileSize bounds a file_sd file, in bytes.
@@ -35,9 +36,9 @@ func ReadFile(ctx context.Context, path string) ([]Endpoint, error) {
 	return endpoints, err
 }
 
-// CheckFile is ReadFile with warnings, at most the first ten: what is allowed and probably a mistake, in the same form
-// as the faults.
-func CheckFile(ctx context.Context, path string) (endpoints []Endpoint, warnings []string, err error) {
+// CheckFile is ReadFile with the labels that are allowed, not used and probably meant as one that is. Their objects
+// begin like the faults.
+func CheckFile(ctx context.Context, path string) (endpoints []Endpoint, unused []stat.Omission, err error) {
 	parse, err := parserFor(path)
 	if err != nil {
 		return nil, nil, err
@@ -56,7 +57,7 @@ func CheckFile(ctx context.Context, path string) (endpoints []Endpoint, warnings
 	r := groupReader{path: path}
 	r.groups(document)
 	endpoints, err = r.result()
-	return endpoints, r.warnings, err
+	return endpoints, r.unused, err
 }
 
 func parserFor(path string) (func([]byte) (value, error), error) {
@@ -74,8 +75,8 @@ func parserFor(path string) (func([]byte) (value, error), error) {
 // A groupReader turns a document into endpoints.
 type groupReader struct {
 	collector
-	path     string
-	warnings []string
+	path   string
+	unused []stat.Omission
 }
 
 // at is a position for the reader of an error.
@@ -192,15 +193,15 @@ func (r *groupReader) labels(i int, labels value) (Endpoint, bool) {
 	return e, ok
 }
 
-// resembling warns of a label that is not used, and is probably meant as one that is.
+// resembling notes a label that is not used, and is probably meant as one that is.
 func (r *groupReader) resembling(group int, label value) {
 	used := []string{labelZone, labelCapacity, labelEngine, labelMetricsPort, labelMetricsPath}
 	meant := spelling.Nearest(label.text, used)
-	if meant == "" || slices.Contains(used, label.text) || len(r.warnings) == maxFaults {
+	if meant == "" || slices.Contains(used, label.text) {
 		return
 	}
-	r.warnings = append(r.warnings, r.at(label, "group %d, label %q: it is not used; did you mean %q?", group,
-		label.text, meant))
+	r.unused = append(r.unused, stat.Omission{Object: r.at(label, "group %d, label %q", group, label.text),
+		Reason: fmt.Sprintf("it is not used; did you mean %q?", meant)})
 }
 
 // setLabel puts one label's value in its place. Empty means not given.

@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"steelyard/internal/stat"
 )
 
 func TestReadFile(t *testing.T) {
@@ -125,16 +128,39 @@ func TestALabelThatResemblesAUsedOneIsAWarning(t *testing.T) {
 	if err := os.WriteFile(path, []byte(body), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	set, warnings, err := CheckFile(t.Context(), path)
+	set, unused, err := CheckFile(t.Context(), path)
 	if err != nil || !slices.Equal(set, []Endpoint{{Address: "10.0.0.1:80", Zone: "a"}}) {
 		t.Errorf("%+v, %v", set, err)
 	}
-	want := []string{
-		path + `:3:5: group 0, label "capcity": it is not used; did you mean "capacity"?`,
-		path + `:6:5: group 0, label "metrics-port": it is not used; did you mean "metrics_port"?`,
+	want := []stat.Omission{
+		{Object: path + `:3:5: group 0, label "capcity"`, Reason: `it is not used; did you mean "capacity"?`},
+		{Object: path + `:6:5: group 0, label "metrics-port"`, Reason: `it is not used; did you mean "metrics_port"?`},
 	}
-	if d := cmp.Diff(want, warnings); d != "" {
-		t.Errorf("warnings (-want +got):\n%s", d)
+	if d := cmp.Diff(want, unused); d != "" {
+		t.Errorf("unused labels (-want +got):\n%s", d)
+	}
+	r := watchFile(t, path)
+	r.next("10.0.0.1:80")
+	r.reported(0, "the omissions", func(err error) bool {
+		o, partly := err.(*Omissions) //nolint:errorlint // see Omissions
+		return partly && o.Count == 2 && slices.Equal(o.First, want)
+	})
+}
+
+// TestPlacesAreThoseOfTheText: whichever way the lines are broken.
+func TestPlacesAreThoseOfTheText(t *testing.T) {
+	for body, want := range map[string]string{
+		`[{"targets": ["10.0.0.1:80"]}, {"targets": ["é", 7]}]`:              "1:45 1:50",
+		"[{\"targets\": [\n\"10.0.0.1:80\"]},\n {\"targets\": [\"é\",\n7]}]": "3:15 4:1",
+	} {
+		document, err := parseJSON([]byte(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		targets := document.items[1].items[0].items
+		if got := fmt.Sprint(targets[0].place, targets[1].place); got != want {
+			t.Errorf("%s: the last targets are at %s, want %s", body, got, want)
+		}
 	}
 }
 

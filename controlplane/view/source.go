@@ -9,6 +9,7 @@ type SourceState string
 const (
 	SourceOK      SourceState = "ok"
 	SourcePartial SourceState = "partial" // some of the Envoys that watch the cluster do not report: see Reporting
+	SourcePartly  SourceState = "partly"  // it works, and something that it has found is not used: see Omitted
 	SourceStale   SourceState = "stale"   // it fails, in part or for a short time: its last values are still in use
 	// there is nothing to report: no Envoy that watches the cluster has requests, or no endpoint is there to be scraped
 	SourceIdle SourceState = "idle"
@@ -24,7 +25,14 @@ type SourceStatus struct {
 	LastSuccess    Time        `json:"last_success"`
 	LastError      string      `json:"last_error"` // empty when the latest attempt went well
 	IgnoredMembers int         `json:"ignored_members"`
-	Envoys         Reporting   `json:"envoys"` // of the sources that are Envoys
+	Envoys         Reporting   `json:"envoys"`  // of the sources that are Envoys
+	Omitted        Omissions   `json:"omitted"` // by discovery
+}
+
+// Omissions are what a source has found and does not use.
+type Omissions struct {
+	Count int             `json:"count"`
+	First []stat.Omission `json:"first"` // sorted, at most discovery.MaxOmissions
 }
 
 // Reporting is which of the Envoys that watch a cluster report over a source. It is filled for the sources

@@ -45,7 +45,12 @@ func someStatus() *Status {
 			Decision: view.Decision{ArrivalRate: view.Num(123.4)},
 			Use:      view.Use{CapacityUsed: view.Num(0.934), ToSpare: view.Num(0)},
 			Sources: []view.SourceStatus{{Name: "scrape", State: view.SourceStale},
-				{Name: "access_log", State: view.SourceOK}},
+				{Name: "access_log", State: view.SourceOK},
+				{Name: "discovery", State: view.SourcePartly, Omitted: view.Omissions{Count: 21, First: []stat.Omission{
+					{Object: "steelyard.dev/capacity of Pod small\x1b[31m",
+						Reason: `it is "eight": write a number of slots above 0, at most 1000000`},
+					{Address: "10.4.0.2", Object: "EndpointSlice llama-b, Pod y",
+						Reason: "it has no port 8000: its ports, which are those of the Pods, are http 8080"}}}}},
 		}, {Name: "embeddings"}},
 		Envoys: []EnvoyStatus{
 			{NodeID: "edge-2", Resource: "llama-70b", State: admin.EnvoyRefuses, VersionSent: "a1b2.tox.1520",

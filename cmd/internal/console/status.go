@@ -176,6 +176,7 @@ func (s *Status) Print(o Output, where string) error {
 		s.heading(w, where)
 		fmt.Fprintln(w)
 		s.clusters(w, o.Width)
+		s.omitted(w, o.Width)
 		fmt.Fprintln(w)
 		s.envoys(w, o.Width)
 		if len(s.Process.Pickers.List) > 0 {
@@ -233,6 +234,25 @@ func sources(c *view.Cluster) string {
 		return "ok"
 	}
 	return strings.Join(bad, ", ")
+}
+
+// omitted lists what discovery has found and left out.
+func (s *Status) omitted(w io.Writer, width int) {
+	for i := range s.Clusters {
+		for _, source := range s.Clusters[i].Sources {
+			o := &source.Omitted
+			if o.Count == 0 {
+				continue
+			}
+			fmt.Fprintf(w, "\nLeft out of %s by %s:\n", table.Printable(s.Clusters[i].Name), source.Name)
+			for _, omission := range o.First {
+				fmt.Fprintln(w, "  "+wrap(omission.String(), "    ", width))
+			}
+			if more := o.Count - len(o.First); more > 0 {
+				fmt.Fprintf(w, "  and %d more\n", more)
+			}
+		}
+	}
 }
 
 func (s *Status) envoys(w io.Writer, width int) {

@@ -520,7 +520,7 @@ const sourceNames = {
 	scrape: 'Server metrics', redis: 'Counts in Redis', discovery: 'Discovery', access_log: "Envoys' request log",
 		load_reports: "Envoys' load reports",
 };
-const sourceKinds = { ok: 'good', partial: 'warning', idle: 'none', off: 'none', stale: 'warning', down: 'error' };
+const sourceKinds = { ok: 'good', partial: 'warning', partly: 'warning', idle: 'none', off: 'none', stale: 'warning', down: 'error' };
 // sourceKind is the kind of the incident about a source, if there is one: it is red where the source fails for most of
 // a pool. An incident stays for some seconds after its cause.
 const sourceKind = (c, s) => (s.state !== 'ok' && S.fleet.incidents.find((i) => i.id === 'source/' + c.name + '/' +
@@ -532,8 +532,10 @@ function sourceWords(s) {
 		return words + (e.idle ? ', ' + num(e.idle) + ' without requests' : '') + (e.missing.length
 			? '; not from ' + e.missing.join(', ') : '');
 	}
-	return s.last_error || (s.state === 'ok' ? 'works' : '');
+	return s.last_error || (s.state === 'partly' ? 'left out: ' + omitted(s.omitted) : s.state === 'ok' ? 'works' : '');
 }
+const omitted = (o) => o.first.map((x) => (x.address ? x.address + ' (' + x.object + ')' : x.object) + ': ' + x.reason)
+	.concat(o.count > o.first.length ? ['and ' + num(o.count - o.first.length) + ' more'] : []).join('; ');
 function sourcesCard(c) {
 	return card('What Steelyard receives', 'of ' + c.name, null,
 		sheet('Sources', ['Source', 'State|less', 'What it reports', 'Latest|num'], c.sources.map((s) => h('tr',

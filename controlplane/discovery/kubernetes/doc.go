@@ -23,7 +23,10 @@
 //     still serve are used, as kube-proxy does.
 //   - Of one address family. A Pod with both has one endpoint, of the family
 //     that ip_family says, IPv4 unless it does. Without ip_family, a Pod that has
-//     only the other family is an endpoint there.
+//     only the other family is an endpoint there. An address without a Pod is a
+//     server of its own.
+//   - With a port. A slice without ports has none while another slice of its
+//     Service has some: the Service's port has a name that these Pods lack.
 //   - Capacity and engine by the Pod's annotations, or else labels,
 //     steelyard.dev/capacity and steelyard.dev/engine; the cluster's where there
 //     are none.
@@ -41,5 +44,6 @@
 // # What it is not
 //
 // It writes nothing to the API, knows no controller, and does not ask whether a
-// Pod is loaded. Objects that it cannot use are left out and reported.
+// Pod is loaded. What it cannot use is left out, and named in the
+// *discovery.Omissions that it reports.
 package kubernetes

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -16,6 +15,7 @@ import (
 
 	"steelyard/controlplane/discovery"
 	"steelyard/internal/engines"
+	"steelyard/internal/stat"
 )
 
 // The annotations, or else labels, of a Pod that describe its endpoint.
@@ -26,12 +26,15 @@ const (
 
 var hints = []string{capacityHint, engineHint}
 
-// maxFaults bounds the length of an error.
-const maxFaults = 5
-
 // A candidate is an address that an object names.
 type candidate struct {
 	discovery.Endpoint
+	// owner identifies the server: a Pod has several addresses, and a server without a Pod is one of its own.
+	owner string
+	// object names what the address comes from, in messages.
+	object string
+	// fault is why the address cannot be used; empty for none.
+	fault                       string
 	address, family             string
 	port                        int
 	ready, serving, terminating bool
@@ -40,35 +43,38 @@ type candidate struct {
 // counts reports whether the candidate is an endpoint, by its conditions.
 func (c candidate) counts() bool { return c.ready || c.terminating }
 
+// where is the candidate's address as the API has it, with a port where that is known.
+func (c candidate) where() string {
+	if c.port == 0 {
+		return c.address
+	}
+	return net.JoinHostPort(c.address, strconv.Itoa(c.port))
+}
+
 // A merger makes a set of endpoints out of candidates.
 type merger struct {
 	family string // wanted; empty for any, IPv4 first
 	what   string // the source, in messages
 
-	objects    int // that were looked at
 	candidates []candidate
-	faults     []error
-	more       int // faults beyond maxFaults
+	omitted    []stat.Omission
 	// unusable: there are endpoints that would get requests, but for a fault.
 	unusable bool
 }
 
-// left notes what could not be used, and why.
-func (m *merger) left(format string, args ...any) {
-	if len(m.faults) == maxFaults {
-		m.more++
-		return
-	}
-	m.faults = append(m.faults, fmt.Errorf(format, args...))
-}
-
-// missed notes that endpoints which would get requests cannot be used, and why.
-func (m *merger) missed(format string, args ...any) {
-	m.unusable = true
-	m.left(format, args...)
-}
-
 func (m *merger) add(c candidate) { m.candidates = append(m.candidates, c) }
+
+// omit leaves out a candidate that would get requests.
+func (m *merger) omit(c candidate, format string, args ...any) {
+	m.unusable = true
+	m.note(c.where(), c.object, format, args...)
+}
+
+// note names something that is not used. The address may be empty.
+func (m *merger) note(address, object, format string, args ...any) {
+	m.omitted = append(m.omitted, stat.Omission{Address: address, Object: object,
+		Reason: fmt.Sprintf(format, args...)})
+}
 
 // hint applies a Pod's annotations and labels.
 func (m *merger) hint(c *candidate, pod meta.ObjectMeta) {
@@ -83,16 +89,16 @@ func (m *merger) hint(c *candidate, pod meta.ObjectMeta) {
 		if err == nil && n > 0 && n <= discovery.MaxCapacity {
 			c.Capacity = n
 		} else {
-			m.left("Pod %s: %s is %.40q: write a number of slots above 0, at most %d", pod.Name, capacityHint, v,
-				discovery.MaxCapacity)
+			m.note(c.address, capacityHint+" of Pod "+pod.Name, "it is %.40q: write a number of slots above 0, at most "+
+				"%d; until then the Pod has the capacity of the cluster's configuration", v, discovery.MaxCapacity)
 		}
 	}
 	if v := hintOf(engineHint); v != "" {
 		if slices.Contains(engines.Names(), v) {
 			c.Engine = v
 		} else {
-			m.left("Pod %s: %s is %.40q: write one of %s", pod.Name, engineHint, v,
-				strings.Join(engines.Names(), ", "))
+			m.note(c.address, engineHint+" of Pod "+pod.Name, "it is %.40q: write one of %s; until then the Pod has the "+
+				"engine of the cluster's configuration", v, strings.Join(engines.Names(), ", "))
 		}
 	}
 }
@@ -102,55 +108,72 @@ func (m *merger) hint(c *candidate, pod meta.ObjectMeta) {
 // those known still serve.
 func (m *merger) result() ([]discovery.Endpoint, error) {
 	byAddress := make(map[string]candidate, len(m.candidates))
-	for _, c := range m.inFamily() {
+	for _, c := range m.inFamily(m.usable()) {
+		switch other, twice := byAddress[c.Address]; {
+		case !twice:
+			byAddress[c.Address] = c
+		case preferred(c, other):
+			m.conflict(other, c)
+			byAddress[c.Address] = c
+		default:
+			m.conflict(c, other)
+		}
+	}
+	set := inUse(byAddress)
+	for _, e := range set[min(len(set), discovery.MaxEndpoints):] {
+		m.omit(byAddress[e.Address], "%v", discovery.ErrTooMany)
+	}
+	omitted := discovery.Omit(m.omitted)
+	if len(set) == 0 && m.unusable {
+		return nil, fmt.Errorf("%s: nothing can be used: %w", m.what, omitted)
+	}
+	return set[:min(len(set), discovery.MaxEndpoints)], omitted
+}
+
+// usable are the candidates that are endpoints, with their addresses.
+func (m *merger) usable() []candidate {
+	var out []candidate
+	for _, c := range m.candidates {
 		if !c.counts() {
 			continue
 		}
-		address, err := discovery.ParseAddress(net.JoinHostPort(c.address, strconv.Itoa(c.port)))
-		if err != nil {
-			m.missed("%w", err)
-			continue
+		var err error
+		if c.fault == "" {
+			c.Address, err = discovery.ParseAddress(c.where())
 		}
-		c.Address = address
-		if other, twice := byAddress[address]; !twice || preferred(c, other) {
-			byAddress[address] = c
+		switch {
+		case c.fault != "":
+			m.omit(c, "%s", c.fault)
+		case err != nil:
+			m.omit(c, "%v", err)
+		default:
+			out = append(out, c)
 		}
 	}
-	if len(byAddress) > discovery.MaxEndpoints {
-		return nil, fmt.Errorf("%s has %d endpoints: a cluster takes %d, so split it", m.what, len(byAddress),
-			discovery.MaxEndpoints)
+	return out
+}
+
+// conflict names a Pod whose address is another's, too. One that terminates has left it to the other.
+func (m *merger) conflict(out, in candidate) {
+	if out.owner != in.owner && out.ID != "" && !out.terminating {
+		m.note(out.Address, out.object, "%s is ready at the same address, and has it", in.object)
 	}
-	if len(byAddress) == 0 && m.unusable {
-		return nil, m.fault()
-	}
-	usable := false
+}
+
+// inUse is the set of endpoints.
+func inUse(byAddress map[string]candidate) []discovery.Endpoint {
+	others := false
 	for _, c := range byAddress {
-		usable = usable || !c.terminating
+		others = others || !c.terminating
 	}
 	set := make([]discovery.Endpoint, 0, len(byAddress))
 	for _, c := range byAddress {
 		// Where all terminate, requests can only succeed at one of them.
-		c.Terminating = c.terminating && (usable || !c.serving)
+		c.Terminating = c.terminating && (others || !c.serving)
 		set = append(set, c.Endpoint)
 	}
-	slices.SortFunc(set, func(a, b discovery.Endpoint) int { return cmp.Compare(a.Address, b.Address) })
-	return set, m.fault()
-}
-
-func (m *merger) fault() error {
-	if len(m.faults) == 0 {
-		return nil
-	}
-	// In an order of their own: a store has none, and the same faults should read the same.
-	slices.SortFunc(m.faults, func(a, b error) int { return cmp.Compare(a.Error(), b.Error()) })
-	if m.more > 0 {
-		m.faults = append(m.faults, fmt.Errorf("and %d more", m.more))
-	}
-	var all []string
-	for _, f := range m.faults {
-		all = append(all, f.Error())
-	}
-	return fmt.Errorf("%s: %w", m.what, errors.New(strings.Join(all, "; ")))
+	slices.SortFunc(set, discovery.ByAddress)
+	return set
 }
 
 // preferred reports whether a rather than b says what is at their address.
@@ -166,58 +189,45 @@ func preferred(a, b candidate) bool {
 	return a.ID > b.ID // any, but always the same
 }
 
-// inFamily are the candidates without those that are an endpoint of the other address family.
-func (m *merger) inFamily() []candidate {
-	if m.family != "" {
-		return m.onlyFamily()
+// inFamily are the candidates without those of servers that are an endpoint of the other address family.
+func (m *merger) inFamily(all []candidate) []candidate {
+	wanted := cmp.Or(m.family, IPv4)
+	has := make(map[string]bool)
+	for _, c := range m.candidates { // ready or not: slices of the two families change one after the other
+		has[c.owner] = has[c.owner] || c.family == wanted && c.fault == ""
 	}
-	// By Pod; candidates without one are a group of their own.
-	four := make(map[string]bool)
-	for _, c := range m.candidates {
-		if c.family == IPv4 {
-			four[c.ID] = true
+	return slices.DeleteFunc(all, func(c candidate) bool {
+		if c.family == wanted || !has[c.owner] && m.family == "" {
+			return false
 		}
-	}
-	return slices.DeleteFunc(slices.Clone(m.candidates), func(c candidate) bool {
-		return c.family == IPv6 && four[c.ID]
+		if !has[c.owner] {
+			m.omit(c, "it has no %s address, which ip_family asks for", wanted)
+		}
+		return true
 	})
 }
 
-func (m *merger) onlyFamily() []candidate {
-	has, lacks := make(map[string]bool), make(map[string]bool)
-	for _, c := range m.candidates {
-		if c.family == m.family {
-			has[c.ID] = true
-		}
-	}
-	out := slices.DeleteFunc(slices.Clone(m.candidates), func(c candidate) bool {
-		if c.family != m.family && !has[c.ID] && c.counts() {
-			lacks[cmp.Or(c.Pod, c.address)] = true
-		}
-		return c.family != m.family
-	})
-	if len(lacks) > 0 {
-		first := slices.Min(slices.Collect(maps.Keys(lacks)))
-		m.missed("%d Pods have no %s address, which ip_family asks for, the first %s", len(lacks), m.family, first)
-	}
-	return out
-}
-
-// ports are the serving port and the metrics port, 0 for the serving port, of a slice.
-func (s *ServiceConfig) ports(slice *discoveryv1.EndpointSlice) (serving, metrics int, err error) {
-	serving, err = pick(slice.Ports, s.Port, "port")
+// ports are the serving port and the metrics port, 0 for the serving port, of a slice. ported says that some slice of
+// its Service has ports.
+func (s *ServiceConfig) ports(slice *discoveryv1.EndpointSlice, ported bool) (serving, metrics int, err error) {
+	serving, err = pick(slice.Ports, s.Port, "port", ported)
 	if err != nil || s.MetricsPort == "" {
 		return serving, 0, err
 	}
 	if n, err := strconv.Atoi(s.MetricsPort); err == nil {
 		return serving, n, nil // which the configuration has checked
 	}
-	metrics, err = pick(slice.Ports, s.MetricsPort, "metrics_port")
+	metrics, err = pick(slice.Ports, s.MetricsPort, "metrics_port", ported)
 	return serving, metrics, err
 }
 
+// numbered reports whether a slice has a port, of any protocol.
+func numbered(slice *discoveryv1.EndpointSlice) bool {
+	return slices.ContainsFunc(slice.Ports, func(p discoveryv1.EndpointPort) bool { return p.Port != nil })
+}
+
 // pick finds the port that is wanted by name or number, or the only one.
-func pick(all []discoveryv1.EndpointPort, wanted, key string) (int, error) {
+func pick(all []discoveryv1.EndpointPort, wanted, key string, ported bool) (int, error) {
 	var found []int
 	var names []string
 	for _, p := range all {
@@ -236,6 +246,9 @@ func pick(all []discoveryv1.EndpointPort, wanted, key string) (int, error) {
 	switch {
 	case len(found) == 1:
 		return found[0], nil
+	case len(names) == 0 && ported:
+		return 0, errors.New("it has no TCP port, though its Service has ports: do its Pods lack the port that the " +
+			"Service names?")
 	case len(names) == 0 && err == nil:
 		return number, nil // a headless Service without ports
 	case len(names) == 0:

@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -58,26 +59,26 @@ func (p *poolSource) Run(ctx context.Context, sets chan<- []discovery.Endpoint) 
 	selected := selection{client: p.client, namespace: p.Namespace, sub: sub}
 	defer selected.close()
 	p.follow(ctx, sets, sub, func() ([]discovery.Endpoint, error) {
-		away := cmpErr(p.client.unreachable(), pool.failing())
+		away := cmp.Or(p.client.unreachable(), pool.failing())
 		if !pool.informer.HasSynced() {
-			return nil, cmpErr(away, errWaiting)
+			return nil, cmp.Or(away, errWaiting)
 		}
 		object, exists, _ := pool.informer.GetStore().GetByKey(p.Namespace + "/" + p.Name)
 		if !exists {
-			return []discovery.Endpoint{}, cmpErr(away, fmt.Errorf("there is no %s: check the name and the namespace",
+			return []discovery.Endpoint{}, cmp.Or(away, fmt.Errorf("there is no %s: check the name and the namespace",
 				p.what()))
 		}
 		s, err := specOf(object.(*unstructured.Unstructured))
 		if err != nil {
-			return nil, cmpErr(away, fmt.Errorf("%s: %w", p.what(), err))
+			return nil, cmp.Or(away, fmt.Errorf("%s: %w", p.what(), err))
 		}
 		pods := selected.pods(s.Selector.MatchLabels)
-		away = cmpErr(away, pods.failing())
+		away = cmp.Or(away, pods.failing())
 		if !pods.informer.HasSynced() {
-			return nil, cmpErr(away, errWaiting)
+			return nil, cmp.Or(away, errWaiting)
 		}
 		set, err := p.endpoints(s, pods.informer.GetStore())
-		return set, cmpErr(away, err)
+		return set, discovery.Both(away, err)
 	})
 	return nil
 }
@@ -103,17 +104,18 @@ func specOf(object *unstructured.Unstructured) (s spec, err error) {
 // endpoints returns the endpoints of the Pods in the store.
 func (p *poolSource) endpoints(s spec, pods cache.Store) ([]discovery.Endpoint, error) {
 	m := merger{family: p.Family, what: p.what()}
-	for _, object := range pods.List() {
-		p.addPod(&m, s, object.(*core.Pod))
+	all := pods.List()
+	if len(all) == 0 {
+		return []discovery.Endpoint{}, fmt.Errorf("%s: no Pod has the labels of its selector, %s", m.what,
+			labels.Set(s.Selector.MatchLabels))
 	}
-	if m.objects == 0 {
-		m.left("no Pod has the labels of its selector, %s", labels.Set(s.Selector.MatchLabels))
+	for _, object := range all {
+		p.addPod(&m, s, object.(*core.Pod))
 	}
 	return m.result()
 }
 
 func (p *poolSource) addPod(m *merger, s spec, pod *core.Pod) {
-	m.objects++
 	if pod.Status.Phase == core.PodFailed || pod.Status.Phase == core.PodSucceeded {
 		return
 	}
@@ -121,11 +123,16 @@ func (p *poolSource) addPod(m *merger, s spec, pod *core.Pod) {
 	for _, c := range pod.Status.Conditions {
 		ready = ready || c.Type == core.PodReady && c.Status == core.ConditionTrue
 	}
-	c := candidate{serving: ready, terminating: pod.DeletionTimestamp != nil}
+	c := candidate{owner: string(pod.UID), object: "Pod " + pod.Name, serving: ready,
+		terminating: pod.DeletionTimestamp != nil}
 	c.ready = ready && !c.terminating
 	c.ID, c.Pod, c.Node = string(pod.UID), pod.Name, pod.Spec.NodeName
 	c.Zone, c.MetricsPort = pod.Labels[core.LabelTopologyZone], p.MetricsPort
+	c.address = pod.Status.PodIP // that names the Pod
 	m.hint(&c, pod.ObjectMeta)
+	if c.ready && len(pod.Status.PodIPs) == 0 {
+		m.omit(c, "it is ready, and has no IP")
+	}
 	for _, ip := range pod.Status.PodIPs {
 		c.address, c.family = ip.IP, IPv4
 		if a, err := netip.ParseAddr(ip.IP); err == nil && a.Is6() {

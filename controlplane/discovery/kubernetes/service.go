@@ -1,12 +1,15 @@
 package kubernetes
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
+	core "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -91,54 +94,63 @@ func (s *serviceSource) Run(ctx context.Context, sets chan<- []discovery.Endpoin
 	defer release()
 	patience := time.Now().Add(metadataPatience)
 	s.follow(ctx, sets, sub, func() ([]discovery.Endpoint, error) {
-		away := cmpErr(s.client.unreachable(), found.failing())
+		away := cmp.Or(s.client.unreachable(), found.failing())
 		labelled := pods.informer.HasSynced()
 		if !found.informer.HasSynced() || !labelled && pods.failing() == nil && time.Now().Before(patience) {
-			return nil, cmpErr(away, errWaiting)
+			return nil, cmp.Or(away, errWaiting)
 		}
-		set, err := s.endpoints(found.informer.GetStore(), pods.informer.GetStore())
-		if failing := pods.failing(); failing != nil {
-			failing = fmt.Errorf("capacity and engine of Pods are not known: %w", failing)
-			err = cmpErr(failing, err)
-		}
-		return set, cmpErr(away, err)
+		set, err := s.endpoints(found.informer.GetStore(), pods.informer.GetStore(), pods.failing())
+		return set, discovery.Both(away, err)
 	})
 	return nil
 }
 
-// endpoints returns the endpoints of the slices in the store.
-func (s *serviceSource) endpoints(found, pods cache.Store) ([]discovery.Endpoint, error) {
+// endpoints returns the endpoints of the slices in the store. unlabelled is why the Pods' labels are not known.
+func (s *serviceSource) endpoints(found, pods cache.Store, unlabelled error) ([]discovery.Endpoint, error) {
 	m := merger{family: s.Family, what: s.what(s.Namespace)}
-	for _, object := range found.List() {
-		s.addSlice(&m, object.(*discoveryv1.EndpointSlice), pods)
+	if unlabelled != nil {
+		m.note("", "Pods of namespace "+s.Namespace, "capacity and engine of Pods are not known: %v", unlabelled)
 	}
-	if m.objects == 0 {
-		m.left("it has no EndpointSlice: check the name and the namespace")
+	all := found.List()
+	if len(all) == 0 {
+		return []discovery.Endpoint{}, fmt.Errorf("%s: it has no EndpointSlice: check the name and the namespace", m.what)
+	}
+	ported := make(map[string]bool) // by Service
+	for _, object := range all {
+		slice := object.(*discoveryv1.EndpointSlice)
+		ported[serviceOf(slice)] = ported[serviceOf(slice)] || numbered(slice)
+	}
+	for _, object := range all {
+		slice := object.(*discoveryv1.EndpointSlice)
+		s.addSlice(&m, slice, ported[serviceOf(slice)], pods)
 	}
 	return m.result()
 }
 
-func (s *serviceSource) addSlice(m *merger, slice *discoveryv1.EndpointSlice, pods cache.Store) {
-	m.objects++
+// serviceOf returns the Service of a slice; a slice of none stands for itself.
+func serviceOf(slice *discoveryv1.EndpointSlice) string {
+	if name := slice.Labels[discoveryv1.LabelServiceName]; name != "" {
+		return name
+	}
+	return "slice/" + slice.Name
+}
+
+func (s *serviceSource) addSlice(m *merger, slice *discoveryv1.EndpointSlice, ported bool, pods cache.Store) {
 	found := s.candidates(m, slice, pods)
-	if len(found) == 0 {
-		return // an empty slice has no ports either
-	}
-	left := m.left
-	if slices.ContainsFunc(found, candidate.counts) {
-		left = m.missed
-	}
+	port, metrics, err := s.ports(slice, ported)
 	if slice.AddressType != discoveryv1.AddressTypeIPv4 && slice.AddressType != discoveryv1.AddressTypeIPv6 {
-		left("EndpointSlice %s has addresses of type %s, and Envoys are sent IPs", slice.Name, slice.AddressType)
-		return
+		err = fmt.Errorf("it has addresses of type %s, and Envoys are sent IPs", slice.AddressType)
 	}
-	port, metrics, err := s.ports(slice)
+	fault := ""
 	if err != nil {
-		left("EndpointSlice %s: %w", slice.Name, err)
-		return
+		fault = err.Error()
+	}
+	// An empty slice has no ports either. Of one in which no endpoint is ready, the fault is known before one is.
+	if err != nil && len(found) > 0 && !slices.ContainsFunc(found, candidate.counts) {
+		m.note("", "EndpointSlice "+slice.Name, "%s", fault)
 	}
 	for _, c := range found {
-		c.port, c.MetricsPort = port, metrics
+		c.port, c.MetricsPort, c.fault = port, metrics, fault
 		m.add(c)
 	}
 }
@@ -163,22 +175,32 @@ func (s *serviceSource) candidates(m *merger, slice *discoveryv1.EndpointSlice, 
 			c.serving = *e.Conditions.Serving
 		}
 		c.Zone, c.Node = deref(e.Zone), deref(e.NodeName)
-		if ref := e.TargetRef; ref != nil && ref.Kind == "Pod" {
-			c.ID, c.Pod = string(ref.UID), ref.Name
-			namespace := ref.Namespace
-			if namespace == "" {
-				namespace = s.Namespace
-			}
-			if object, ok, _ := pods.GetByKey(namespace + "/" + ref.Name); ok {
-				pod := object.(*meta.PartialObjectMetadata)
-				if ref.UID == "" || ref.UID == pod.UID {
-					m.hint(&c, pod.ObjectMeta)
-				}
-			}
+		c.owner, c.object = c.address, "EndpointSlice "+slice.Name
+		if e.TargetRef != nil {
+			s.refer(m, &c, e.TargetRef, pods)
 		}
 		found = append(found, c)
 	}
 	return found
+}
+
+// refer adds what a candidate's target says, which is a Pod, or another server that has addresses.
+func (s *serviceSource) refer(m *merger, c *candidate, ref *core.ObjectReference, pods cache.Store) {
+	namespace := cmp.Or(ref.Namespace, s.Namespace)
+	name := strings.Join([]string{ref.Kind, namespace, ref.Name}, "/")
+	c.owner, c.ID = cmp.Or(string(ref.UID), name), string(ref.UID)
+	c.object += ", " + ref.Kind + " " + ref.Name
+	if ref.Kind != "Pod" {
+		return
+	}
+	c.Pod = ref.Name
+	object, ok, _ := pods.GetByKey(namespace + "/" + ref.Name)
+	if !ok {
+		return
+	}
+	if pod := object.(*meta.PartialObjectMetadata); ref.UID == "" || ref.UID == pod.UID {
+		m.hint(c, pod.ObjectMeta)
+	}
 }
 
 func orTrue(b *bool) bool { return b == nil || *b }

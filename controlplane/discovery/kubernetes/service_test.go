@@ -49,7 +49,7 @@ func TestEndpointsOfWhichNoneCanBeUsedReplaceNothing(t *testing.T) {
 			ports: ports(port("http", 8000)), endpoints: ready, fault: "it has no metrics_port prom"},
 		"no ports": {endpoints: ready, fault: "it has no TCP port"},
 		"none of the family": {config: ServiceConfig{Family: IPv6}, ports: ports(port("http", 8000)),
-			endpoints: ready, fault: "1 Pods have no IPv6 address"},
+			endpoints: ready, fault: "it has no IPv6 address, which ip_family asks for"},
 		"names instead of addresses": {ports: ports(port("http", 8000)), endpoints: at("a.example.com"),
 			family: discoveryv1.AddressTypeFQDN, fault: "addresses of type FQDN"},
 		"an address that Envoy refuses": {ports: ports(port("http", 8000)), endpoints: at("0.0.0.0"),
@@ -70,7 +70,7 @@ func TestEndpointsOfWhichNoneCanBeUsedReplaceNothing(t *testing.T) {
 		}
 		c.config.Service = "llama"
 		s := &serviceSource{c.config, source{}}
-		set, err := s.endpoints(found, cache.NewStore(cache.MetaNamespaceKeyFunc))
+		set, err := s.endpoints(found, cache.NewStore(cache.MetaNamespaceKeyFunc), nil)
 		if len(set) != 0 || (set != nil) != c.replaces {
 			t.Errorf("%s: the set is %#v, want an empty one: %v, or else nil", name, set, c.replaces)
 		}

@@ -51,13 +51,3 @@ func (s *source) follow(ctx context.Context, sets chan<- []discovery.Endpoint, s
 		}
 	}
 }
-
-// cmpErr is the first error that is not nil.
-func cmpErr(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}

@@ -250,7 +250,7 @@ func (w *watched) failing() error {
 func stripped(object any) (any, error) {
 	switch o := object.(type) {
 	case *discoveryv1.EndpointSlice:
-		o.ObjectMeta = slim(o.ObjectMeta, nil)
+		o.ObjectMeta = slim(o.ObjectMeta, []string{discoveryv1.LabelServiceName})
 		for i := range o.Endpoints {
 			e := &o.Endpoints[i]
 			e.Hints, e.DeprecatedTopology = nil, nil
