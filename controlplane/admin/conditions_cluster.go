@@ -223,12 +223,15 @@ func sourceConditions(p *observation, c *view.Cluster, s *view.SourceStatus, sub
 		return nil
 	}
 	blind, _ := endpointsThat(c, func(e *view.Endpoint) bool { return endpointState(e) == view.EndpointBlind })
-	if blind == len(c.Endpoints) && blind > 0 {
+	if blind == len(c.Endpoints) && blind > 0 && s.Name != sourceDiscovery {
 		because = "No endpoint has usable metrics, so all get their part of the capacity."
 	}
 	f := newCondition(kindSource, severity, subject, title).explain(why, blame, because, sourceNext(s.Name),
 		sourceCommand(p, c, s))
 	f.ID = sourceID(c.Name, s.Name)
+	if s.State == view.SourcePartly {
+		f.ID += "/partly" // not the end of a failure, whose title would stay
+	}
 	if severity == view.SeverityError {
 		f.rank = 1
 	}

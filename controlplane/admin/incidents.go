@@ -96,13 +96,16 @@ func uninhibited(all []condition) []condition {
 	return slices.DeleteFunc(all, func(f condition) bool { return severe[f.inhibitedBy] >= rank(f.Severity) })
 }
 
-// continued is a condition with what was before: its beginning, and the title and severity of its worst. One that gets
-// worse may have begun earlier than what was found first.
+// continued is a condition with what was before: its beginning, and the title and severity of its worst, unless that
+// did not last. One that gets worse may have begun earlier than what was found first.
 func continued(was *incidentState, f condition, p *observation) incidentState {
 	s := incidentState{condition: f, first: p.now, last: p.now}
 	s.Since = view.At(p.now)
 	if !f.began.IsZero() {
 		s.Since = view.At(f.began)
+	}
+	if was != nil && rank(was.Severity) > rank(f.Severity) && p.now.Sub(was.first) < was.pendingFor {
+		was = nil // such as a source that has its first result
 	}
 	if was != nil {
 		s.first = was.first

@@ -174,12 +174,14 @@ func TestWhatDiscoverySaysIsTrue(t *testing.T) {
 			"It is down, and has never worked: refused."},
 	} {
 		s := calm()
-		s.pool().Sources[0].Name, s.pool().Sources[0].State = "access_log", view.SourceOK
+		// As at each start: nothing is known of it.
+		s.pool().Sources = append(s.pool().Sources, view.SourceStatus{Name: sourceDiscovery, State: view.SourceDown})
+		s.after(time.Second)
 		c.source.Name = sourceDiscovery
 		if c.empty {
 			s.pool().Endpoints, s.pool().Counts = nil, view.EndpointCounts{}
 		}
-		s.pool().Sources = append(s.pool().Sources, c.source)
+		s.pool().Sources[1] = c.source
 		s.after(time.Second)
 		all := s.after(2 * passing)
 		i := slices.IndexFunc(all, func(i view.Incident) bool { return i.Kind == kindSource })

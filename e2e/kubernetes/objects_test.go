@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	core "k8s.io/api/core/v1"
@@ -93,7 +94,7 @@ func (r room) remove(name string) {
 
 // entry is an endpoint of a slice.
 type entry struct {
-	address    string
+	address    string // several of the same endpoint are separated by commas
 	pod        string
 	uid        types.UID
 	zone, node string
@@ -129,7 +130,7 @@ func (r room) sliceOf(family discoveryv1.AddressType, service, name string, port
 	}
 	for _, e := range entries {
 		made := discoveryv1.Endpoint{
-			Addresses:  []string{e.address},
+			Addresses:  strings.Split(e.address, ","),
 			Conditions: discoveryv1.EndpointConditions{Ready: e.ready, Serving: e.serving, Terminating: e.terminating},
 		}
 		if e.pod != "" {

@@ -213,7 +213,7 @@ func TestOnePodIsOneEndpointInDualStack(t *testing.T) {
 	by("").becomes("10.0.0.1:8000", "[2001:db8::2]:8000")
 	by("IPv6").becomes("[2001:db8::1]:8000", "[2001:db8::2]:8000")
 	v := by("IPv4")
-	v.faulty("1 Pods have no IPv4 address", "the first six")
+	v.faulty("[2001:db8::2]:8000 (EndpointSlice six, Pod six): it has no IPv4 address")
 	v.has("10.0.0.1:8000")
 }
 
@@ -239,7 +239,7 @@ func TestBadHintsOfPodsAreNamedAndTheEndpointStays(t *testing.T) {
 		"steelyard.dev/capacity": "many", "steelyard.dev/engine": "vlm"}})
 	r.slice("llama", "llama", httpPort, entry{address: "10.0.0.1", pod: "a", uid: uid})
 	v := service(t, least(t, r), source.ServiceConfig{Namespace: r.name, Service: "llama"})
-	v.faulty(`Pod a: steelyard.dev/capacity is "many": write a number of slots`,
-		`steelyard.dev/engine is "vlm": write one of vllm`)
+	v.faulty(`10.0.0.1 (steelyard.dev/capacity of Pod a): it is "many": write a number of slots`,
+		`10.0.0.1 (steelyard.dev/engine of Pod a): it is "vlm": write one of vllm`)
 	v.has("10.0.0.1:8000")
 }
