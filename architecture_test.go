@@ -106,7 +106,7 @@ var rules = []rule{
 		"internal/files", "internal/watch"},
 		except: []string{"controlplane/discovery/kubernetes"},
 		reason: "a configuration is checked without running anything; the law has its own defaults"},
-	{folder: "controlplane/discovery/kubernetes", project: []string{"controlplane/discovery"},
+	{folder: "controlplane/discovery/kubernetes", project: []string{"controlplane/discovery", "internal/files"},
 		reason: "client-go stays in one folder, and a source of endpoints depends on nothing else"},
 	{folder: "controlplane/discovery", project: []string{"internal/files", "internal/watch"},
 		reason: "a source of endpoints depends on nothing else"},

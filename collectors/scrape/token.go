@@ -48,14 +48,12 @@ func Token(ctx context.Context, path string) (string, error) {
 }
 
 func readToken(ctx context.Context, path string) (string, error) {
-	content, err := files.Read(ctx, path, maxToken+1)
+	content, err := files.ReadAll(ctx, path, maxToken)
 	if err != nil {
 		return "", err
 	}
 	token := strings.TrimSpace(string(content))
 	switch {
-	case len(content) > maxToken:
-		return "", fmt.Errorf("the file is longer than %d bytes", maxToken)
 	case token == "":
 		return "", errors.New("the file is empty")
 	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r >= 0x7f }):

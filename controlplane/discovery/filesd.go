@@ -43,12 +43,9 @@ func CheckFile(ctx context.Context, path string) (endpoints []Endpoint, unused [
 	if err != nil {
 		return nil, nil, err
 	}
-	body, err := files.Read(ctx, path, MaxFileSize+1)
+	body, err := files.ReadAll(ctx, path, MaxFileSize)
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading endpoints: %w", err)
-	}
-	if len(body) > MaxFileSize {
-		return nil, nil, fmt.Errorf("reading endpoints: %s is larger than %d bytes", path, MaxFileSize)
 	}
 	document, err := parse(body)
 	if err != nil {

@@ -24,7 +24,7 @@ func KeyPair(ctx context.Context, certFile, keyFile string) (tls.Certificate, er
 	if err != nil {
 		return tls.Certificate{}, err
 	}
-	key, err := readPEM(ctx, keyFile)
+	key, err := ReadAll(ctx, keyFile, maxPEM)
 	if err != nil {
 		return tls.Certificate{}, KeyError{err}
 	}
@@ -51,7 +51,7 @@ func CertPool(ctx context.Context, path string) (*x509.CertPool, []*x509.Certifi
 
 // readCertificates reads a file with at least one certificate. It also returns the content of the file.
 func readCertificates(ctx context.Context, path string) ([]*x509.Certificate, []byte, error) {
-	content, err := readPEM(ctx, path)
+	content, err := ReadAll(ctx, path, maxPEM)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -80,15 +80,4 @@ func parseCertificates(content []byte) (list []*x509.Certificate, rest []byte) {
 			list = append(list, c)
 		}
 	}
-}
-
-func readPEM(ctx context.Context, path string) ([]byte, error) {
-	content, err := Read(ctx, path, maxPEM+1)
-	if err != nil {
-		return nil, err
-	}
-	if len(content) > maxPEM {
-		return nil, fmt.Errorf("%s is larger than %d bytes, which no certificate or key is", path, maxPEM)
-	}
-	return content, nil
 }

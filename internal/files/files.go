@@ -27,6 +27,15 @@ func Read(ctx context.Context, path string, limit int64) ([]byte, error) {
 	})
 }
 
+// ReadAll returns the content of the regular file at path. One of more than limit bytes is an error.
+func ReadAll(ctx context.Context, path string, limit int64) ([]byte, error) {
+	content, err := Read(ctx, path, limit+1)
+	if err == nil && int64(len(content)) > limit {
+		return nil, fmt.Errorf("%s is larger than %d bytes, the most that is read of such a file", path, limit)
+	}
+	return content, err
+}
+
 // Stat is os.Stat, but gives up after Patience.
 func Stat(ctx context.Context, path string) (os.FileInfo, error) {
 	return Within(ctx, path, "stat", func() (os.FileInfo, error) { return os.Stat(path) })

@@ -134,7 +134,7 @@ func CheckFiles(cfg *config.Config, c *config.Checker) {
 			}
 		}
 	}
-	checkKubernetes(cfg, c)
+	checkKubernetes(ctx, cfg, c)
 	for i := range cfg.Clusters {
 		if list := &cfg.Clusters[i].Endpoints.File; *list != "" && !Exists(*list) {
 			c.Warn(list, "%s is not there: the cluster has no endpoints until it is", *list)
@@ -220,12 +220,9 @@ func (d *Daemon) followCredentials(cfg *config.Config) {
 const maxTokensFile = 1 << 20
 
 func readTokens(ctx context.Context, path string) ([]admin.Token, error) {
-	content, err := files.Read(ctx, path, maxTokensFile+1)
+	content, err := files.ReadAll(ctx, path, maxTokensFile)
 	if err != nil {
 		return nil, err
-	}
-	if len(content) > maxTokensFile {
-		return nil, fmt.Errorf("%s is larger than %d bytes", path, maxTokensFile)
 	}
 	tokens, err := admin.ParseTokens(content)
 	if err != nil {

@@ -61,9 +61,9 @@ func serviceOf(s *config.KubernetesService) kubernetes.ServiceConfig {
 }
 
 // checkKubernetes reports what cannot work in the settings for Kubernetes.
-func checkKubernetes(cfg *config.Config, c *config.Checker) {
+func checkKubernetes(ctx context.Context, cfg *config.Config, c *config.Checker) {
 	if path := &cfg.Kubernetes.Kubeconfig; *path != "" {
-		if err := kubernetes.CheckKubeconfig(*path); err != nil {
+		if err := kubernetes.CheckKubeconfig(ctx, *path); err != nil {
 			c.Fail(path, "%v: write the path of a kubeconfig with a current context", err)
 		}
 	}

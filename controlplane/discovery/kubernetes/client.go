@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -17,11 +16,10 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/client-go/transport"
 	"k8s.io/client-go/util/connrotation"
 	"k8s.io/klog/v2"
 
+	"steelyard/internal/files"
 	"steelyard/internal/loops"
 )
 
@@ -79,7 +77,7 @@ func New(o Options) (*Client, error) {
 		requested: o.Requested, log: o.Log,
 		watched: make(map[key]*watched), subs: make(map[loops.Signal]struct{}),
 	}
-	config, namespace, err := load(o.Kubeconfig)
+	config, namespace, err := load(context.Background(), o.Kubeconfig)
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +111,7 @@ func (c *Client) connect(config *rest.Config) error {
 }
 
 // load reads where the API server is, and the namespace that names without one are in.
-func load(kubeconfig string) (*rest.Config, string, error) {
+func load(ctx context.Context, kubeconfig string) (*rest.Config, string, error) {
 	if kubeconfig == "" {
 		config, err := rest.InClusterConfig()
 		if errors.Is(err, rest.ErrNotInCluster) {
@@ -122,39 +120,22 @@ func load(kubeconfig string) (*rest.Config, string, error) {
 		if err != nil {
 			return nil, "", fmt.Errorf("reading the Pod's service account: %w", err)
 		}
-		namespace, err := os.ReadFile(namespaceFile)
+		namespace, err := files.ReadAll(ctx, namespaceFile, maxFile)
 		if err != nil {
 			return nil, "", fmt.Errorf("reading the Pod's namespace: %w", err)
 		}
 		return config, strings.TrimSpace(string(namespace)), nil
 	}
-	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
-		&clientcmd.ClientConfigLoadingRules{ExplicitPath: kubeconfig}, nil)
-	config, err := loader.ClientConfig()
-	if err != nil {
-		return nil, "", fmt.Errorf("reading kubeconfig %s: %w", kubeconfig, err)
-	}
-	namespace, _, err := loader.Namespace()
+	config, namespace, err := fromFile(ctx, kubeconfig)
 	if err != nil {
 		return nil, "", fmt.Errorf("reading kubeconfig %s: %w", kubeconfig, err)
 	}
 	return config, namespace, nil
 }
 
-// rereadToken makes a token that the API server refuses be read again for the next request. By itself, client-go reads
-// the file once a minute.
-func rereadToken(config *rest.Config) {
-	if config.BearerTokenFile == "" {
-		return
-	}
-	tokens := transport.NewCachedFileTokenSource(config.BearerTokenFile)
-	config.BearerToken, config.BearerTokenFile = "", ""
-	config.Wrap(transport.ResettableTokenSourceWrapTransport(tokens))
-}
-
 // CheckKubeconfig reports what New would refuse of a kubeconfig.
-func CheckKubeconfig(path string) error {
-	config, _, err := load(path)
+func CheckKubeconfig(ctx context.Context, path string) error {
+	config, _, err := load(ctx, path)
 	if err != nil {
 		return err
 	}

@@ -71,13 +71,13 @@ func TestAddressesThatEnvoyCannotUseAreNamedAndLeftOut(t *testing.T) {
 
 func TestAKubeconfigThatCannotBeUsedIsNamed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := CheckKubeconfig(path); err == nil || !strings.Contains(err.Error(), path) {
+	if err := CheckKubeconfig(t.Context(), path); err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("of a file that is missing it says %v", err)
 	}
 	if err := os.WriteFile(path, []byte("clusters: {"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := CheckKubeconfig(path); err == nil || !strings.Contains(err.Error(), path) {
+	if err := CheckKubeconfig(t.Context(), path); err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("of a file that is no kubeconfig it says %v", err)
 	}
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
