@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -86,7 +87,13 @@ func check(cmd *cobra.Command, path string) (checked, error) {
 		return checked{}, err
 	}
 	out := checked{File: name, Clusters: []string{}, Findings: []finding{}}
-	cfg, warnings, err := config.Examine(name, data, daemon.CheckFiles)
+	var listed checked
+	lists := func(cfg *config.Config, c *config.Checker) {
+		for i := range cfg.Clusters {
+			listed.list(cmd.Context(), &cfg.Clusters[i].Endpoints.File, c)
+		}
+	}
+	cfg, warnings, err := config.Examine(name, data, daemon.CheckFiles, lists)
 	var all *config.Error
 	switch {
 	case errors.As(err, &all):
@@ -99,33 +106,35 @@ func check(cmd *cobra.Command, path string) (checked, error) {
 	for _, w := range warnings {
 		out.add(severityWarning, *w)
 	}
+	out.Findings = append(out.Findings, listed.Findings...)
 	if cfg != nil {
 		out.Clusters = clusterNames(cfg)
-		for i := range cfg.Clusters {
-			out.lists(cmd, cfg.Clusters[i].Endpoints.File)
-		}
 	}
 	out.OK = !out.failed()
 	return out, nil
 }
 
-// lists checks a list of endpoints. One that is not there is a warning at the key that names it.
-func (c *checked) lists(cmd *cobra.Command, path string) {
-	if path == "" || !daemon.Exists(path) {
+// list checks a list of endpoints. One that is not there is a warning at the key that names it, and one that cannot be
+// read is an error there.
+func (c *checked) list(ctx context.Context, path *string, key *config.Checker) {
+	if *path == "" || !daemon.Exists(*path) {
 		return
 	}
-	_, unused, err := discovery.CheckFile(cmd.Context(), path)
-	if err != nil {
+	_, unused, err := discovery.CheckFile(ctx, *path)
+	switch {
+	case err != nil && !place.MatchString(err.Error()):
+		key.Fail(path, "%v", err)
+	case err != nil:
 		for line := range strings.Lines(err.Error()) {
-			c.addLine(severityError, path, line)
+			c.addLine(severityError, *path, line)
 		}
 	}
 	for _, o := range unused {
-		c.addLine(severityWarning, path, o.String())
+		c.addLine(severityWarning, *path, o.String())
 	}
 }
 
-var place = regexp.MustCompile(`^(.+?):(\d+):(\d+): (.*)$`)
+var place = regexp.MustCompile(`(?m)^(.+?):(\d+):(\d+): (.*)$`)
 
 // addLine takes a line that begins with its place, or concerns the whole file.
 func (c *checked) addLine(severity, file, line string) {

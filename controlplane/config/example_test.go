@@ -182,6 +182,10 @@ func TestTagsAreWellFormed(t *testing.T) {
 		if number != hasRange || number && hasDefault == required {
 			t.Errorf("%s: numbers have a range, and a default unless they are required", path)
 		}
+		if ofFile := strings.HasSuffix(f.key, "file") || strings.HasSuffix(f.key, "config"); kind == reflect.String &&
+			ofFile != (f.tag.Get("kind") == "path") {
+			t.Errorf("%s: what names a file is of kind path, and called ..._file, file or ...config", path)
+		}
 		if (kind == reflect.Slice) != hasMax {
 			t.Errorf("%s: lists have a max", path)
 		}
