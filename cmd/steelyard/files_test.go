@@ -160,7 +160,7 @@ func (e *everything) with(t *testing.T, key, value string, listen ...string) str
 	return path
 }
 
-// unreadable makes what is no regular file of a bounded size: path -> what is said of it.
+// unreadable makes what is no regular file of a bounded size. It returns the reason of each, by its path.
 func unreadable(t *testing.T) map[string]string {
 	t.Helper()
 	dir := t.TempDir()

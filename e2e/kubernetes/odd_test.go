@@ -194,7 +194,7 @@ var (
 	}
 )
 
-// listed is what shown says of entries on port 8000.
+// listed describes entries on port 8000, as shown does.
 func listed(all []entry) string {
 	var out []string
 	for _, e := range all {

@@ -520,7 +520,8 @@ const sourceNames = {
 	scrape: 'Server metrics', redis: 'Counts in Redis', discovery: 'Discovery', access_log: "Envoys' request log",
 		load_reports: "Envoys' load reports",
 };
-const sourceKinds = { ok: 'good', partial: 'warning', partly: 'warning', idle: 'none', off: 'none', stale: 'warning', down: 'error' };
+const sourceKinds = { ok: 'good', partial: 'warning', partly: 'warning', idle: 'none', off: 'none', stale: 'warning',
+	down: 'error' };
 // sourceKind is the kind of the incident about a source, if there is one: it is red where the source fails for most of
 // a pool. An incident stays for some seconds after its cause.
 const sourceKind = (c, s) => (s.state !== 'ok' && S.fleet.incidents.find((i) => i.id === 'source/' + c.name + '/' +

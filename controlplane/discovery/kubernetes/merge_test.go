@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -66,6 +67,24 @@ func TestAddressesThatEnvoyCannotUseAreNamedAndLeftOut(t *testing.T) {
 	if len(set) != 1 || err == nil || !strings.Contains(err.Error(), "example.com") ||
 		!strings.Contains(err.Error(), "0.0.0.0") {
 		t.Errorf("endpoints %+v, fault %v", set, err)
+	}
+}
+
+// TestWhatIsLeftOutIsBounded: the first are named, and all are counted.
+func TestWhatIsLeftOutIsBounded(t *testing.T) {
+	m := merger{what: "Service x"}
+	for i := range discovery.MaxEndpoints + 100 {
+		m.add(candidate{address: fmt.Sprintf("10.0.%d.%d", i/256, i%256), family: IPv4, port: 80, ready: true,
+			owner: fmt.Sprint(i), object: strings.Repeat("long", 50)})
+	}
+	set, err := m.result()
+	omitted, _ := err.(*discovery.Omissions) //nolint:errorlint // it is this one, which is no failure
+	if len(set) != discovery.MaxEndpoints || omitted == nil || omitted.Count != 100 ||
+		len(omitted.First) != discovery.MaxOmissions {
+		t.Fatalf("%d endpoints, %v", len(set), err)
+	}
+	if text := err.Error(); len(text) > 20_000 || !strings.HasSuffix(text, "and 80 more") {
+		t.Errorf("%d bytes: %s", len(text), text[len(text)-50:])
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -77,6 +78,41 @@ func TestEndpointsOfWhichNoneCanBeUsedReplaceNothing(t *testing.T) {
 		if (err != nil) != (c.fault != "") || err != nil && !strings.Contains(err.Error(), c.fault) {
 			t.Errorf("%s: it says %v, want %q", name, err, c.fault)
 		}
+	}
+}
+
+// TestAServiceWithoutPortsIsOneByItself: what another Service has that the selector takes in says nothing of it.
+func TestAServiceWithoutPortsIsOneByItself(t *testing.T) {
+	found := cache.NewStore(cache.MetaNamespaceKeyFunc)
+	for name, c := range map[string]struct {
+		service, address string
+		ports            []discoveryv1.EndpointPort
+	}{
+		"a-1": {"a", "10.0.0.1", nil}, "a-2": {"a", "10.0.0.2", nil},
+		"b-1": {"b", "10.0.0.3", []discoveryv1.EndpointPort{{Port: new(int32(8000))}}}, "b-2": {"b", "10.0.0.4", nil},
+		"c": {"", "10.0.0.5", nil},
+	} {
+		slice := &discoveryv1.EndpointSlice{ObjectMeta: meta.ObjectMeta{Name: name}, Ports: c.ports,
+			AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{c.address}}}}
+		if c.service != "" {
+			slice.Labels = map[string]string{discoveryv1.LabelServiceName: c.service}
+		}
+		if err := found.Add(slice); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := &serviceSource{ServiceConfig{Selector: "app in (a, b)", Port: "8000"}, source{}}
+	set, err := s.endpoints(found, cache.NewStore(cache.MetaNamespaceKeyFunc), nil)
+	var got []string
+	for _, e := range set {
+		got = append(got, e.Address)
+	}
+	if want := []string{"10.0.0.1:8000", "10.0.0.2:8000", "10.0.0.3:8000", "10.0.0.5:8000"}; !slices.Equal(got, want) {
+		t.Errorf("endpoints %v, want %v", got, want)
+	}
+	omitted, _ := err.(*discovery.Omissions) //nolint:errorlint // it is this one, which is no failure
+	if omitted == nil || omitted.Count != 1 || omitted.First[0].Address != "10.0.0.4" {
+		t.Errorf("left out: %v, want 10.0.0.4", err)
 	}
 }
 
