@@ -380,12 +380,13 @@ func TestARequestArrivesAsItCame(t *testing.T) {
 	arrives("1.0", "/", "")
 	arrives("1.0", "/", large)
 	arrives("1.1", "/", host+large)
-	for _, path := range []string{"/_custom_router", "/_custom_router/other", "/_custom_router/health/x",
-		"/_custom_router/metrics/", "/a/_custom_router/health"} {
+	for _, path := range []string{"/_custom_router", "/_custom_router/", "/_custom_router/?v=1", "/_custom_router/other",
+		"/_custom_router/health/x", "/_custom_router/metrics/", "/_custom_router/drain", "/_custom_router/stop",
+		"/_custom_router/Health", "//_custom_router/health", "/a/_custom_router/health"} {
 		arrives("1.1", path, host)
 	}
 	for path, want := range map[string]string{"/_custom_router/health": `"ok"`, "/_custom_router/health?v=1": `"ok"`,
-		"/_custom_router/": "<title>"} {
+		"/_custom_router/metrics": "custom_router_queue_depth"} {
 		if code, body := send("1.0", path, ""); code != http.StatusOK || !strings.Contains(body, want) {
 			t.Errorf("%s of the API is %d, %s", path, code, body)
 		}

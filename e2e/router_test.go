@@ -273,11 +273,11 @@ var published = []string{
 func TestTheRouterKeepsTheContract(t *testing.T) {
 	r := startRouter(t)
 	pool := servers(t, same(2, modelsim.Options{Slots: 8})...)
-	a, b := pool[0].Address(), pool[1].Address()
+	a, b := "http://"+pool[0].Address(), pool[1].Address()
 	if h, err := r.health(); err != nil || !h.OK || *h.QueueDepth != 0 || len(h.Backends) != 0 {
 		t.Errorf("health before the backends is %+v, %v", h, err)
 	}
-	r.backends("http://"+a, b, a)
+	r.backends(a, b, pool[0].Address())
 	h, err := r.health()
 	if err != nil || len(h.Backends) != 2 || h.Backends[0].Addr != a || h.Backends[1].Addr != b ||
 		h.Backends[0].EWMALatency != nil || h.Backends[0].InFlight != 0 {
@@ -300,6 +300,13 @@ func TestTheRouterKeepsTheContract(t *testing.T) {
 		`{"backends": ["http://u@10.0.0.1:80"]}`} {
 		if code, text := r.set(bad); code != http.StatusBadRequest || !strings.Contains(text, `"error"`) {
 			t.Errorf("%s is answered with %d: %s", bad, code, text)
+		}
+	}
+	code, text := r.set(fmt.Sprintf(`{"backends": [%q, "https://10.0.0.1:443", %q, "no-such-name.invalid:80"]}`, a, b))
+	for _, want := range []string{`"ok":true`, `"backends":2`, `{"backend":"https://10.0.0.1:443","error":"the scheme is`,
+		`{"backend":"no-such-name.invalid:80","error":"lookup no-such-name.invalid`} {
+		if code != http.StatusOK || !strings.Contains(text, want) {
+			t.Errorf("two that cannot be used are answered with %d: %s, want %s", code, text, want)
 		}
 	}
 	if after, err := r.health(); err != nil || len(after.Backends) != 2 || after.Backends[0].EWMALatency == nil {

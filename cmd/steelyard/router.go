@@ -24,8 +24,7 @@ next to this program, or in the folder that ENVOY_DYNAMIC_MODULES_SEARCH_PATH na
 needs no other Steelyard.
 
 The platform sets the backends by POST /_custom_router/set-backends; health and
-metrics are at /_custom_router/health and /_custom_router/metrics, and a page for
-people at /_custom_router/.
+metrics are at /_custom_router/health and /_custom_router/metrics.
 
 Environment:
   CUSTOM_ROUTER_PORT                3000

@@ -13,7 +13,7 @@ import (
 // others. DrainPath and StopPath are for the process that runs Envoy.
 const (
 	APIPath   = "/_custom_router/"
-	Paths     = APIPath + "(set-backends|health|metrics)?"
+	Paths     = APIPath + "(set-backends|health|metrics)"
 	DrainPath = APIPath + "drain"
 	StopPath  = APIPath + "stop"
 )
@@ -24,7 +24,6 @@ func (r *Router) Handler() http.Handler {
 	mux.HandleFunc("POST "+APIPath+"set-backends", r.setBackends)
 	mux.HandleFunc("GET "+APIPath+"health", r.health)
 	mux.HandleFunc("GET "+APIPath+"metrics", r.metrics)
-	mux.HandleFunc("GET "+APIPath+"{$}", r.page)
 	mux.HandleFunc("POST "+DrainPath, r.drain)
 	mux.HandleFunc("POST "+StopPath, r.stopWaiting)
 	return mux
@@ -37,13 +36,16 @@ type Health struct {
 	Backends   []BackendHealth `json:"backends"`
 	// Removed are backends that are not set any more and still have requests, which may never end.
 	Removed []BackendHealth `json:"removed,omitempty"`
+	// LeftOut are those of the last list that cannot be used.
+	LeftOut []LeftOut `json:"left_out,omitempty"`
 }
 
 // BackendHealth is a backend in it.
 type BackendHealth struct {
-	Addr        string   `json:"addr"`
-	InFlight    int      `json:"in_flight"`
-	EWMALatency *float64 `json:"ewma_latency"` // seconds; null before the first answer
+	Addr        string               `json:"addr"` // as it was given
+	InFlight    int                  `json:"in_flight"`
+	EWMALatency *float64             `json:"ewma_latency"` // seconds; null before the first answer
+	State       picking.BackendState `json:"state"`        // whether it takes one more request, and why not
 }
 
 // Idle reports whether no request waits or is at a backend.
@@ -70,9 +72,9 @@ func (r *Router) stopWaiting(w http.ResponseWriter, _ *http.Request) {
 // health is GET /_custom_router/health.
 func (r *Router) health(w http.ResponseWriter, _ *http.Request) {
 	s := r.state()
-	out := Health{OK: !r.draining.Load(), QueueDepth: s.depth, Backends: []BackendHealth{}}
+	out := Health{OK: !r.draining.Load(), QueueDepth: s.depth, Backends: []BackendHealth{}, LeftOut: s.leftOut}
 	for _, b := range s.backends {
-		shown := BackendHealth{Addr: b.Address, InFlight: b.InFlight}
+		shown := BackendHealth{Addr: b.Address, InFlight: b.InFlight, State: b.State}
 		if !math.IsNaN(b.Latency) {
 			shown.EWMALatency = &b.Latency
 		}

@@ -21,66 +21,92 @@ import (
 const (
 	maxBackends   = 10_000
 	maxBody       = 1 << 20 // of set-backends
+	maxText       = 300     // of a backend: the longest host name, a scheme and a port
 	maxHost       = 253     // that of DNS
 	lookupTimeout = 2 * time.Second
 	maxLookups    = 64 // at a time
+	// lookAgain is the time between two look-ups of names that were not found: a backend may be set before its name is
+	// known everywhere.
+	lookAgain = 5 * time.Second
 )
 
-// resolve looks up the IP:port of backends. Of several with the same, the first stays: they are one server.
-func (o *Options) resolve(ctx context.Context, backends []string) (distinct []string, found map[string]string,
-	err error) {
-	ips, err := lookUp(ctx, backends, o.Guard)
-	if err != nil {
-		return nil, nil, err
-	}
-	found = make(map[string]string, len(backends))
-	seen := make(map[string]bool)
-	for i, b := range backends {
-		ip := ips[i]
-		if err := checkIP(ip); err != nil {
-			return nil, nil, fmt.Errorf("backend %q: %w", b, err)
-		}
-		_, port, _ := net.SplitHostPort(b) // checked by parseBackend
-		if listens(o.Own, ip, port) {
-			return nil, nil, fmt.Errorf("backend %q: this router itself listens at %s: want the address of a replica",
-				b, o.Own)
-		}
-		if address := net.JoinHostPort(ip.String(), port); !seen[address] {
-			seen[address] = true
-			found[b] = address
-			distinct = append(distinct, b)
-		}
-	}
-	return distinct, found, nil
+// A backend is one that set-backends names.
+type backend struct {
+	given   string // as it was given: by this it is shown
+	key     string // HOST:PORT in one spelling: by this it is known
+	address string // IP:port, once it was looked up
 }
 
-// lookUp returns the IP of each backend. Each goroutine defers guard.
-func lookUp(ctx context.Context, backends []string, guard func()) ([]netip.Addr, error) {
+// A LeftOut is a backend of set-backends that gets no requests.
+type LeftOut struct {
+	Backend string `json:"backend"` // as it was given, without a password
+	Error   string `json:"error"`   // why it cannot be used
+}
+
+// asked is what set-backends asked for.
+type asked struct {
+	backends []backend
+	leftOut  []LeftOut // cannot be used, whatever a look-up says
+}
+
+// resolve looks up the backends that are asked for. Of several with the same IP:port, the first stays: they are one
+// server. One whose name is not found any more keeps the address that it had. later reports whether another look-up may
+// find more.
+func (r *Router) resolve(a asked) (used []backend, leftOut []LeftOut, later bool) {
+	ips, errs := lookUp(r.connecting, a.backends, r.options.Guard)
+	leftOut = slices.Clone(a.leftOut)
+	seen := make(map[string]bool)
+	for i, b := range a.backends {
+		host, port, _ := net.SplitHostPort(b.key) // checked by parseBackend
+		b.address = net.JoinHostPort(ips[i].String(), port)
+		err := errs[i]
+		switch {
+		case err != nil && r.addressOf(b.key) != "":
+			b.address, err = r.addressOf(b.key), nil
+		case err != nil:
+		case listens(r.options.Own, ips[i], port):
+			err = fmt.Errorf("this router itself listens at %s: want the address of a replica", r.options.Own)
+		default:
+			err = checkIP(ips[i])
+		}
+		if err != nil {
+			leftOut = append(leftOut, leaveOut(b.given, err))
+			_, noName := netip.ParseAddr(host)
+			later = later || noName != nil
+		} else if !seen[b.address] {
+			seen[b.address] = true
+			used = append(used, b)
+		}
+	}
+	return used, leftOut, later
+}
+
+// lookUp returns the IP of each backend, or why there is none. Each goroutine defers guard.
+func lookUp(ctx context.Context, backends []backend, guard func()) ([]netip.Addr, []error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	ips, errs := make([]netip.Addr, len(backends)), make([]error, len(backends))
 	running := make(chan struct{}, maxLookups)
 	var all sync.WaitGroup
 	for i, b := range backends {
-		host, _, _ := net.SplitHostPort(b) // checked by parseBackend
+		host, _, _ := net.SplitHostPort(b.key) // checked by parseBackend
 		if ip, err := netip.ParseAddr(host); err == nil {
 			ips[i] = ip
 			continue
 		}
+		errs[i] = errors.New("the look-up of its name failed") // until it is over
 		running <- struct{}{}
 		all.Go(func() {
 			defer guard()
 			defer func() { <-running }()
 			found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
-			if err != nil {
-				errs[i] = fmt.Errorf("backend %q: %w", b, err)
-				return
+			if errs[i] = err; err == nil {
+				ips[i] = slices.MinFunc(found, func(a, b netip.Addr) int { return a.Unmap().Compare(b.Unmap()) }).Unmap()
 			}
-			ips[i] = slices.MinFunc(found, func(a, b netip.Addr) int { return a.Unmap().Compare(b.Unmap()) }).Unmap()
 		})
 	}
 	all.Wait()
-	return ips, first(slices.DeleteFunc(errs, func(err error) bool { return err == nil }))
+	return ips, errs
 }
 
 // listens reports whether a listener at own, IP:port or empty, is reached by an IP of this machine and a port.
@@ -122,21 +148,25 @@ func canonical(host string) (string, error) {
 	return host, nil
 }
 
-// parseBackend returns the host:port, in one spelling, of "http://host:port" or "host:port".
-func parseBackend(text string) (string, error) {
+// parseBackend reads "http://host:port" or "host:port".
+func parseBackend(text string) (backend, error) {
 	address := text
-	if at := strings.LastIndex(text, "@"); at >= 0 { // what is in front may be a password
-		return "", fmt.Errorf("backend …%q: want http://HOST:PORT without a user", text[at:])
+	if len(text) > maxText {
+		return backend{}, fmt.Errorf("it has %d bytes, want at most %d", len(text), maxText)
+	}
+	if strings.Contains(text, "@") { // what is in front may be a password
+		return backend{}, errors.New("want http://HOST:PORT without a user")
 	}
 	if strings.Contains(text, "://") {
 		u, err := url.Parse(text)
+		var failed *url.Error
 		switch {
-		case err != nil:
-			return "", fmt.Errorf("backend %q: %w", text, err)
+		case errors.As(err, &failed):
+			return backend{}, failed.Err
 		case u.Scheme != "http":
-			return "", fmt.Errorf("backend %q: the scheme is %q, want http", text, u.Scheme)
+			return backend{}, fmt.Errorf("the scheme is %q, want http", u.Scheme)
 		case u.RawQuery != "" || u.Fragment != "" || strings.Trim(u.Path, "/") != "":
-			return "", fmt.Errorf("backend %q: want http://HOST:PORT and nothing else", text)
+			return backend{}, errors.New("want http://HOST:PORT and nothing else")
 		}
 		if address = u.Host; u.Port() == "" {
 			address = net.JoinHostPort(u.Hostname(), "80")
@@ -144,62 +174,60 @@ func parseBackend(text string) (string, error) {
 	}
 	host, port, err := net.SplitHostPort(address)
 	if err != nil || host == "" {
-		return "", fmt.Errorf("backend %q: want http://HOST:PORT or HOST:PORT", text)
+		return backend{}, errors.New("want http://HOST:PORT or HOST:PORT")
 	}
 	n, err := strconv.ParseUint(port, 10, 16)
 	if err != nil || n == 0 {
-		return "", fmt.Errorf("backend %q: the port is %q, want 1 to 65535", text, port)
+		return backend{}, fmt.Errorf("the port is %q, want 1 to 65535", port)
 	}
 	if host, err = canonical(host); err != nil {
-		return "", fmt.Errorf("backend %q: %w", text, err)
+		return backend{}, err
 	}
-	return net.JoinHostPort(host, strconv.FormatUint(n, 10)), nil
+	return backend{given: text, key: net.JoinHostPort(host, strconv.FormatUint(n, 10))}, nil
 }
 
-// parseBackends reads the body of set-backends: all backends, each once. A body with an error changes nothing.
-func parseBackends(body io.Reader) ([]string, error) {
+// parseBackends reads the body of set-backends: all backends, each once. The error is of a body that has no list.
+func parseBackends(body io.Reader) (a asked, err error) {
 	list, err := backendList(json.NewDecoder(body))
 	switch {
 	case err != nil:
-		return nil, err
+		return a, err
 	case len(list) > maxBackends:
-		return nil, fmt.Errorf("%d backends, at most %d can be set", len(list), maxBackends)
+		return a, fmt.Errorf("%d backends, at most %d can be set", len(list), maxBackends)
 	}
-	var out []string
 	seen := make(map[string]bool)
-	var errs []error
-	for i, item := range list {
+	for _, item := range list {
 		var text *string
 		if err := json.Unmarshal(item, &text); err != nil || text == nil {
-			errs = append(errs, fmt.Errorf("item %d of the backends is %s, want a text such as \"http://10.0.0.1:80\"",
-				i+1, clipped(item, longestQuote)))
+			a.leftOut = append(a.leftOut, leaveOut(string(item), errors.New("want a text such as \"http://10.0.0.1:80\"")))
 			continue
 		}
 		b, err := parseBackend(*text)
 		if err != nil {
-			errs = append(errs, err)
-		} else if !seen[b] {
-			seen[b] = true
-			out = append(out, b)
+			a.leftOut = append(a.leftOut, leaveOut(*text, err))
+		} else if !seen[b.key] {
+			seen[b.key] = true
+			a.backends = append(a.backends, b)
 		}
 	}
-	return out, first(errs)
+	return a, nil
 }
 
-// first joins the first errors, with a part of each: bodies have up to a megabyte, and errors are logged.
-func first(errs []error) error {
-	const most, longest = 5, 300
-	var texts []string
-	for _, err := range errs[:min(most, len(errs))] {
-		texts = append(texts, clipped([]byte(err.Error()), longest))
+// leaveOut names a backend and why it cannot be used, in short: bodies have up to a megabyte, and this is logged.
+func leaveOut(given string, err error) LeftOut {
+	if at := strings.LastIndex(given, "@"); at >= 0 { // what is in front may be a password
+		given = "…" + given[at:]
 	}
-	switch more := len(errs) - most; {
-	case len(errs) == 0:
-		return nil
-	case more > 0:
-		texts = append(texts, fmt.Sprintf("and %d more", more))
+	return LeftOut{Backend: clipped(given, longestQuote), Error: clipped(err.Error(), maxText)}
+}
+
+// shown are the first of those that are left out, and how many there are besides.
+func shown(all []LeftOut) []LeftOut {
+	const most = 100
+	if len(all) <= most {
+		return all
 	}
-	return errors.New(strings.Join(texts, "\n"))
+	return append(slices.Clone(all[:most]), LeftOut{Error: fmt.Sprintf("and %d more", len(all)-most)})
 }
 
 // wanted is the form of the body of set-backends.
@@ -229,7 +257,7 @@ func backendList(d *json.Decoder) (list []json.RawMessage, err error) {
 			return nil, errors.New(`the key "backends" is there twice: ` + wanted)
 		}
 		if found = true; json.Unmarshal(value, &list) != nil || list == nil {
-			return nil, fmt.Errorf("the backends are %s, which is not a list: %s", clipped(value, longestQuote), wanted)
+			return nil, fmt.Errorf("the backends are %s, which is not a list: %s", clipped(string(value), longestQuote), wanted)
 		}
 	}
 	if _, err := d.Token(); err != nil { // the closing brace
@@ -255,30 +283,71 @@ func broken(err error) error {
 const longestQuote = 64
 
 // clipped is the beginning of a text, for an error.
-func clipped(text []byte, longest int) string {
+func clipped(text string, longest int) string {
 	if len(text) > longest {
-		return strings.ToValidUTF8(string(text[:longest]), "") + "…"
+		text = text[:longest] + "…"
 	}
-	return string(text)
+	return strings.ToValidUTF8(text, "")
 }
 
-// setBackends is POST /_custom_router/set-backends.
+// setBackends is POST /_custom_router/set-backends. What cannot be used is left out, and named in the answer.
 func (r *Router) setBackends(w http.ResponseWriter, req *http.Request) {
-	backends, err := parseBackends(http.MaxBytesReader(w, req.Body, maxBody))
-	r.setting.Lock() // a look-up may take longer than the next one's
-	defer r.setting.Unlock()
-	var address map[string]string
-	if err == nil {
-		backends, address, err = r.options.resolve(req.Context(), backends)
-	}
+	a, err := parseBackends(http.MaxBytesReader(w, req.Body, maxBody))
 	if err != nil {
 		r.options.Log.Warn("backends refused, those before stay", "error", err)
 		answer(w, http.StatusBadRequest, map[string]any{"ok": false, "error": err.Error()})
 		return
 	}
-	r.set(time.Now(), backends, address)
-	r.options.Log.Info("backends set", "backends", len(backends))
-	answer(w, http.StatusOK, map[string]any{"ok": true, "backends": len(backends)})
+	r.setting.Lock() // a look-up may take longer than the next one's
+	defer r.setting.Unlock()
+	r.asked = a
+	used, leftOut := r.look()
+	r.options.Log.Info("backends set", "backends", used)
+	status, said := http.StatusOK, map[string]any{"ok": true, "backends": used}
+	if len(leftOut) > 0 {
+		said["left_out"] = leftOut
+	}
+	if used == 0 && len(leftOut) > 0 {
+		status, said["ok"] = http.StatusBadRequest, false
+		said["error"] = "none of the backends can be used, those before stay"
+	}
+	answer(w, status, said)
+}
+
+// look sets those of the backends that were asked for that can be used. Where there are some and none can be used,
+// those before stay. It is called by one goroutine at a time.
+func (r *Router) look() (used int, leftOut []LeftOut) {
+	backends, leftOut, later := r.resolve(r.asked)
+	leftOut = shown(leftOut)
+	if len(backends) > 0 || len(leftOut) == 0 {
+		r.set(time.Now(), backends)
+	}
+	r.mu.Lock()
+	changed := !slices.Equal(leftOut, r.leftOut)
+	r.leftOut, r.lookAt = leftOut, time.Time{}
+	if later {
+		r.lookAt = time.Now().Add(lookAgain)
+	}
+	r.mu.Unlock()
+	switch {
+	case changed && len(leftOut) == 0:
+		r.options.Log.Info("no backend is left out any more", "backends", len(backends))
+	case changed:
+		r.options.Log.Warn("backends left out", "backends", len(backends), "left_out", leftOut)
+	}
+	return len(backends), leftOut
+}
+
+// lookOnce looks up again what was not found, unless another list was set meanwhile, of which all was.
+func (r *Router) lookOnce() {
+	r.setting.Lock()
+	defer r.setting.Unlock()
+	r.mu.Lock()
+	due := !r.lookAt.IsZero()
+	r.mu.Unlock()
+	if due {
+		r.look()
+	}
 }
 
 func answer(w http.ResponseWriter, status int, v any) {

@@ -50,14 +50,17 @@ type Verdict struct {
 // A Router applies the strategy, and holds the requests that wait for its verdicts. It is safe for concurrent use.
 type Router struct {
 	options Options
-	setting sync.Mutex // for one set-backends at a time
+	setting sync.Mutex // for one look-up of backends at a time
+	asked   asked
 
 	draining atomic.Bool
 
 	mu       sync.Mutex
 	strategy *picking.Queued
-	address  map[string]string // IP:port of the backends, as looked up
-	last     uint64            // number of the latest request
+	backends map[string]backend // by their keys, with those that were removed and still have requests
+	leftOut  []LeftOut
+	lookAt   time.Time // when to look up again what was not found; zero: all was
+	last     uint64    // number of the latest request
 	requests map[uint64]*request
 
 	connecting context.Context // of checks, which are attempts to connect
@@ -82,7 +85,7 @@ func New(o Options) *Router {
 	}
 	o.Queue.Connects = o.Connect != nil
 	connecting, stop := context.WithCancel(context.Background())
-	return &Router{options: o, strategy: picking.NewQueued(o.Queue), address: make(map[string]string),
+	return &Router{options: o, strategy: picking.NewQueued(o.Queue), backends: make(map[string]backend),
 		requests: make(map[uint64]*request), connecting: connecting, stop: stop}
 }
 
@@ -105,11 +108,11 @@ func (r *Router) settle(now time.Time, verdicts []picking.Verdict) {
 		case v.Backend != "":
 			r.dispatched++
 			q.backend, q.sent = v.Backend, now
-			q.settle(Verdict{Address: r.address[v.Backend]})
+			q.settle(Verdict{Address: r.backends[v.Backend].address})
 			continue
 		case v.Refused == picking.RefusedTimeout:
 			r.timedOut++
-		default:
+		case v.Refused == picking.RefusedEvicted:
 			r.evicted++
 		}
 		delete(r.requests, v.Request)
@@ -120,7 +123,7 @@ func (r *Router) settle(now time.Time, verdicts []picking.Verdict) {
 // connect connects to the backends of which the strategy has to know whether that is possible.
 func (r *Router) connect(now time.Time) {
 	for _, backend := range r.strategy.Checks(now) {
-		address := r.address[backend]
+		address := r.backends[backend].address
 		r.checks.Go(func() {
 			defer r.options.Guard()
 			r.check(now, backend, address)
@@ -176,17 +179,32 @@ func (r *Router) End(now time.Time, number uint64, o picking.Outcome) {
 	}
 }
 
-// set replaces the backends by these, with their IP:port.
-func (r *Router) set(now time.Time, backends []string, address map[string]string) {
+// set replaces the backends by these.
+func (r *Router) set(now time.Time, backends []backend) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.address = address
-	r.settle(now, r.strategy.SetBackends(now, backends))
+	next := make(map[string]backend, len(backends))
+	for _, b := range r.strategy.Backends(now) {
+		next[b.Address] = r.backends[b.Address]
+	}
+	keys := make([]string, len(backends))
+	for i, b := range backends {
+		keys[i], next[b.key] = b.key, b
+	}
+	r.backends = next
+	r.settle(now, r.strategy.SetBackends(now, keys))
 	r.connect(now)
 }
 
-// Run refuses requests that have waited too long, connects to backends that failed, and logs the state of all, until
-// ctx is done.
+// addressOf returns the IP:port of a backend that is set; empty for another.
+func (r *Router) addressOf(key string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.backends[key].address
+}
+
+// Run refuses requests that have waited too long, connects to backends that failed, looks up those that were not found,
+// and logs the state of all, until ctx is done.
 func (r *Router) Run(ctx context.Context) error {
 	look := time.NewTicker(period)
 	defer look.Stop()
@@ -207,12 +225,20 @@ func (r *Router) Run(ctx context.Context) error {
 	}
 }
 
-// tick refuses the requests that have waited too long, and connects to backends whose pause has ended.
+// tick refuses the requests that have waited too long, connects to backends whose pause has ended, and looks up those
+// that were not found.
 func (r *Router) tick(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.settle(now, r.strategy.Tick(now))
 	r.connect(now)
+	if !r.lookAt.IsZero() && !now.Before(r.lookAt) {
+		r.lookAt = now.Add(lookAgain)
+		r.checks.Go(func() {
+			defer r.options.Guard()
+			r.lookOnce()
+		})
+	}
 }
 
 func (r *Router) log() {
@@ -232,12 +258,17 @@ func (r *Router) log() {
 // state is what is shown of a router.
 type state struct {
 	depth                         int
-	backends                      []picking.Backend // with those that were removed and still have requests
+	backends                      []picking.Backend // as they were given, with those that were removed and have requests
+	leftOut                       []LeftOut
 	dispatched, evicted, timedOut uint64
 }
 
 func (r *Router) state() state {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return state{r.strategy.Depth(), r.strategy.Backends(time.Now()), r.dispatched, r.evicted, r.timedOut}
+	backends := r.strategy.Backends(time.Now())
+	for i, b := range backends {
+		backends[i].Address = r.backends[b.Address].given
+	}
+	return state{r.strategy.Depth(), backends, r.leftOut, r.dispatched, r.evicted, r.timedOut}
 }

@@ -130,7 +130,7 @@ func startRouter(ctx context.Context, out io.Writer, run Router) (*router, error
 	if err := r.ready(ctx); err != nil {
 		return nil, errors.Join(err, r.close())
 	}
-	fmt.Fprintf(out, "Page:  http://%s/_custom_router/\n", address)
+	fmt.Fprintf(out, "State: http://%s/_custom_router/health\n", address)
 	return r, nil
 }
 

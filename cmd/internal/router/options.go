@@ -23,8 +23,8 @@ const (
 	EnvLogInterval  = "CUSTOM_ROUTER_STATE_LOG_INTERVAL" // 30 s
 )
 
-// day bounds the times.
-const day = 86400
+// mostRequests bounds the queue.
+const mostRequests = math.MaxInt32
 
 // Options of Run.
 type Options struct {
@@ -38,7 +38,8 @@ type Options struct {
 	Log         *slog.Logger
 }
 
-// FromEnvironment reads the variables of the contract. Its error names each variable that cannot be used.
+// FromEnvironment reads the variables of the contract. Its error names each variable that cannot be used. A time may be
+// inf: without an end.
 func FromEnvironment(getenv func(string) string) (Options, error) {
 	var errs []error
 	number := func(name string, value, least, most float64) float64 {
@@ -48,13 +49,16 @@ func FromEnvironment(getenv func(string) string) (Options, error) {
 		}
 		x, err := strconv.ParseFloat(text, 64)
 		if err != nil || math.IsNaN(x) || x < least || x > most {
-			errs = append(errs, fmt.Errorf("%s=%q: want a number from %v to %.f", name, text, least, most))
+			errs = append(errs, fmt.Errorf("%s=%q: want a number from %v%s", name, text, least, upTo(most)))
 			return value
 		}
 		return x
 	}
-	seconds := func(name string, value, least, most float64) time.Duration {
-		return time.Duration(number(name, value, least, most) * float64(time.Second))
+	seconds := func(name string, value float64) time.Duration {
+		if x := number(name, value, 0, math.Inf(1)) * float64(time.Second); x < math.MaxInt64 {
+			return time.Duration(x)
+		}
+		return math.MaxInt64
 	}
 	whole := func(name string, value, least, most int) int {
 		x := number(name, float64(value), float64(least), float64(most))
@@ -66,14 +70,22 @@ func FromEnvironment(getenv func(string) string) (Options, error) {
 	o := Options{
 		Port: whole(EnvPort, 3000, 1, 65535),
 		Queue: picking.QueuedOptions{
-			Threshold:    seconds(EnvThreshold, 3, 0, day),
+			Threshold:    seconds(EnvThreshold, 3),
 			Alpha:        number(EnvAlpha, 0.3, 0, 1),
-			QueueMax:     whole(EnvQueueMax, 1000, 0, 1_000_000),
-			QueueTimeout: seconds(EnvQueueTimeout, 1200, 0, day),
+			QueueMax:     whole(EnvQueueMax, 1000, 0, mostRequests),
+			QueueTimeout: seconds(EnvQueueTimeout, 1200),
 		},
-		LogInterval: seconds(EnvLogInterval, 30, 0, day),
+		LogInterval: seconds(EnvLogInterval, 30),
 	}
 	return o, errors.Join(errs...)
+}
+
+// upTo is the end of a range, for an error.
+func upTo(most float64) string {
+	if math.IsInf(most, 1) {
+		return " on"
+	}
+	return fmt.Sprintf(" to %.f", most)
 }
 
 // address is where clients connect.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -38,16 +39,34 @@ func TestTheEnvironmentHasTheDefaultsOfTheContract(t *testing.T) {
 	}
 }
 
+// TestAnyTimeIsTaken, as in the reference: those that are longer than a time.Duration have no end.
+func TestAnyTimeIsTaken(t *testing.T) {
+	for text, want := range map[string]time.Duration{"0": 0, "0.5": time.Second / 2, "86401": 86401 * time.Second,
+		"1e9": 1e9 * time.Second, "1e10": math.MaxInt64, "1e300": math.MaxInt64,
+		"inf": math.MaxInt64, "+Inf": math.MaxInt64} {
+		o, err := FromEnvironment(func(name string) string {
+			if name == EnvThreshold || name == EnvQueueTimeout || name == EnvLogInterval {
+				return text
+			}
+			return ""
+		})
+		if err != nil || o.Queue.Threshold != want || o.Queue.QueueTimeout != want || o.LogInterval != want {
+			t.Errorf("%s is read as %v, %v and %v, %v; want %v", text, o.Queue.Threshold, o.Queue.QueueTimeout,
+				o.LogInterval, err, want)
+		}
+	}
+}
+
 func TestVariablesThatCannotBeUsedAreAllNamed(t *testing.T) {
-	set := map[string]string{EnvPort: "70000", EnvThreshold: "fast", EnvAlpha: "1.5", EnvQueueMax: "2000000.5",
+	set := map[string]string{EnvPort: "70000", EnvThreshold: "fast", EnvAlpha: "1.5", EnvQueueMax: "3000000000",
 		EnvQueueTimeout: "-1", EnvLogInterval: "NaN"}
 	_, err := FromEnvironment(func(name string) string { return set[name] })
 	const want = `CUSTOM_ROUTER_PORT="70000": want a number from 1 to 65535
-CUSTOM_ROUTER_LATENCY_THRESHOLD="fast": want a number from 0 to 86400
+CUSTOM_ROUTER_LATENCY_THRESHOLD="fast": want a number from 0 on
 CUSTOM_ROUTER_EWMA_ALPHA="1.5": want a number from 0 to 1
-CUSTOM_ROUTER_QUEUE_MAX_SIZE="2000000.5": want a number from 0 to 1000000
-CUSTOM_ROUTER_QUEUE_TIMEOUT="-1": want a number from 0 to 86400
-CUSTOM_ROUTER_STATE_LOG_INTERVAL="NaN": want a number from 0 to 86400`
+CUSTOM_ROUTER_QUEUE_MAX_SIZE="3000000000": want a number from 0 to 2147483647
+CUSTOM_ROUTER_QUEUE_TIMEOUT="-1": want a number from 0 on
+CUSTOM_ROUTER_STATE_LOG_INTERVAL="NaN": want a number from 0 on`
 	if err == nil || err.Error() != want {
 		t.Errorf("the error is\n%v\nwant\n%s", err, want)
 	}
