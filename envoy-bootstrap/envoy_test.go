@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -405,19 +406,30 @@ func TestOpenRequestsLowerAWeightByTheBias(t *testing.T) {
 	}
 }
 
+// TestFailsafeWithItsOwnFallbackServesWithoutAnyControlPlane: one that refuses, and one that accepts and never answers.
 func TestFailsafeWithItsOwnFallbackServesWithoutAnyControlPlane(t *testing.T) {
-	backends := startBackends(t, four()...)
 	nobody, err := proc.FreeAddress()
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Cluster: "llama", XDS: nobody}
-	for _, b := range backends {
-		o.Fallback = append(o.Fallback, b.address)
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
 	}
-	envoy := startFront(t, o)
-	if err := near(envoy.shares(t, backends, 800), []float64{0.25, 0.25, 0.25, 0.25}); err != nil {
-		t.Error(err)
+	t.Cleanup(func() { silent.Close() })
+	for name, xds := range map[string]string{"refused": nobody, "silent": silent.Addr().String()} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			backends := startBackends(t, four()...)
+			o := Options{Cluster: "llama", XDS: xds}
+			for _, b := range backends {
+				o.Fallback = append(o.Fallback, b.address)
+			}
+			envoy := startFront(t, o)
+			if err := near(envoy.shares(t, backends, 800), []float64{0.25, 0.25, 0.25, 0.25}); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 
