@@ -32,6 +32,7 @@ var sources = []source{
 		files: []string{"config/crd/bases/keda.sh_scaledobjects.yaml"}},
 	{module: "github.com/envoyproxy/gateway@v1.9.1", sum: "h1:vAVp6/AlBXJ1aOhp1mxL7fNEzVEfjADUguUhm2wzxQY=",
 		files: []string{
+			"charts/gateway-helm/charts/crds/crds/generated/gateway.envoyproxy.io_backendtrafficpolicies.yaml",
 			"charts/gateway-helm/charts/crds/crds/generated/gateway.envoyproxy.io_envoypatchpolicies.yaml",
 			"charts/gateway-helm/charts/crds/crds/generated/gateway.envoyproxy.io_envoyproxies.yaml"}},
 	{module: "istio.io/api@v1.31.1", sum: "h1:5Yb5ihcz4YQsCkciusK7DnFpBMwRB6EFWeUKH1Atuyk=",

@@ -54,6 +54,7 @@ func TestDerivedFilesAreUpToDate(t *testing.T) {
 
 	bootstrap, err := envoybootstrap.Render(envoybootstrap.Options{
 		Cluster: "llama", XDS: "steelyard-xds.steelyard.svc:18000", Listen: "0.0.0.0:10000",
+		Fallback: []string{"llama.steelyard.svc:8000"},
 	})
 	if err != nil {
 		t.Fatal(err)
