@@ -15,6 +15,9 @@
 # `steelyard router` is another target, with Envoy and the module:
 #
 #   docker build --target router --build-arg VERSION=0.1.0 -t steelyard-router:0.1.0 .
+#
+# `make images` runs the steps below without a container engine, and both programs in the root file systems that they
+# make, on Debian packages in place of the bases. No container engine has run this file, nor was it run for arm64.
 ARG GO_VERSION=1.26.8
 ARG BASE=gcr.io/distroless/static-debian12:nonroot
 ARG ENVOY=envoyproxy/envoy:v1.40.0
@@ -29,7 +32,8 @@ RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH \
     -o /steelyard ./cmd/steelyard && \
     go run -C tools ./sbom "$VERSION" /THIRD_PARTY_NOTICES.txt /steelyard >/dev/null
 
-# The module needs C, so it is built on its own platform, with a C library that is not newer than that of Envoy's image.
+# The module needs C, so it is built on its own platform. This stage's C library (2.36) is newer than that of Envoy's
+# image (2.35, Ubuntu 22.04), and the module asks for nothing newer than 2.34, as `make images` checks.
 FROM golang:${GO_VERSION}-bookworm AS module
 COPY --from=build /src /src
 WORKDIR /src

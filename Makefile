@@ -136,7 +136,7 @@ unit: need-cc tools $(RUNNER) ## tests of the packages, with the race detector w
 .PHONY: e2e
 e2e: tools $(RUNNER) ## tests with real Envoys, Redis and model servers, end to end
 	$(call step,end to end)
-	@packages=$$(go list ./e2e/... | grep -v '/e2e/rig/' || true); \
+	@packages=$$(go list ./e2e/... | grep -vE '/e2e/(rig/|images$$)' || true); \
 	if [ -z "$$packages" ]; then echo "no package under e2e holds end-to-end tests"; exit 1; fi; \
 	$(call gotest,.,e2e) --packages "$$(echo $$packages)" -- -count=1 -p 1 -parallel 4 -timeout 30m
 	$(call step,manifests)
@@ -148,6 +148,12 @@ e2e: tools $(RUNNER) ## tests with real Envoys, Redis and model servers, end to 
 page: need-cc tools-envoy tools-chromium $(RUNNER) ## tests of the page in a real Chromium; screenshots into bin/page
 	$(call step,page)
 	@$(call gotest,$(PAGE_MODULE),page) --packages ./... -- -count=1 -timeout 20m
+
+# CI runs it beside `make test`: both programs are built with the flags of the images, which takes minutes at first.
+.PHONY: images
+images: need-cc tools-envoy tools-rootfs ## the Dockerfile's steps without a container engine, and both images' programs
+	$(call step,images)
+	@go test ./e2e/images -count=1 -timeout 30m
 
 .PHONY: chaos
 chaos: need-go tools-envoy tools-redis ## ten minutes of every part killed and cut off (ARGS="--length 1m --seed 7")
@@ -238,7 +244,7 @@ programs := tools-envoy tools-redis tools-promtool tools-prometheus tools-triton
 .PHONY: tools
 tools: need-go $(programs) ## all that the tests run, into .tools/bin
 
-.PHONY: $(programs)
+.PHONY: $(programs) tools-rootfs
 tools-envoy: ## Envoy 1.40: ENVOY=, else from PATH, else downloaded
 tools-redis: ## redis-server: REDIS_SERVER=, else from PATH, else Debian's
 tools-promtool: ## promtool: PROMTOOL=, else from PATH, else Debian's
@@ -248,7 +254,8 @@ tools-etcd: ## etcd: ETCD=, else from PATH, else Debian's
 tools-apiserver: ## kube-apiserver 1.36: KUBE_APISERVER=, else built from Go modules
 tools-chromium: ## Chromium: CHROMIUM=, else from PATH, else Debian's; axe-core from the npm registry
 tools-zig: ## Zig's C compiler: the module for amd64 and arm64, from any of them
-$(programs): tools-%:
+tools-rootfs: ## what stands for the base images in `make images`, of unpacked Debian packages
+$(programs) tools-rootfs: tools-%:
 	@tools/$*.sh
 
 .PHONY: clean
