@@ -97,7 +97,7 @@ type EndpointWork struct {
 }
 
 // Neutral is the decision to leave behind when no further one will come: each endpoint gets its part of the capacity,
-// none is flagged for its load and nothing is dropped. Endpoints that stall or fail keep their share, which is the
+// none is flagged for its load and nothing is dropped. Endpoints that stall, fail or sleep keep their share, which is the
 // floor, and their flags: they would fail what they are sent, with or without a control plane. So do those with an
 // override.
 func (d Decision) Neutral() Decision {
@@ -121,7 +121,11 @@ func (d Decision) Neutral() Decision {
 }
 
 // kept reports whether the share stays when no further decision will come.
-func (e *EndpointDecision) kept() bool { return e.Failing || e.Override != Override{} }
+func (e *EndpointDecision) kept() bool { return e.Out() || e.Override != Override{} }
+
+// Out reports whether requests to the endpoint would fail or wait for ever, as far as is known: it stalls, fails or
+// sleeps.
+func (e *EndpointDecision) Out() bool { return e.Failing || e.Reason == ReasonAsleep }
 
 // An EndpointDecision is the verdict on one endpoint and how it was reached.
 type EndpointDecision struct {
@@ -227,6 +231,7 @@ type Reason string
 const (
 	ReasonDrained  Reason = "drained"  // an operator decided: no new requests
 	ReasonPinned   Reason = "pinned"   // an operator decided the share
+	ReasonAsleep   Reason = "asleep"   // its engine sleeps: flagged until it is awake
 	ReasonBlackout Reason = "blackout" // new, and no report yet: neutral load, smallest ramp
 	ReasonUnused   Reason = "unused"   // the proxies send it nothing: its part of the capacity
 	ReasonNeutral  Reason = "neutral"  // no usable report: counts as a median endpoint

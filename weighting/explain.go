@@ -22,6 +22,8 @@ func (d *Decision) Explain(i int) string {
 		return "An operator drained it: it gets no new requests, and keeps those that it has."
 	case e.Override.Share > 0:
 		return fmt.Sprintf("%s: an operator pinned its share.", share)
+	case e.Reason == ReasonAsleep:
+		return share + ": its engine sleeps, by its own metrics, and the proxies prefer others until it is awake."
 	case len(d.vessels) != len(d.Endpoints): // no decision of a law
 		return share + "."
 	case e.Failing:

@@ -46,7 +46,7 @@ func validReport(r ServerReport, now time.Time) ServerReport {
 }
 
 func (r *ServerReport) gauges() []*Reading {
-	return []*Reading{&r.Queue, &r.Running, &r.Utilization, &r.BlockTokens}
+	return []*Reading{&r.Queue, &r.Running, &r.Utilization, &r.BlockTokens, &r.Awake}
 }
 
 func (r *ServerReport) sums() []*Reading {

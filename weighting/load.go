@@ -22,7 +22,7 @@ import (
 
 // fields are a member's readings as they count in this step.
 type fields struct {
-	queue, running, utilization, inFlight field // as reported
+	queue, running, utilization, awake, inFlight field // as reported
 
 	executing field // running, or what stands in for it
 	counted   field // in flight, corrected by the scrapes
@@ -42,6 +42,7 @@ func (p *pool) look() {
 		}
 		m.seen = fields{
 			queue: at(m.server.Queue), running: at(m.server.Running), utilization: at(m.server.Utilization),
+			awake:     at(m.server.Awake),
 			inFlight:  p.params.at(m.inFlight, p.now),
 			executing: at(m.executes(m.slotCount)),
 			paired:    at(Reading{At: m.paired}),

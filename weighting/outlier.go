@@ -89,6 +89,13 @@ type outlier struct {
 // ejected reports whether the endpoint stalls or fails.
 func (m *member) ejected() bool { return m.outlier.state == ejected }
 
+// asleep reports whether the engine sleeps, and so takes no requests. A late report of that is not trusted: an engine that
+// is awake again must not wait for its page.
+func (m *member) asleep() bool { return trusted(m.seen.awake.state) && m.seen.awake.Value == 0 }
+
+// out reports whether requests to the endpoint would fail or wait for ever, as far as is known.
+func (m *member) out() bool { return m.ejected() || m.asleep() }
+
 // rank is 1 for an ejected endpoint.
 func (o *outlier) rank() int {
 	if o.state == ejected {
@@ -100,11 +107,11 @@ func (o *outlier) rank() int {
 // excludedLevel is far above that of members that are filled.
 const excludedLevel = 1e6
 
-// excludeFromFill fills up the ejected members, so that they get only their floor, and those that get a fixed share
+// excludeFromFill fills up the members that are ejected or asleep, so that they get only their floor, and those that get a fixed share
 // instead of a fill.
 func (p *pool) excludeFromFill(vessels []Vessel) {
 	for i := range p.members {
-		if v, m := &vessels[i], &p.members[i]; m.ejected() || m.fixed(p) > 0 || m.overridden() {
+		if v, m := &vessels[i], &p.members[i]; m.out() || m.fixed(p) > 0 || m.overridden() {
 			v.Load = max(v.Load, v.holds(excludedLevel))
 		}
 	}
@@ -129,7 +136,7 @@ type trouble struct {
 // in the reports or in the requests; the same holds if an endpoint fails no more than the others. If no healthy member
 // is left, outliers are as good as any other.
 func (l *Law) detectOutliers(p *pool) {
-	longest, outliers, healthyMembers := 0.0, 0, 0
+	longest, outliers, healthyMembers, awake := 0.0, 0, 0, 0
 	p.pause = p.typicalPause()
 	var all ends
 	for i := range p.members {
@@ -142,6 +149,11 @@ func (l *Law) detectOutliers(p *pool) {
 	var shares failures
 	for i := range p.members {
 		o := &p.members[i].outlier
+		if p.members[i].asleep() {
+			o.excuse(p.now)
+			continue
+		}
+		awake++
 		o.streak.extend(o.latest, all, p.members[i].share, o.inFlight)
 		stall, since := o.stall(p, longest)
 		failure, errors := o.failureReason(), o.errorReason()
@@ -166,7 +178,7 @@ func (l *Law) detectOutliers(p *pool) {
 		found[i] = trouble{cmp.Or(stall, failure, errors), since}
 		o.ejectedForErrors = o.ejectedForErrors || errors != "" && !o.reportsOnly
 	}
-	panicking := l.panicMode.update(len(p.members) > 1 && (2*outliers > len(p.members) || healthyMembers == 0), p)
+	panicking := l.panicMode.update(len(p.members) > 1 && (2*outliers > awake || healthyMembers == 0), p)
 	for i := range p.members {
 		m := &p.members[i]
 		if panicking {
@@ -340,6 +352,14 @@ func (o *outlier) probe(now time.Time) {
 	o.hidden = max(0, o.inFlight-o.shown) // old requests do not count again
 	o.ended, o.failed, o.consecutive, o.failing = 0, 0, 0, false
 	o.streak = streak{}
+}
+
+// excuse forgets what the endpoint did not answer and failed, because it sleeps.
+func (o *outlier) excuse(now time.Time) {
+	o.restart(now)
+	o.probe(now)
+	o.enterState(healthy, now)
+	o.ejections = 0
 }
 
 // endEjection ends an ejection at once and forgets it, because the fault was not the endpoint's. The evidence stays

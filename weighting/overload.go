@@ -9,6 +9,9 @@ package weighting
 // At most MaxShare of a pool is flagged, those that stall or fail first and then those longest overloaded, unless all
 // of it is; this bound takes precedence over the dwell.
 //
+// An engine that sleeps is flagged at once, and only while fresh reports show it. It is no part of the pool that these
+// bounds are about.
+//
 // Proxies send nothing to flagged endpoints while a tenth of the pool has no flag. That is waste when the others are
 // full. So flags for overload are lifted while none of the endpoints that are not overloaded has a free slot and their
 // queues are at QueueLeave, and put back when these are half as deep. They are also lifted where there is no such
@@ -27,10 +30,16 @@ import (
 // flag determines which members are overloaded, and which of those are flagged.
 func (l *Law) flag(p *pool) {
 	var over []*member
+	awake := 0
 	for i := range p.members {
 		m := &p.members[i]
 		m.queued = p.queuedPerSlot(m)
 		m.hysteresis(p)
+		m.flagged = m.asleep()
+		if m.flagged {
+			continue
+		}
+		awake++
 		if m.overloaded || m.ejected() {
 			over = append(over, m)
 		}
@@ -44,16 +53,19 @@ func (l *Law) flag(p *pool) {
 			cmp.Compare(a.Address, b.Address),
 		)
 	})
-	if len(over) < len(p.members) {
-		over = over[:min(len(over), p.params.Overload.most(len(p.members)))]
+	switch {
+	case len(over) < awake:
+		over = over[:min(len(over), p.params.Overload.most(awake))]
+	case awake < len(p.members):
+		over = nil // a flag would make them as good as those that sleep
 	}
 	for _, m := range over {
 		m.flagged = true
 	}
-	l.lift.update(p, len(over))
+	l.lift.update(p, len(over), awake)
 	for i := range p.members {
 		m := &p.members[i]
-		m.lifted = m.flagged && l.lift.on && !m.ejected()
+		m.lifted = m.flagged && l.lift.on && !m.out()
 		m.flagged = m.flagged && !m.lifted && !(m.inEffect.Share > 0) // proxies would not send a flagged one its share
 		p.someUnflagged = p.someUnflagged || !m.flagged
 		m.noteShown(p.now)
@@ -69,12 +81,12 @@ type lift struct {
 // update lifts the flags when none of the members that are not overloaded has a free slot and their queues are so deep
 // that a flag would stay, and puts them back when these are half as deep or one has a free slot. Where there are no
 // such members that the proxies use, the rest is full whatever it is.
-func (f *lift) update(p *pool, flags int) {
+func (f *lift) update(p *pool, flags, awake int) {
 	var waiting, slots, free float64
 	noOther := true
 	for i := range p.members {
 		m := &p.members[i]
-		if m.overloaded || m.ejected() || m.use.none || m.gone || m.inEffect.Drained {
+		if m.overloaded || m.out() || m.use.none || m.gone || m.inEffect.Drained {
 			continue
 		}
 		noOther = false
@@ -84,7 +96,7 @@ func (f *lift) update(p *pool, flags int) {
 	}
 	leave, depth, on := p.params.Overload.QueueLeave, waiting/slots, f.on
 	switch {
-	case flags == 0 || flags == len(p.members):
+	case flags == 0 || flags == awake:
 		on = false
 	case p.now.Sub(f.since) < p.params.Overload.MinDwell:
 	case !f.on:

@@ -6,7 +6,7 @@ package weighting
 // what is left of the arrivals, as if the endpoint were not in the pool: taking the share away after the fill would
 // spread it by the shares of one decision, and so send most of it to the emptiest one.
 //
-// A drain is not in effect while all endpoints are drained, and a pin not while its endpoint stalls or fails.
+// A drain is not in effect while all endpoints are drained, and a pin not while its endpoint stalls, fails or sleeps.
 
 // An Override is what an operator decided about an endpoint. The zero Override leaves it to the law.
 type Override struct {
@@ -32,7 +32,7 @@ func (p *pool) override() {
 			drained++
 			continue
 		}
-		if !(m.inEffect.Share >= leastPinned) || m.ejected() {
+		if !(m.inEffect.Share >= leastPinned) || m.out() {
 			m.inEffect.Share = 0
 			others++
 		}

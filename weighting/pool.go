@@ -160,7 +160,10 @@ func (m *member) decision(p *pool, share float64) EndpointDecision {
 	}
 	if m.flagged {
 		d.OverloadReason = m.flagReason
-		if m.ejected() {
+		switch {
+		case m.asleep():
+			d.OverloadReason = "asleep: its metrics show it, and it takes no requests"
+		case m.ejected():
 			d.OverloadReason = m.outlier.reason
 		}
 	}
@@ -211,6 +214,8 @@ func (m *member) reason() Reason {
 		return ReasonDrained
 	case m.inEffect.Share > 0:
 		return ReasonPinned
+	case m.asleep():
+		return ReasonAsleep
 	case m.blackout:
 		return ReasonBlackout
 	case m.unused:

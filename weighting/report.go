@@ -28,6 +28,7 @@ type ServerReport struct {
 	Running     Reading // requests executing
 	Utilization Reading // share of the KV cache in use, 0..1
 	BlockTokens Reading // size of a block of the prefix cache, in tokens: for pickers, not for the law
+	Awake       Reading // 0 while the engine sleeps, and so takes no requests, else 1
 
 	Completions  Reading // requests completed, cumulative
 	QueueSeconds Reading // request-seconds spent waiting, cumulative, by the requests completed

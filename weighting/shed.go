@@ -17,7 +17,7 @@ func (l *Law) shed(p *pool, d *Decision, s Snapshot) {
 		pool.Slots += m.slotCount
 		all, pair, change := m.passages(p)
 		m.tally.note(m)
-		if m.ejected() || m.unused || m.inEffect.Drained {
+		if m.out() || m.unused || m.inEffect.Drained {
 			continue
 		}
 		waiting := m.waiting()

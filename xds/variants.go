@@ -100,8 +100,8 @@ func fallback(d weighting.Decision) weighting.Decision {
 	return stripped(d, func(*weighting.EndpointDecision) bool { return true }, "fallback")
 }
 
-// members returns a decision that has only the endpoints of d, with equal shares. Those that stall or fail are
-// DEGRADED, unless that would leave less than half of them.
+// members returns a decision that has only the endpoints of d, with equal shares. Those that sleep are DEGRADED, and
+// those that stall or fail, unless that would leave less than half of them.
 func members(d weighting.Decision) weighting.Decision {
 	failing := 0
 	for i := range d.Endpoints {
@@ -110,7 +110,9 @@ func members(d weighting.Decision) weighting.Decision {
 		}
 	}
 	few := 2*failing <= len(d.Endpoints)
-	return stripped(d, func(e *weighting.EndpointDecision) bool { return few && e.Failing }, "failing")
+	return stripped(d, func(e *weighting.EndpointDecision) bool {
+		return e.Reason == weighting.ReasonAsleep || few && e.Failing
+	}, "failing or asleep")
 }
 
 // stripped returns a decision that has only the endpoints of d, with equal shares; some are flagged, for a reason.

@@ -352,6 +352,12 @@ func TestMembersHaveNoWeightsAndFlagsOnlyOfFailures(t *testing.T) {
 	d.Endpoints[1].Failing, d.Endpoints[1].Override.Drained = false, true
 	s.Push("llama", d, time.Second)
 	want("one fails, the other is drained", flagged, draining)
+	d.Endpoints = slices.Clone(d.Endpoints)
+	d.Endpoints[1].Override.Drained = false
+	d.Endpoints[0].Failing, d.Endpoints[0].Reason, d.Endpoints[1].Reason = false, weighting.ReasonAsleep,
+		weighting.ReasonAsleep
+	s.Push("llama", d, time.Second)
+	want("all sleep", flagged, flagged)
 	if got := BaseName("llama/members"); got != "llama" {
 		t.Errorf("the cluster of its name is %q", got)
 	}

@@ -15,7 +15,7 @@ import (
 // The header of a message.
 const (
 	magic   = "SYRP"
-	version = 3
+	version = 4
 )
 
 // Bounds on what a message holds.
@@ -119,10 +119,10 @@ func (c *coder) scrape(s *merge.Scrape) {
 	}
 }
 
-// report codes a byte with a bit for each reading that is known and one for the tokens, and then those. All that a
+// report codes a number with a bit for each reading that is known and one for the tokens, and then those. All that a
 // scrape reports is from one moment, at.
 func (c *coder) report(r *weighting.ServerReport, at time.Time) {
-	known := byte(0)
+	known := 0
 	for i, f := range readings(r) {
 		if f.Known() {
 			known |= 1 << i
@@ -131,7 +131,7 @@ func (c *coder) report(r *weighting.ServerReport, at time.Time) {
 	if !r.Tokens.At.IsZero() {
 		known |= withTokens
 	}
-	c.byte(&known)
+	whole(c, &known, 2*withTokens-1)
 	for i, f := range readings(r) {
 		if known&(1<<i) != 0 {
 			c.float(&f.Value)
@@ -149,14 +149,14 @@ func (c *coder) report(r *weighting.ServerReport, at time.Time) {
 }
 
 // readings returns the fields that can be unknown independently.
-func readings(r *weighting.ServerReport) [7]*weighting.Reading {
+func readings(r *weighting.ServerReport) [8]*weighting.Reading {
 	return [...]*weighting.Reading{&r.Queue, &r.Running, &r.Utilization, &r.BlockTokens, &r.Completions,
-		&r.QueueSeconds, &r.BusySeconds}
+		&r.QueueSeconds, &r.BusySeconds, &r.Awake}
 }
 
-// withTokens marks a report with tokens. It shares a byte with a bit for each reading, so there can be seven of them;
-// version must rise when they change.
-const withTokens = 1 << 7
+// withTokens marks a report with tokens. It shares a number with a bit for each reading; version must rise when they
+// change.
+const withTokens = 1 << 8
 
 func tokens(t *weighting.TokenCounts) [5]*float64 {
 	return [...]*float64{&t.Prompt, &t.Cached, &t.Generated, &t.First, &t.Iterations}

@@ -271,9 +271,9 @@ type inForce struct {
 }
 
 type endpoint struct {
-	address, zone       string
-	overloaded, failing bool
-	override            weighting.Override
+	address, zone   string
+	overloaded, out bool
+	override        weighting.Override
 }
 
 func newInForce(now time.Time, v *Verdict) *inForce {
@@ -284,7 +284,7 @@ func newInForce(now time.Time, v *Verdict) *inForce {
 	}
 	for i := range v.Decision.Endpoints {
 		e := &v.Decision.Endpoints[i]
-		f.endpoints[i], f.shares[i] = endpoint{e.Address, e.Zone, e.Overloaded, e.Failing, e.Override}, e.Share
+		f.endpoints[i], f.shares[i] = endpoint{e.Address, e.Zone, e.Overloaded, e.Out(), e.Override}, e.Share
 	}
 	return f
 }
@@ -314,7 +314,7 @@ func (f *inForce) membersDue(next *inForce) bool {
 	const repeat = time.Minute
 	return f == nil || next.at.Sub(f.at) >= repeat ||
 		!slices.EqualFunc(f.endpoints, next.endpoints, func(a, b endpoint) bool {
-			return a.address == b.address && a.zone == b.zone && a.failing == b.failing &&
+			return a.address == b.address && a.zone == b.zone && a.out == b.out &&
 				a.override.Drained == b.override.Drained
 		})
 }
