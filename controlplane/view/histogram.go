@@ -32,6 +32,9 @@ func Latencies(h *stat.Histogram) FirstToken {
 			continue
 		}
 		high := h.Bounds[i]
+		if i == 0 && math.IsInf(high, 1) {
+			break // a histogram with this bucket only shows nothing but the mean
+		}
 		f.FirstTokenP99Low, f.FirstTokenP99High = Num(low), Num(high) // unknown where it is infinite
 		if f.FirstTokenP99 = Num(low); !math.IsInf(high, 1) && n > 0 {
 			f.FirstTokenP99 = Num(low + (high-low)*min(1, rank/n))

@@ -22,6 +22,8 @@ func TestLatenciesOfAHistogram(t *testing.T) {
 			FirstToken{Num(0.5), Num(1.5), Num(1), Num(2)}},
 		"the last bucket": {&stat.Histogram{Bounds: []float64{0.5, inf}, Counts: []float64{10, 90}, Sum: 300},
 			FirstToken{Num(3), Num(0.5), Num(0.5), Number{}}},
+		"only the last bucket": {&stat.Histogram{Bounds: []float64{inf}, Counts: []float64{100}, Sum: 300},
+			FirstToken{FirstTokenMean: Num(3)}},
 	} {
 		if got := Latencies(test.h); !alike(got.FirstTokenMean, test.want.FirstTokenMean) ||
 			!alike(got.FirstTokenP99, test.want.FirstTokenP99) ||
