@@ -159,6 +159,7 @@ type Scrape struct {
 	At      time.Time // zero before the first
 	Took    time.Duration
 	Err     error
+	Doubt   string // why a number of the page is unknown although it is there; empty for none
 	Refused bool   // nothing listens there
 	Replica string // name of the replica that scraped; empty for this one
 

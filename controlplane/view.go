@@ -203,7 +203,7 @@ func viewScrape(s Scrape) view.Scrape {
 	if s.At.IsZero() {
 		return view.Scrape{}
 	}
-	v := view.Scrape{At: view.At(s.At), DurationSeconds: view.Seconds(s.Took), Replica: s.Replica}
+	v := view.Scrape{At: view.At(s.At), DurationSeconds: view.Seconds(s.Took), Doubt: s.Doubt, Replica: s.Replica}
 	if s.Err != nil {
 		v.Error = s.Err.Error()
 	}

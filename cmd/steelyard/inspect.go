@@ -78,7 +78,7 @@ its source and age. They are unknown, and no failure, where none answers.`,
 			if err != nil {
 				return err
 			}
-			reader, err := o.reader(body)
+			reader, err := o.reader(args[0], body)
 			if err != nil {
 				return err
 			}
@@ -141,13 +141,13 @@ func clusterNames(cfg *config.Config) []string {
 }
 
 // reader returns the reader of the engine, which it finds if none is given.
-func (o *inspection) reader(body []byte) (*modelserver.Reader, error) {
+func (o *inspection) reader(name string, body []byte) (*modelserver.Reader, error) {
 	if o.engine == "" && o.custom == (modelserver.Custom{}) {
-		o.engine = string(modelserver.Detect(body))
-		if o.engine == "" {
-			return nil, fmt.Errorf("the metrics have no series of an engine that Steelyard knows (%s): name the "+
-				"series with --engine custom, --queue and --running", strings.Join(engines.Names(), ", "))
+		engine, err := modelserver.Detect(body)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
 		}
+		o.engine = string(engine)
 	}
 	if o.engine == "" {
 		o.engine = string(modelserver.EngineCustom)

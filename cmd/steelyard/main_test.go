@@ -192,6 +192,49 @@ func TestSimulateFromTheCommandLine(t *testing.T) {
 	}
 }
 
+// Without --engine, it is the engine whose series are on the page, and the error is what is wrong with that page.
+func TestInspectNamesWhatIsWrongWithAPage(t *testing.T) {
+	const load = "vllm:num_requests_running 5\nvllm:num_requests_waiting 2\n"
+	for name, c := range map[string]struct {
+		page string
+		args []string
+		says string // on standard output where the status is 0
+	}{
+		"a series twice with two values": {page: load + "vllm:prompt_tokens_total 9000\nvllm:prompt_tokens_total 4400\n",
+			says: "prompt_tokens unknown vllm:prompt_tokens_total occurs twice with the same labels, as 9000 and as 4400"},
+		"the only series twice with two values": {page: "vllm:num_requests_waiting 2\nvllm:num_requests_waiting 3\n",
+			says: "!reading vllm metrics: no usable value: vllm:num_requests_waiting occurs twice with the same labels"},
+		"all of it twice":                      {page: load + load, says: "queue 2 sum of 1: vllm:num_requests_waiting"},
+		"OpenMetrics without a last line feed": {page: load + "# EOF", says: "running 5 sum of 1: vllm:num_requests_running"},
+		"text without a last line feed": {page: load + "vllm:kv_cache_usage_perc 0.2",
+			says: "!reading vllm metrics: the page is cut off: its last line has no line feed"},
+		"JSON, of no engine": {page: "[]", says: "!this is a page of JSON, not of metrics: most servers have " +
+			"metrics at /metrics, and trtllm-serve at /prometheus/metrics (scrape.path)"},
+		"JSON, of trtllm-serve": {page: "[]", args: []string{"--engine", "tensorrt-llm"},
+			says: "!this is a page of JSON, not of metrics: trtllm-serve has its metrics at /prometheus/metrics"},
+		"HTML, of SGLang": {page: "<!doctype html><html></html>\n", args: []string{"--engine", "sglang"},
+			says: "!this is a page of HTML, not of metrics: sglang has metrics at /metrics"},
+		"an empty page":             {page: "", says: "!the page is empty"},
+		"cut off before any engine": {page: "go_goroutines 7\nvllm:num", says: "!the page is cut off"},
+		"of no engine": {page: "go_goroutines 7\n", says: "!no series of an engine that Steelyard knows (vllm, triton, " +
+			"tensorrt-llm, sglang, tgi, custom)"},
+		"asleep": {page: load + "vllm:engine_sleep_state{sleep_state=\"awake\"} 0\n",
+			says: `awake 0 min of 1: vllm:engine_sleep_state{sleep_state="awake"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := write(t, map[string]string{"page": c.page}) + "/page"
+			status, out, errs := steelyard(t, append([]string{"inspect", file}, c.args...)...)
+			says, fails := strings.CutPrefix(c.says, "!")
+			if fails {
+				out = errs
+			}
+			if (status != 0) != fails || !strings.Contains(strings.Join(strings.Fields(out), " "), says) {
+				t.Errorf("status %d, want %q in\n%s%s", status, says, out, errs)
+			}
+		})
+	}
+}
+
 // What requests cost an engine that counts tokens is shown of a single page; a server without such counts has none.
 func TestInspectShowsTheWorkOfRequests(t *testing.T) {
 	const pages = "../../collectors/modelserver/testdata/recorded/"

@@ -35,7 +35,7 @@ type counterSum struct {
 
 // A lastSample is the value that a series had, and when.
 type lastSample struct {
-	key    uint64 // by seriesKey
+	key    string // name and labels
 	value  float64
 	at     time.Time
 	leaped bool // the step to this value was a leap, so a fall from it is not a restart
@@ -62,6 +62,7 @@ func (c *Counters) Observe(at time.Time, rep Report) weighting.ServerReport {
 		Running:      reading(at, rep.Running),
 		Utilization:  reading(at, rep.Utilization),
 		BlockTokens:  reading(at, rep.BlockTokens),
+		Awake:        reading(at, rep.Awake),
 		Completions:  cumulative(FieldCompletions, &c.completions),
 		QueueSeconds: cumulative(FieldQueueSeconds, &c.queueSeconds),
 		BusySeconds:  cumulative(FieldBusySeconds, &c.busySeconds),
@@ -153,9 +154,9 @@ func (s *counterSum) add(samples []counterSample, before, at time.Time, seen *ob
 }
 
 // of returns the last sample of a series: a known one, or a new one at the end, whose value was zero before.
-func (s *counterSum) of(known []lastSample, key uint64, before time.Time) *lastSample {
+func (s *counterSum) of(known []lastSample, key string, before time.Time) *lastSample {
 	i, found := slices.BinarySearchFunc(known, key,
-		func(l lastSample, key uint64) int { return cmp.Compare(l.key, key) })
+		func(l lastSample, key string) int { return cmp.Compare(l.key, key) })
 	if !found {
 		i = len(s.last)
 		s.last = append(s.last, lastSample{key: key, at: before})

@@ -108,6 +108,21 @@ func TestAnUnknownCounterKeepsItsSum(t *testing.T) {
 	}
 }
 
+func TestWhetherTheEngineIsAwakeIsDated(t *testing.T) {
+	r := newReader(t, EngineVLLM)
+	var c Counters
+	for page, want := range map[string]weighting.Reading{
+		"vllm:num_requests_waiting 1\n": {},
+		"vllm:num_requests_waiting 1\nvllm:engine_sleep_state{sleep_state=\"awake\"} 0\n": {Value: 0, At: t0},
+		"vllm:num_requests_waiting 1\nvllm:engine_sleep_state{sleep_state=\"awake\"} 1\n": {Value: 1, At: t0},
+	} {
+		report, err := r.Read([]byte(page))
+		if got := c.Observe(t0, report).Awake; err != nil || got != want {
+			t.Errorf("%q: %+v, %v, want %+v", page, got, err, want)
+		}
+	}
+}
+
 func TestForgetsSeriesThatAreGone(t *testing.T) {
 	r := newReader(t, EngineTriton)
 	var c Counters

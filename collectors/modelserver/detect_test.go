@@ -28,12 +28,12 @@ func TestTheEngineIsFoundByItsSeries(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := Detect(body); got != want {
+		if got, _ := Detect(body); got != want {
 			t.Errorf("%s: %q, want %q", file, got, want)
 		}
 	}
 	for name, body := range map[string]string{"nothing": "", "another server": "go_goroutines 7\n", "cut": "vllm:num"} {
-		if got := Detect([]byte(body)); got != "" {
+		if got, _ := Detect([]byte(body)); got != "" {
 			t.Errorf("%s: %q", name, got)
 		}
 	}

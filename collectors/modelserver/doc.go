@@ -3,21 +3,21 @@
 // server of a fleet, so its cost matters; `steelyard inspect` calls [Reader.Explain] to show which series gave which
 // number.
 //
-// It is not a general parser of the exposition format, and it does not weigh
-// anything: what a queue means for a weight is decided in package weighting.
+// It does not weigh anything: what a queue means for a weight is decided in package weighting.
 //
 // # Which series give which field
 //
-// Samples that differ in labels (engines of data parallelism, models, versions,
-// reasons of finishing) are added up; of the utilization the largest is taken,
-// because the fullest cache is the one that makes requests wait. Where several
-// ways to measure a field are named, the first that the body serves wins; of a
-// sum, every part must be there.
+// Samples that differ in labels are parts (engines of data parallelism, models, versions, reasons of finishing), or
+// copies that processes or ranks export of the same number. copies.go has the labels of copies, by engine, with their
+// sources. Of copies the largest counts, once; parts are added up. Of the utilization the largest is taken, because the
+// fullest cache is the one that makes requests wait. Where several ways to measure a field are named, the first that the
+// body serves wins; of a sum, every part must be there.
 //
 //	vllm          queue          vllm:num_requests_waiting
 //	              running        vllm:num_requests_running
 //	              utilization    max vllm:kv_cache_usage_perc, or max vllm:gpu_cache_usage_perc (older)
 //	              block_tokens   max label block_size of vllm:cache_config_info
+//	              awake          min vllm:engine_sleep_state{sleep_state="awake"}
 //	              completions    vllm:request_success_total, or vllm:request_success
 //	              queue_seconds  vllm:request_queue_time_seconds_sum
 //	              busy_seconds   vllm:request_inference_time_seconds_sum
@@ -47,7 +47,10 @@
 //	              first_tokens      nv_llm_input_token_len_count, or trtllm_time_to_first_token_seconds_count: all of
 //	                                requests that ended; late by their time
 //	              iterations        nv_trt_llm_general_metrics{general_type="iteration_counter"}
-//	sglang        queue          sglang:num_queue_reqs{priority=""}
+//	sglang        queue          sglang:num_queue_reqs{priority=""}, and those of these that there are, also with
+//	                             {priority=""}: sglang:num_prefill_bootstrap_queue_reqs (in older versions
+//	                             sglang:num_prefill_prealloc_queue_reqs), sglang:num_prefill_inflight_queue_reqs,
+//	                             sglang:num_decode_prealloc_queue_reqs, sglang:num_decode_transfer_queue_reqs
 //	              running        sglang:num_running_reqs{priority=""}
 //	              utilization    max sglang:token_usage
 //	              block_tokens   max label page_size of sglang:cache_config_info
@@ -80,7 +83,9 @@
 //     gauges need enable_iter_perf_stats, its histograms and counts of tokens
 //     return_perf_metrics, the latter also a version since April 2026;
 //   - SGLang: docs.sglang.io "Production Metrics" and
-//     python/sglang/srt/observability/metrics_collector.py in sgl-project/sglang.
+//     python/sglang/srt/observability/metrics_collector.py in sgl-project/sglang. SGLang's own load (get_loads in
+//     scheduler_metrics_mixin.py) counts the bootstrap, prealloc and transfer queues as waiting, too; those in the
+//     inflight queue wait for the transfer that makes room for others.
 //     num_requests_total counts requests when they finish. With priority
 //     scheduling the total stands under priority="" and each priority repeats a
 //     part of it, hence the selector, which also takes series without that label;
@@ -89,28 +94,34 @@
 //
 // Known limits. Triton counts a request to an ensemble once for the ensemble and
 // once for each step of it, so engine triton sees more completions than there
-// were requests, always by the same factor. SGLang started with
-// --enable-metrics-for-all-schedulers, but without data-parallel attention,
-// repeats the same requests for every tensor-parallel rank. Series whose name
+// were requests, always by the same factor. Series whose name
 // stands within the braces (the quoted UTF-8 form) are not found.
+//
+// The series of vLLM's sleep mode is described in its HELP line: awake is 0 while the engine sleeps, whatever the level.
 //
 // # What is unknown
 //
-// A field is unknown, never zero, when its series is missing, when any sample
-// that it is made of is negative, infinite or not a number (Triton prints "Nan"
-// for what it has not measured, vLLM labels "None"), when a share is above 1, and when a sum leaves
-// the range of float64. That is no error while another field is known: a server
-// may stop exporting one series and go on with the others. [Reader.Explain] shows
-// which value it was. A body without one known field of load is an error, and so is one
-// that is cut in mid-line, since half a number is a wrong number. A body that is
-// cut between lines cannot be distinguished from a short one here: the transport must
-// notice that.
+// A field is unknown, never zero, when its series is missing; when any sample that it is made of does not parse, is
+// negative, infinite or not a number (Triton prints "Nan" for what it has not measured, vLLM labels "None"); when a
+// series occurs twice with different values, as either may be wrong; when a share is above 1; and when a sum leaves the
+// range of float64. A series that occurs twice with the same value is one. None of that is an error while another field
+// of load is known: a server may stop exporting one series and go on with the others. [Reader.Explain] shows what is
+// wrong.
+//
+// Prometheus refuses a page with any line that does not parse. Lines of series that are not wanted are not parsed here,
+// so whatever is wrong with them costs nothing, and a wanted one costs its own number only: half of a load is better
+// than none, and what is missing is shown.
+//
+// A body without one known field of load is an error, and so is one that is no page of metrics (JSON, HTML), and one
+// that is cut in mid-line, since half a number is a wrong number; one of OpenMetrics may end with "# EOF". A body that
+// is cut between lines cannot be distinguished from a short one here: the transport must notice that.
 //
 // # How it is fast
 //
-// A vLLM body has 600 lines of which a dozen matter. The reader finds these by their first bytes. It parses a sample in
-// the form that all servers write, NAME{LABEL="VALUE",…} NUMBER, in place. If any wanted line of a body differs from
-// that form (blanks, escapes, errors), the wanted lines are copied, without timestamp and exemplar, and parsed by
-// prometheus/common, so that there is one grammar and one set of messages. BenchmarkRead and BenchmarkWhole show the
-// difference: about 75 times less time than a parse of the whole body. FuzzRead checks that both give the same result.
+// A vLLM body has 600 lines of which twenty matter. The reader finds these by their first bytes, and leaves the grammar
+// of their labels to prometheus/common. From one body to the next only values change, so it remembers what each text of
+// name and labels stands for, up to a bound, as Prometheus' own scrape cache does: expfmt is called for new series only.
+// BenchmarkRead and BenchmarkWhole show the difference to a parse of the whole body. FuzzRead checks that both give the
+// same result. Of the two parsers of Prometheus, model/textparse is the faster (13 µs for the lines of a vLLM page, and
+// 89 µs for expfmt), but remembering is faster than both, and expfmt is a dependency already.
 package modelserver

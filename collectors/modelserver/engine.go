@@ -55,6 +55,8 @@ type series struct {
 	sameModelAs string
 	// With number set, the value is that of the label of this name.
 	number string
+	// With optional set, the source gives a value without samples of it, too: a server has them or not.
+	optional bool
 }
 
 // String returns the selector as one would write it in PromQL.
@@ -77,10 +79,11 @@ type combine string
 const (
 	sum     combine = "sum"
 	maximum combine = "max"
+	minimum combine = "min"
 )
 
 // A source is one way to measure a field. It gives a value only if each of its
-// series has a sample: a sum that lacks a part would be a wrong number.
+// series that is not optional has a sample: a sum that lacks a part would be a wrong number.
 type source struct {
 	series  []series
 	combine combine
@@ -97,6 +100,7 @@ type fieldSources struct {
 // Helpers for the table below: the sum or the largest of a series, and a sum of times in microseconds.
 func total(s ...series) source        { return source{series: s, combine: sum, per: 1} }
 func largest(s series) source         { return source{series: []series{s}, combine: maximum, per: 1} }
+func smallest(s series) source        { return source{series: []series{s}, combine: minimum, per: 1} }
 func microseconds(s ...series) source { return source{series: s, combine: sum, per: 1e6} }
 func named(name string) series        { return series{name: name} }
 func labelled(name, label, value string) series {
@@ -116,6 +120,20 @@ const (
 // outputs, by the label "mode".
 const sglangTokens = "sglang:realtime_tokens_total"
 
+// sglangQueues are the requests that wait in the scheduler and, where prefill and decode are separate servers, in the
+// queues for that: for a partner (bootstrap; prealloc in older versions), for memory (prealloc), and for the transfer of
+// the cache (inflight, transfer).
+func sglangQueues() []series {
+	all := []series{labelled("sglang:num_queue_reqs", "priority", "")}
+	for _, queue := range []string{"prefill_bootstrap", "prefill_prealloc", "prefill_inflight", "decode_prealloc",
+		"decode_transfer"} {
+		s := labelled("sglang:num_"+queue+"_queue_reqs", "priority", "")
+		s.optional = true
+		all = append(all, s)
+	}
+	return all
+}
+
 // exported is the table of doc.go: which series of an engine give which field. A field that is left out is not
 // exported.
 var exported = map[Engine]map[Field][]source{
@@ -125,6 +143,7 @@ var exported = map[Engine]map[Field][]source{
 		FieldUtilization: {largest(named("vllm:kv_cache_usage_perc")),
 			largest(named("vllm:gpu_cache_usage_perc"))}, // its older name
 		FieldBlockTokens: {largest(series{name: "vllm:cache_config_info", number: "block_size"})},
+		FieldAwake:       {smallest(labelled("vllm:engine_sleep_state", "sleep_state", "awake"))},
 		FieldCompletions: {total(named("vllm:request_success_total")),
 			total(named("vllm:request_success"))}, // exporters that drop the suffix
 		FieldQueueSeconds: {total(named("vllm:request_queue_time_seconds_sum"))},
@@ -168,7 +187,7 @@ var exported = map[Engine]map[Field][]source{
 		FieldIterations: {total(labelled(backendGeneral, "general_type", "iteration_counter"))},
 	},
 	EngineSGLang: {
-		FieldQueue:        {total(labelled("sglang:num_queue_reqs", "priority", ""))},
+		FieldQueue:        {total(sglangQueues()...)},
 		FieldRunning:      {total(labelled("sglang:num_running_reqs", "priority", ""))},
 		FieldUtilization:  {largest(named("sglang:token_usage"))},
 		FieldBlockTokens:  {largest(series{name: "sglang:cache_config_info", number: "page_size"})},

@@ -10,46 +10,52 @@ import (
 type evaluation struct {
 	field    Field
 	spec     *fieldSources
+	parsed   *samples
 	source   *source // the one that the body serves; nil if there is none
 	samples  int
 	value    Number
 	counters []counterSample // the samples, of a counter
 
-	// The first value that cannot be true, with the series it stands in.
-	bad       float64
-	badSeries string
+	fault string // why there is no value although its series are there: the first reason found
 }
 
 // evaluateField uses the first source that the body has.
 func evaluateField(spec *fieldSources, parsed *samples) evaluation {
 	for i := range spec.sources {
-		e := evaluation{field: spec.field, spec: spec, source: &spec.sources[i]}
-		if e.add(parsed) {
+		e := evaluation{field: spec.field, spec: spec, source: &spec.sources[i], parsed: parsed}
+		if e.add() {
 			return e
 		}
 	}
 	return evaluation{field: spec.field, spec: spec}
 }
 
-// add combines the samples of the source, and reports whether each of its
-// series has one.
-func (e *evaluation) add(parsed *samples) bool {
-	total := 0.0
+// add combines the samples of the source, and reports whether each of its series that is not optional has one.
+func (e *evaluation) add() bool {
+	var total float64
 	for _, s := range e.source.series {
 		before := e.samples
-		models := modelsOf(parsed.of(s.sameModelAs))
-		for _, m := range parsed.of(s.name) {
+		all, fault := e.parsed.of(s.name)
+		among, doubt := e.parsed.of(s.sameModelAs)
+		if fault == nil {
+			fault = doubt
+		}
+		models := modelsOf(among)
+		for _, m := range all {
 			if !s.takes(m, models) {
 				continue
 			}
-			e.samples++
 			total = e.combine(total, s, m)
+			e.samples++
 		}
-		if e.samples == before {
+		if fault != nil && e.fault == "" {
+			e.fault = fault.Error()
+		}
+		if e.samples == before && fault == nil && !s.optional {
 			return false
 		}
 	}
-	if e.badSeries == "" {
+	if e.fault == "" {
 		e.value = known(total / e.source.per)
 	}
 	return true
@@ -58,16 +64,19 @@ func (e *evaluation) add(parsed *samples) bool {
 // combine adds a sample to what came before it.
 func (e *evaluation) combine(total float64, s series, m sample) float64 {
 	v := s.valueOf(m)
-	if !plausible(v) || e.field == FieldUtilization && v > 1 {
-		if e.badSeries == "" {
-			e.bad, e.badSeries = v, s.name
+	if most := e.field.atMost(); !plausible(v) || v > most {
+		if e.fault == "" {
+			e.fault = fmt.Sprintf("%s is %v: expected %s", s.name, v, e.field.expected())
 		}
 		return total
 	}
 	if e.field.counter() {
-		e.counters = append(e.counters, counterSample{field: e.field, key: m.key, value: v / e.source.per})
+		e.counters = append(e.counters, counterSample{field: e.field, key: m.set.key, value: v / e.source.per})
 	}
-	if e.source.combine == maximum {
+	switch {
+	case e.source.combine == minimum && e.samples > 0:
+		return min(total, v)
+	case e.source.combine == maximum:
 		return max(total, v)
 	}
 	return total + v
@@ -78,7 +87,7 @@ func (s series) valueOf(m sample) float64 {
 	if s.number == "" {
 		return m.value
 	}
-	if v, ok := parseNumber(m.label(s.number)); ok {
+	if v, ok := parseNumber([]byte(m.label(s.number))); ok {
 		return v
 	}
 	return math.NaN()
@@ -86,10 +95,10 @@ func (s series) valueOf(m sample) float64 {
 
 // takes reports whether the selector takes a sample of its series.
 func (s series) takes(m sample, models map[string]bool) bool {
-	if s.label != "" && !s.matches(string(m.label(s.label))) {
+	if s.label != "" && !s.matches(m.label(s.label)) {
 		return false
 	}
-	return s.sameModelAs == "" || models[string(m.label("model"))]
+	return s.sameModelAs == "" || models[m.label("model")]
 }
 
 // matches reports whether the selector takes samples whose label has this value.
@@ -107,7 +116,7 @@ func modelsOf(all []sample) map[string]bool {
 	}
 	models := make(map[string]bool)
 	for _, m := range all {
-		models[string(m.label("model"))] = true
+		models[m.label("model")] = true
 	}
 	return models
 }
@@ -121,7 +130,9 @@ func (e evaluation) explain() FieldSource {
 	}
 	f.Combine = string(e.source.combine)
 	for _, s := range e.source.series {
-		f.Series = append(f.Series, s.String())
+		if all, _ := e.parsed.of(s.name); len(all) > 0 || !s.optional {
+			f.Series = append(f.Series, s.String())
+		}
 	}
 	return f
 }
@@ -135,12 +146,10 @@ func (e evaluation) problem() string {
 		return "no series of this engine shows it"
 	case e.source == nil:
 		return "not in the body"
-	case e.badSeries == "":
+	case e.fault == "":
 		return "the sum is out of range"
-	case e.field == FieldUtilization && e.bad > 1:
-		return fmt.Sprintf("%s is %v: expected a share, 0 to 1", e.badSeries, e.bad)
 	default:
-		return fmt.Sprintf("%s is %v: expected a number, 0 or more", e.badSeries, e.bad)
+		return e.fault
 	}
 }
 
@@ -148,9 +157,11 @@ func (e evaluation) problem() string {
 func (f fieldSources) selectors() []string {
 	var all []string
 	for _, src := range f.sources {
-		parts := make([]string, len(src.series))
-		for i, s := range src.series {
-			parts[i] = s.String()
+		var parts []string
+		for _, s := range src.series {
+			if !s.optional {
+				parts = append(parts, s.String())
+			}
 		}
 		all = append(all, strings.Join(parts, " + "))
 	}

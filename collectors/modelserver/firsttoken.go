@@ -36,20 +36,17 @@ type firstTokenSeries struct {
 	scratch sync.Pool // of *samples
 }
 
-func newFirstTokenSeries(name string) *firstTokenSeries {
+func newFirstTokenSeries(e Engine, name string) *firstTokenSeries {
 	f := &firstTokenSeries{picker: newPicker([]string{name + "_bucket", name + "_sum"})}
-	f.scratch.New = func() any {
-		s := newSamples(f.picker.names)
-		return &s
-	}
+	f.scratch.New = func() any { return newSamples(f.picker.names, copiesOf(e)) }
 	return f
 }
 
 // firstTokenSeriesOf has the engines with such a histogram.
 var firstTokenSeriesOf = map[Engine]*firstTokenSeries{
-	EngineVLLM:        newFirstTokenSeries("vllm:time_to_first_token_seconds"),
-	EngineSGLang:      newFirstTokenSeries("sglang:time_to_first_token_seconds"),
-	EngineTensorRTLLM: newFirstTokenSeries("trtllm_time_to_first_token_seconds"),
+	EngineVLLM:        newFirstTokenSeries(EngineVLLM, "vllm:time_to_first_token_seconds"),
+	EngineSGLang:      newFirstTokenSeries(EngineSGLang, "sglang:time_to_first_token_seconds"),
+	EngineTensorRTLLM: newFirstTokenSeries(EngineTensorRTLLM, "trtllm_time_to_first_token_seconds"),
 }
 
 // NewFirstTokens returns nil for an engine that has no such histogram.
@@ -64,7 +61,7 @@ func NewFirstTokens(e Engine) *FirstTokens {
 // Observe adds a metrics body that was true at the given moment, and returns the histogram; nil while it is unknown.
 func (f *FirstTokens) Observe(at time.Time, body []byte) *stat.Histogram {
 	bounds, counts, sum, ok := f.series.read(body)
-	if !ok {
+	if !ok || !whole(body) {
 		return nil
 	}
 	elapsed := at.Sub(f.at)
@@ -108,17 +105,12 @@ func (f *FirstTokens) add(counts []float64, sum, keep float64) {
 func (f *firstTokenSeries) read(body []byte) (bounds, counts []float64, sum float64, ok bool) {
 	found := f.scratch.Get().(*samples)
 	defer f.scratch.Put(found)
-	found.clear()
-	plain := true
-	err := f.picker.each(body, func(name int, sample []byte) bool {
-		plain = found.parse(name, sample)
-		return plain
-	})
-	if err != nil || !plain || len(found.byName[0]) == 0 || len(found.byName[1]) == 0 {
+	found.read(&f.picker, body)
+	if found.faults[0] != nil || found.faults[1] != nil || len(found.byName[0]) == 0 || len(found.byName[1]) == 0 {
 		return nil, nil, 0, false
 	}
 	for _, s := range found.byName[0] {
-		le, err := strconv.ParseFloat(string(s.label("le")), 64)
+		le, err := strconv.ParseFloat(s.label("le"), 64)
 		if err != nil || math.IsNaN(le) || !plausible(s.value) {
 			return nil, nil, 0, false
 		}

@@ -57,6 +57,19 @@ func TestAHistogramThatIsNoneIsUnknown(t *testing.T) {
 			t.Errorf("%q: %+v", body, h)
 		}
 	}
+	f := NewFirstTokens(EngineVLLM)
+	f.Observe(at, firstTokenPage(10))
+	doubtful := append(firstTokenPage(20), "vllm:time_to_first_token_seconds_sum{model_name=\"a\"} 7\n"...)
+	if h := f.Observe(at.Add(time.Second), doubtful); h != nil {
+		t.Errorf("a sum with two values: %+v", h)
+	}
+	page := firstTokenPage(20)
+	if h := f.Observe(at.Add(2*time.Second), page[:len(page)-2]); h != nil {
+		t.Errorf("a page that is cut off: %+v", h)
+	}
+	if h := f.Observe(at.Add(3*time.Second), append(page, page...)); h == nil || h.Counts[1] != 20 {
+		t.Errorf("a page that a registry wrote twice: %+v", h)
+	}
 	if NewFirstTokens(EngineTriton) != nil {
 		t.Error("Triton has such a histogram?")
 	}

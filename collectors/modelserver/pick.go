@@ -7,10 +7,6 @@ import (
 	"strconv"
 )
 
-// errCut is the error for a body whose last line has no newline. Half a line can contain half a number, so such a body
-// is not read at all.
-var errCut = errors.New("the body is cut off: its last line has no newline")
-
 // A picker finds the samples of a few series in a metrics body, so that no parser needs to read the rest: of the 600
 // lines of a vLLM body about ten remain.
 type picker struct {
@@ -28,45 +24,23 @@ func newPicker(names []string) picker {
 	return picker{names: names, prefix: prefix}
 }
 
-// pick appends to dst the samples of the wanted series in body, one a line.
-func (p picker) pick(dst, body []byte) ([]byte, error) {
-	err := p.each(body, func(_ int, sample []byte) bool {
-		dst = append(append(dst, sample...), '\n')
-		return true
-	})
-	return dst, err
-}
-
-// each calls use for the samples of the wanted series in body, with the number of the name, until it returns false. A
-// sample is passed without timestamp and exemplar, which OpenMetrics writes in a way that the text parser does not
-// know. Comments are left out: without them the parser accepts each sample, whatever type its family has.
-func (p picker) each(body []byte, use func(name int, sample []byte) bool) error {
-	if len(body) == 0 {
-		return errors.New("the body is empty")
-	}
-	if body[len(body)-1] != '\n' {
-		return errCut
-	}
-	for len(body) > 0 {
+// each calls use for each line of the body that is a sample of a wanted series, with the number of its name. The last
+// line counts only if it is whole.
+func (p picker) each(body []byte, use func(name int, line []byte)) {
+	for {
 		end := bytes.IndexByte(body, '\n')
+		if end < 0 {
+			return
+		}
 		line := body[:end]
 		body = body[end+1:]
 		if end > 0 && isBlank(line[0]) {
 			line = bytes.TrimLeft(line, " \t")
 		}
-		name := p.match(line)
-		if name < 0 {
-			continue
-		}
-		sample, err := trimSample(line, len(p.names[name]))
-		if err != nil {
-			return err
-		}
-		if !use(name, sample) {
-			return nil
+		if name := p.match(line); name >= 0 {
+			use(name, line)
 		}
 	}
-	return nil
 }
 
 // match returns the number of the wanted name that the line is a sample of, or
@@ -84,24 +58,25 @@ func (p picker) match(line []byte) int {
 	return -1
 }
 
-// trimSample removes what follows the value of a sample whose name has the given length.
-func trimSample(line []byte, name int) ([]byte, error) {
+// splitSample returns the two parts of a sample whose name has the given length: the series, which is its name and
+// labels, and the value. It drops timestamp and exemplar, which OpenMetrics writes in a way that the text parser does
+// not know.
+func splitSample(line []byte, name int) (series, value []byte, err error) {
 	i := name + blanks(line[name:])
 	if i < len(line) && line[i] == '{' {
 		n := labelsLen(line[i:])
 		if n == 0 {
-			return nil, fmt.Errorf("labels of %s have no closing brace", line[:name])
+			return nil, nil, errors.New("the labels have no closing brace")
 		}
-		i += n
+		name = i + n
+		i = name
 	}
 	i += blanks(line[i:])
-	for i < len(line) && !isBlank(line[i]) {
-		i++
+	end := i
+	for end < len(line) && !isBlank(line[end]) {
+		end++
 	}
-	if err := checkTail(line[i:]); err != nil {
-		return nil, fmt.Errorf("sample of %s: %w", line[:name], err)
-	}
-	return line[:i], nil
+	return line[:name], line[i:end], checkTail(line[end:])
 }
 
 // labelsLen returns the length of the label set that s begins with, including braces, or 0 if it has no closing brace.

@@ -57,15 +57,15 @@ func TestReadsEveryEngine(t *testing.T) {
 		want   string
 	}{
 		{"vLLM", EngineVLLM, []string{"recorded", "vllm-0.32.0-loaded.prom"},
-			"queue=18 running=4 utilization=0.00024415552707079957 block_tokens=128 completions=43 " +
+			"queue=18 running=4 utilization=0.00024415552707079957 block_tokens=128 awake=1 completions=43 " +
 				"queue_seconds=61.682022028999995 busy_seconds=32.29528330600033 prompt_tokens=219 cached_tokens=0 " +
 				"generated_tokens=17181 first_tokens=47 iterations=4460"},
 		{"vLLM that has served nothing yet", EngineVLLM, []string{"recorded", "vllm-0.32.0-idle.prom"},
-			"queue=0 running=0 utilization=0 block_tokens=128 completions=0 queue_seconds=0 busy_seconds=0 " +
+			"queue=0 running=0 utilization=0 block_tokens=128 awake=1 completions=0 queue_seconds=0 busy_seconds=0 " +
 				"prompt_tokens=0 cached_tokens=0 generated_tokens=0 first_tokens=0 iterations=0"},
 		{"vLLM with two engines: requests added up, the worse cache", EngineVLLM,
 			[]string{"handmade", "vllm-two-engines.prom"},
-			"queue=23 running=7 utilization=0.75 block_tokens=128 completions=86 queue_seconds=123.36404405799999 " +
+			"queue=23 running=7 utilization=0.75 block_tokens=128 awake=1 completions=86 queue_seconds=123.36404405799999 " +
 				"busy_seconds=64.59056661200066 prompt_tokens=438 cached_tokens=0 " +
 				"generated_tokens=34362 first_tokens=94 iterations=8920"},
 		{"vLLM without engine label and with the old name of the gauge", EngineVLLM,
@@ -108,6 +108,9 @@ func TestReadsEveryEngine(t *testing.T) {
 			want := c.want
 			if !strings.Contains(want, "block_tokens") {
 				want = strings.Replace(want, " completions", " block_tokens=? completions", 1)
+			}
+			if !strings.Contains(want, "awake") {
+				want = strings.Replace(want, " completions", " awake=? completions", 1)
 			}
 			if !strings.Contains(want, "prompt_tokens") {
 				want += " prompt_tokens=? cached_tokens=? generated_tokens=? first_tokens=? iterations=?"
@@ -160,23 +163,45 @@ func TestReadsWhatStrangersWrite(t *testing.T) {
 		{"a share in percent is unknown", "app_memory 85\napp_running 1\n", "running=1", ""},
 		{"negative counter is unknown", "app_done_total -4\napp_running 1\n", "running=1", ""},
 
-		{"empty", "", "", "the body is empty"},
+		{"empty", "", "", "the page is empty"},
 		{"cut in a number", "app_queue 18\napp_running 1", "", "cut off"},
 		{"cut in a label", "app_running 1\napp_queue{a=\"b", "", "cut off"},
-		{"labels that do not end", "app_queue{a=\"b 3\n", "", "labels of app_queue have no closing brace"},
 		{"no value", "app_queue\n", "", "none of the series"},
-		{"no value after labels", "app_queue{a=\"b\"}\n", "", `line "app_queue{a=\"b\"}": expected float as value`},
-		{"a word for a value", "app_running 1\napp_queue many\n", "",
-			`line "app_queue many": expected float as value, got "many"`},
-		{"hexadecimal", "app_queue 0x1p4\n", "", "expected float as value"},
-		{"two lines run into one another", "app_queue 3 app_running 4\n", "", "not a timestamp"},
-		{"two numbers and a third", "app_queue 3 4 5\n", "", "not a timestamp"},
-		{"the same series twice", "app_queue{a=\"1\",b=\"2\"} 3\napp_queue{b=\"2\",a=\"1\"} 4\n", "",
-			"app_queue occurs twice with the same labels"},
+		{"labels that do not end", "app_running 1\napp_queue{a=\"b 3\n", "running=1", ""},
+		{"no value after labels", "app_running 1\napp_queue{a=\"b\"}\n", "running=1", ""},
+		{"a word for a value", "app_running 1\napp_queue many\n", "running=1", ""},
+		{"hexadecimal", "app_running 1\napp_queue 0x1p4\n", "running=1", ""},
+		{"digits in groups", "app_running 1\napp_queue 1_000\n", "running=1", ""},
+		{"a reserved label", "app_running 1\napp_queue{__name__=\"b\"} 3\n", "running=1", ""},
+		{"a label twice", "app_running 1\napp_queue{a=\"b\",a=\"c\"} 3\n", "running=1", ""},
+		{"two lines run into one another", "app_memory 1\napp_queue 3 app_running 4\n", "utilization=1", ""},
+		{"two numbers and a third", "app_running 1\napp_queue 3 4 5\n", "running=1", ""},
+		{"one line of two is malformed", "app_running 1\napp_queue{a=\"1\"} 3\napp_queue{a=\"2\"} x\n", "running=1",
+			""},
+		{"a series twice with two values", "app_running 1\napp_queue{a=\"1\",b=\"2\"} 3\napp_queue{b=\"2\",a=\"1\"} 4\n",
+			"running=1", ""},
+		{"a counter twice with two values", "app_running 1\napp_done_total 3\napp_done_total 4\n", "running=1", ""},
+		{"a series twice with one value", "app_queue{a=\"1\",b=\"2\"} 3\napp_queue{ b=\"2\", a=\"1\" } 3.0\n", "queue=3", ""},
+		{"a label that is empty is absent", "app_queue{a=\"\"} 3\napp_queue 3\n", "queue=3", ""},
+		{"a page that a registry wrote twice", "app_queue 3\napp_memory 0.5\napp_queue 3\napp_memory 0.5\n",
+			"queue=3 utilization=0.5", ""},
+		{"one series is malformed, and nothing else is there", "app_queue{a=\"b\"} many\n", "",
+			`no usable value: line "app_queue{a=\"b\"} many": "many" is not a number`},
+		{"labels that expfmt refuses", "app_queue{a=b} 3\n", "",
+			`no usable value: line "app_queue{a=b} 3": expected '"' at start of label value`},
+		{"one series, with two values", "app_queue 3\napp_queue 4\n", "",
+			"no usable value: app_queue occurs twice with the same labels, as 3 and as 4"},
+		{"OpenMetrics whose last line has no line feed", "app_queue 3\n# EOF", "queue=3", ""},
+		{"text whose last line has none", "app_running 1\napp_queue 3", "", "its last line has no line feed"},
+		{"a comment that is cut off", "app_queue 3\n# EO", "", "its last line has no line feed"},
 		{"nothing usable", "app_queue NaN\napp_running -1\n", "",
 			"no usable value: app_queue is NaN: expected a number, 0 or more; app_running is -1"},
-		{"a web page", "<html>\n<title>404</title>\n", "",
-			`expected app_queue, app_running, app_memory, app_done_total); it begins with "<html>`},
+		{"a web page", "<html>\n<title>404</title>\n", "", "a page of HTML, not of metrics: most servers have " +
+			"metrics at /metrics, and trtllm-serve at /prometheus/metrics (scrape.path)"},
+		{"an empty list of JSON", "[]", "", "a page of JSON, not of metrics"},
+		{"a cut object of JSON", " {\n  \"queue\": 3,", "", "a page of JSON, not of metrics"},
+		{"an empty object of JSON", "{}\n", "", "a page of JSON, not of metrics"},
+		{"a name within braces", "{\"other\"} 1\napp_queue 3\n", "queue=3", ""},
 		{"nothing but comments", "# EOF\n", "", "none of the series"},
 		{"another server", "tgi_queue_size 3\n", "", `its series are those of engine "tgi"`},
 	} {
@@ -252,7 +277,7 @@ func TestReportMarshalsUnknownAsNull(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `{"queue":7,"running":null,"utilization":null,"block_tokens":null,"completions":118,` +
+	const want = `{"queue":7,"running":null,"utilization":null,"block_tokens":null,"awake":null,"completions":118,` +
 		`"queue_seconds":2,"busy_seconds":6,` +
 		`"prompt_tokens":null,"cached_tokens":null,"generated_tokens":null,"first_tokens":null,"iterations":null}`
 	if string(got) != want {
@@ -330,7 +355,7 @@ func TestAReaderServesManyGoroutines(t *testing.T) {
 // allFields lists the fields in the order of the Report.
 func allFields() []Field {
 	return []Field{
-		FieldQueue, FieldRunning, FieldUtilization, FieldBlockTokens, FieldCompletions, FieldQueueSeconds,
+		FieldQueue, FieldRunning, FieldUtilization, FieldBlockTokens, FieldAwake, FieldCompletions, FieldQueueSeconds,
 		FieldBusySeconds,
 		FieldPromptTokens, FieldCachedTokens, FieldGeneratedTokens, FieldFirstTokens, FieldIterations,
 	}

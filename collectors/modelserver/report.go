@@ -39,6 +39,7 @@ type Report struct {
 	Utilization Number `json:"utilization"` // share of the KV cache in use, 0..1
 
 	BlockTokens Number `json:"block_tokens"` // size of a block of the prefix cache
+	Awake       Number `json:"awake"`        // 0 while the engine sleeps and takes no requests, else 1
 
 	// Counters as they are in the body: they restart when the server (or, with Triton, one of its models) does.
 	// Counters makes sums of them.
@@ -53,6 +54,9 @@ type Report struct {
 	FirstTokens     Number `json:"first_tokens"`     // requests whose first token is generated
 	Iterations      Number `json:"iterations"`       // of the scheduler
 
+	// Doubt is why a number of the load is unknown although its series are there; empty for none.
+	Doubt string `json:"doubt,omitempty"`
+
 	// series holds every counter sample behind the sums above. A sum does not show that one of its parts has restarted,
 	// so Counters works on the parts.
 	series []counterSample
@@ -61,7 +65,7 @@ type Report struct {
 // A counterSample is one sample of a counter series.
 type counterSample struct {
 	field Field
-	key   uint64  // hash of the series' name and labels: the same from body to body
+	key   string  // the series' name and labels: the same from body to body
 	value float64 // in the unit of the field
 }
 
@@ -76,6 +80,8 @@ func (r *Report) number(f Field) *Number {
 		return &r.Utilization
 	case FieldBlockTokens:
 		return &r.BlockTokens
+	case FieldAwake:
+		return &r.Awake
 	case FieldCompletions:
 		return &r.Completions
 	case FieldQueueSeconds:
@@ -104,6 +110,7 @@ const (
 	FieldRunning         Field = "running"
 	FieldUtilization     Field = "utilization"
 	FieldBlockTokens     Field = "block_tokens"
+	FieldAwake           Field = "awake"
 	FieldCompletions     Field = "completions"
 	FieldQueueSeconds    Field = "queue_seconds"
 	FieldBusySeconds     Field = "busy_seconds"
@@ -115,10 +122,29 @@ const (
 )
 
 // fields lists them, in the order in which they are explained.
-var fields = []Field{FieldQueue, FieldRunning, FieldUtilization, FieldBlockTokens, FieldCompletions, FieldQueueSeconds,
-	FieldBusySeconds, FieldPromptTokens, FieldCachedTokens, FieldGeneratedTokens, FieldFirstTokens, FieldIterations}
+var fields = []Field{FieldQueue, FieldRunning, FieldUtilization, FieldBlockTokens, FieldAwake, FieldCompletions,
+	FieldQueueSeconds, FieldBusySeconds, FieldPromptTokens, FieldCachedTokens, FieldGeneratedTokens, FieldFirstTokens, FieldIterations}
 
 // counter reports whether the field is cumulative.
 func (f Field) counter() bool {
-	return f != FieldQueue && f != FieldRunning && f != FieldUtilization && f != FieldBlockTokens
+	return f != FieldQueue && f != FieldRunning && f != FieldUtilization && f.load()
+}
+
+// load reports whether the field says something of the load.
+func (f Field) load() bool { return f != FieldBlockTokens && f != FieldAwake }
+
+// atMost is the largest value that the field can have.
+func (f Field) atMost() float64 {
+	if f == FieldUtilization || f == FieldAwake {
+		return 1
+	}
+	return math.MaxFloat64
+}
+
+// expected is what a value of the field must be, in words.
+func (f Field) expected() string {
+	if f.atMost() == 1 {
+		return "a share, 0 to 1"
+	}
+	return "a number, 0 or more"
 }

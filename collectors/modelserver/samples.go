@@ -2,190 +2,227 @@ package modelserver
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"strconv"
-	"unicode/utf8"
+	"strings"
 
 	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 )
 
-// samples has the samples of the wanted series of one body, by series. The labels point into the body.
+// samples has the samples of the wanted series of one body, by name, and remembers the label sets of the bodies before:
+// from one scrape to the next only the values change. So expfmt parses each label set once, and strconv the values, as
+// Prometheus' own scrape cache does.
 type samples struct {
 	names  []string
+	copies []string // the labels that distinguish copies, of this engine
 	byName [][]sample
-	labels []label // of all samples, one after the other
+	faults []error // by name: why it has no usable samples in this body
+
+	texts      map[string]*labelSet // by the text of a series, as it is written
+	sets       map[string]*labelSet // by key
+	remembered int                  // bytes of texts and keys
+	reading    uint64               // the number of this body
+
+	parser expfmt.TextParser
+	input  bytes.Reader
 }
 
-// A sample is one value of a series.
+// mostRemembered bounds the texts of series that are kept from one body to the next, in bytes. The memory for a label
+// set is about three times its text and its key; of a body with more than this, all are parsed again each time.
+const mostRemembered = 4 << 20
+
+// A sample is the value of one series. Of several that are copies of one another it is the largest.
 type sample struct {
+	set   *labelSet // without the labels that distinguish copies
+	value float64
+}
+
+// A labelSet is the identity of a series.
+type labelSet struct {
+	key    string // name and labels in canonical form: the same from body to body
 	labels []label
-	key    uint64 // hash of the series' name and labels: the same from body to body
-	value  float64
+	part   *labelSet // without the labels that distinguish copies; itself if it has none
+
+	reading uint64  // the latest body that had this very series
+	value   float64 // its value there
+
+	combined uint64 // the latest body that had it, or copies of it
+	at       int    // its place among the samples of its name there
 }
 
-// A label is a name and its value, without quotes and escapes.
-type label struct{ name, value []byte }
+// A label is a name and its value.
+type label struct{ name, value string }
 
-func newSamples(names []string) samples {
-	return samples{names: names, byName: make([][]sample, len(names))}
+func newSamples(names, copies []string) *samples {
+	return &samples{
+		names: names, copies: copies,
+		byName: make([][]sample, len(names)), faults: make([]error, len(names)),
+		texts: make(map[string]*labelSet), sets: make(map[string]*labelSet),
+		parser: expfmt.NewTextParser(model.LegacyValidation),
+	}
 }
 
-func (s *samples) clear() {
+// read takes over the samples of a body.
+func (s *samples) read(p *picker, body []byte) {
 	for i := range s.byName {
 		s.byName[i] = s.byName[i][:0]
 	}
-	s.labels = s.labels[:0]
+	clear(s.faults)
+	if s.remembered > mostRemembered {
+		clear(s.texts)
+		clear(s.sets)
+		s.remembered = 0
+	}
+	s.reading++
+	p.each(body, func(name int, line []byte) {
+		if s.faults[name] == nil { // else nothing of this name is used
+			s.faults[name] = s.add(name, line)
+		}
+	})
 }
 
-// of returns the samples of a series; none if it is not wanted.
-func (s *samples) of(name string) []sample {
+// of returns the samples of a series, none if it is not wanted, and why they cannot be used.
+func (s *samples) of(name string) ([]sample, error) {
 	if i := slices.Index(s.names, name); i >= 0 {
-		return s.byName[i]
+		return s.byName[i], s.faults[i]
 	}
-	return nil
+	return nil, nil
 }
 
-func (s *samples) add(name int, labels []label, value float64) {
-	s.byName[name] = append(s.byName[name], sample{labels: labels, key: seriesKey(s.names[name], labels), value: value})
-}
-
-// take adds the wanted lines as prometheus/common parsed them.
-func (s *samples) take(parsed map[string]*dto.MetricFamily) {
-	for i, name := range s.names {
-		for _, m := range parsed[name].GetMetric() {
-			labels := make([]label, len(m.Label))
-			for j, l := range m.Label {
-				labels[j] = label{[]byte(l.GetName()), []byte(l.GetValue())}
-			}
-			s.add(i, labels, m.GetUntyped().GetValue())
-		}
+// add takes in a line. A series that occurs twice with the same value is one; with two values, either may be wrong.
+func (s *samples) add(name int, line []byte) error {
+	text, number, err := splitSample(line, len(s.names[name]))
+	if err != nil {
+		return fmt.Errorf("line %s: %w", excerpt(line), err)
 	}
-}
-
-// parse adds a sample in the form that servers write, NAME{LABEL="VALUE",…} NUMBER, with blanks only before the number.
-// It returns false for any other line, which may be valid: one with blanks elsewhere, with escapes, without a value, or
-// malformed.
-func (s *samples) parse(name int, line []byte) bool {
-	rest := line[len(s.names[name]):]
-	first := len(s.labels)
-	if len(rest) > 0 && rest[0] == '{' {
-		var ok bool
-		if rest, ok = s.parseLabels(rest[1:]); !ok {
-			return false
-		}
+	set, err := s.setOf(name, text)
+	if err != nil {
+		return fmt.Errorf("line %s: %w", excerpt(line), err)
 	}
-	value, ok := parseNumber(bytes.TrimLeft(rest, " "))
+	value, ok := parseNumber(number)
 	if !ok {
-		return false
+		return fmt.Errorf("line %s: %s is not a number", excerpt(line), excerpt(number))
 	}
-	s.add(name, s.labels[first:len(s.labels):len(s.labels)], value)
-	return true
-}
-
-// parseLabels adds the labels that text begins with, after the brace, and returns what
-// follows the closing one.
-func (s *samples) parseLabels(text []byte) (rest []byte, ok bool) {
-	first := len(s.labels)
-	for len(text) > 0 && text[0] != '}' {
-		equals := bytes.IndexByte(text, '=')
-		if equals < 0 || equals+1 == len(text) || text[equals+1] != '"' || !isLabelName(text[:equals]) {
-			return nil, false
+	if set.reading == s.reading {
+		if value != set.value && !(math.IsNaN(value) && math.IsNaN(set.value)) {
+			return fmt.Errorf("%s occurs twice with the same labels, as %v and as %v", s.names[name], set.value, value)
 		}
-		value := text[equals+2:]
-		end := bytes.IndexByte(value, '"')
-		if end < 0 || end+1 == len(value) || bytes.IndexByte(value[:end], '\\') >= 0 || !utf8.Valid(value[:end]) {
-			return nil, false
-		}
-		l := label{text[:equals], value[:end]}
-		for _, other := range s.labels[first:] {
-			if bytes.Equal(other.name, l.name) {
-				return nil, false
-			}
-		}
-		s.labels = append(s.labels, l)
-		text = value[end+1:]
-		if text[0] == ',' {
-			text = text[1:]
-		} else if text[0] != '}' {
-			return nil, false
-		}
+		return nil
 	}
-	if len(text) == 0 {
-		return nil, false
-	}
-	return text[1:], true
-}
-
-// isLabelName reports whether this is a simple label name. Names that begin with two underscores are reserved.
-func isLabelName(name []byte) bool {
-	for i, b := range name {
-		letter := b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b == '_'
-		if !letter && (i == 0 || b < '0' || b > '9') {
-			return false
-		}
-	}
-	return len(name) > 0 && !bytes.HasPrefix(name, []byte("__"))
-}
-
-// parseNumber reads a plain decimal number. Hexadecimal and grouped digits and infinity are left to prometheus/common.
-func parseNumber(text []byte) (float64, bool) {
-	if len(text) == 0 {
-		return 0, false
-	}
-	for _, b := range text {
-		if (b < '0' || b > '9') && b != '.' && b != '-' && b != '+' && b != 'e' && b != 'E' {
-			return 0, false
-		}
-	}
-	v, err := strconv.ParseFloat(string(text), 64)
-	return v, err == nil && !math.IsInf(v, 0)
-}
-
-// checkTwice refuses a body that has the same series twice: adding both up would be wrong, and either of them may be.
-func (s *samples) checkTwice(seen map[uint64]struct{}) error {
-	clear(seen)
-	for i, list := range s.byName {
-		for _, m := range list {
-			if _, ok := seen[m.key]; ok {
-				return fmt.Errorf("%s occurs twice with the same labels", s.names[i])
-			}
-			seen[m.key] = struct{}{}
-		}
-	}
+	set.reading, set.value = s.reading, value
+	s.combine(&s.byName[name], set.part, value)
 	return nil
+}
+
+// combine adds a value of a part. Of copies the largest counts: one that lags shows less. A value that cannot be true
+// stays, since it makes the number unknown.
+func (s *samples) combine(all *[]sample, part *labelSet, value float64) {
+	if part.combined != s.reading {
+		part.combined, part.at = s.reading, len(*all)
+		*all = append(*all, sample{part, value})
+		return
+	}
+	if got := &(*all)[part.at].value; plausible(*got) && (value > *got || !plausible(value)) {
+		*got = value
+	}
+}
+
+// setOf returns the label set that a text stands for: that of a body before, or a new one.
+func (s *samples) setOf(name int, text []byte) (*labelSet, error) {
+	if set := s.texts[string(text)]; set != nil {
+		return set, nil
+	}
+	labels, err := s.parseLabels(name, text)
+	if err != nil {
+		return nil, err
+	}
+	set := s.intern(s.names[name], labels)
+	s.texts[string(text)] = set
+	s.remembered += len(text)
+	return set, nil
+}
+
+// parseLabels has expfmt parse the name and labels of a sample.
+func (s *samples) parseLabels(name int, text []byte) ([]label, error) {
+	s.input.Reset(append(bytes.Clone(text), " 0\n"...))
+	families, err := s.parser.TextToMetricFamilies(&s.input)
+	if parse, ok := errors.AsType[expfmt.ParseError](err); ok {
+		return nil, errors.New(parse.Msg) // its line number is that of this line by itself
+	}
+	if err != nil {
+		return nil, err
+	}
+	metrics := families[s.names[name]].GetMetric()
+	if len(metrics) != 1 {
+		return nil, fmt.Errorf("expected one sample of %s", s.names[name])
+	}
+	return labelsOf(metrics[0]), nil
+}
+
+// labelsOf returns the labels of a parsed sample, sorted, without those that have the value "": these are as good as
+// absent in Prometheus, too.
+func labelsOf(m *dto.Metric) []label {
+	var labels []label
+	for _, l := range m.GetLabel() {
+		if l.GetValue() != "" {
+			labels = append(labels, label{l.GetName(), l.GetValue()})
+		}
+	}
+	slices.SortFunc(labels, func(a, b label) int { return strings.Compare(a.name, b.name) })
+	return labels
+}
+
+// intern returns the one label set with this name and these labels.
+func (s *samples) intern(name string, labels []label) *labelSet {
+	key := canonical(name, labels)
+	if set := s.sets[key]; set != nil {
+		return set
+	}
+	set := &labelSet{key: key, labels: labels}
+	s.sets[key] = set
+	s.remembered += len(key)
+	set.part = set
+	parts := slices.DeleteFunc(slices.Clone(labels), func(l label) bool { return slices.Contains(s.copies, l.name) })
+	if len(parts) < len(labels) {
+		set.part = s.intern(name, parts)
+	}
+	return set
+}
+
+// canonical writes a series in one of its forms: labels sorted and quoted, which makes it unambiguous.
+func canonical(name string, labels []label) string {
+	if len(labels) == 0 {
+		return name
+	}
+	b := append([]byte(name), '{')
+	for _, l := range labels {
+		b = append(append(b, l.name...), '=')
+		b = append(strconv.AppendQuote(b, l.value), ',')
+	}
+	b[len(b)-1] = '}'
+	return string(b)
 }
 
 // label returns the value of a label, empty if it is absent.
-func (m sample) label(name string) []byte {
-	for _, l := range m.labels {
-		if string(l.name) == name {
+func (m sample) label(name string) string {
+	for _, l := range m.set.labels {
+		if l.name == name {
 			return l.value
 		}
 	}
-	return nil
+	return ""
 }
 
-// seriesKey hashes the identity of a series: its name and its labels, in
-// whatever order they are written.
-func seriesKey(name string, labels []label) uint64 {
-	key := fnv1a(fnvOffset, name)
-	for _, l := range labels {
-		// 0xff is no part of a UTF-8 text, so it separates name from value.
-		key += fnv1a(fnv1a(fnvOffset, l.name)*fnvPrime^0xff, l.value)
+// parseNumber reads the value of a sample, with the same restriction as expfmt: no digits in groups, none in base 16.
+func parseNumber(text []byte) (float64, bool) {
+	if bytes.ContainsAny(text, "pP_") {
+		return 0, false
 	}
-	return key
-}
-
-const (
-	fnvOffset = 14695981039346656037
-	fnvPrime  = 1099511628211
-)
-
-func fnv1a[T string | []byte](h uint64, s T) uint64 {
-	for i := range len(s) {
-		h = (h ^ uint64(s[i])) * fnvPrime
-	}
-	return h
+	v, err := strconv.ParseFloat(string(text), 64)
+	return v, err == nil
 }

@@ -23,7 +23,7 @@ const (
 	maxMessage = 256 << 10 // bytes of one that is published
 	maxState   = 16 << 20  // bytes of a whole state
 	maxText    = 1024      // bytes of a name or an address
-	maxError   = 200       // bytes of the error of a scrape
+	maxError   = 200       // bytes of the error of a scrape, or of its doubt
 	maxCount   = 1 << 30   // requests in flight
 	maxAge     = 24 * time.Hour
 )
@@ -115,6 +115,7 @@ func (c *coder) scrape(s *merge.Scrape) {
 	c.bool(&s.Refused)
 	c.text(&s.Error, maxError)
 	if s.Error == "" {
+		c.text(&s.Doubt, maxError)
 		c.report(&s.Report, s.At)
 	}
 }

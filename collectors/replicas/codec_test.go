@@ -39,7 +39,7 @@ func message() *merge.Message {
 				Restarts: 2, Implausible: 1,
 			}},
 			{Cluster: "llama", Address: "10.0.0.2:8000", At: at, Took: time.Second, Refused: true, Error: "refused"},
-			{Cluster: "llama", Address: "10.0.0.3:8000", At: at},
+			{Cluster: "llama", Address: "10.0.0.3:8000", At: at, Doubt: "twice"},
 		},
 	}
 }

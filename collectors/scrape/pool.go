@@ -20,6 +20,7 @@ type Result struct {
 	BodyBytes        int64                  // read of the body, even if it was not usable
 	Report           weighting.ServerReport // zero if Err is set
 	Err              error                  // see Kind
+	Doubt            string                 // why a number of the page is unknown although it is there; empty for none
 	// FirstToken is set about once a second, if the engine exports it, and nil otherwise.
 	FirstToken *stat.Histogram
 }

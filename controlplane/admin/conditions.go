@@ -32,6 +32,7 @@ const (
 	kindNoQueue        view.IncidentKind = "queue_without_effect"
 	kindSource         view.IncidentKind = "source"
 	kindOverloaded     view.IncidentKind = "overloaded"
+	kindAsleep         view.IncidentKind = "asleep"
 	kindNotFollowed    view.IncidentKind = "not_followed"
 	kindDispute        view.IncidentKind = "dispute"
 	kindEndpoint       view.IncidentKind = "endpoint"

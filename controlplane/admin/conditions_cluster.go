@@ -20,6 +20,7 @@ func clusterConditions(p *observation, c *view.Cluster) []condition {
 		out = append(out, sourceConditions(p, c, &c.Sources[i], subject)...)
 	}
 	out = append(out, overloadedConditions(c, subject)...)
+	out = append(out, asleepConditions(c, subject)...)
 	out = append(out, lateConditions(c, subject)...)
 	out = append(out, followConditions(p, c, subject)...)
 	for _, d := range c.Disputes {
@@ -318,6 +319,11 @@ func sourceCommand(p *observation, c *view.Cluster, s *view.SourceStatus) string
 	return ""
 }
 
+// answered reports whether the latest scrape got a page and could not read it: its error says so.
+func answered(e *view.Endpoint) bool {
+	return strings.Contains(e.LastScrape.Error, "reading "+e.Engine+" metrics: ")
+}
+
 // inspectCommand returns the command that reads the page whose scrape failed; its URL is in the error. An error without
 // one is about the settings of the scrape, as when its token cannot be read.
 func inspectCommand(p *observation, e *view.Endpoint) string {
@@ -335,7 +341,8 @@ func inspectCommand(p *observation, e *view.Endpoint) string {
 
 // overloadedConditions are about a pool of which a large part is overloaded: weights deal with single ones.
 func overloadedConditions(c *view.Cluster, subject view.Subject) []condition {
-	overloaded, first := endpointsThat(c, func(e *view.Endpoint) bool { return e.Overloaded && !e.Outlier })
+	overloaded, first := endpointsThat(c,
+		func(e *view.Endpoint) bool { return e.Overloaded && !e.Outlier && !asleep(e) })
 	severity, title, rank := view.SeverityWarning, sprint("25 %% or more of %s is overloaded", c.Name), 0
 	switch {
 	case overloaded == 0 || 4*overloaded < c.Counts.Total || c.Counts.Total < 2:
@@ -354,6 +361,20 @@ func overloadedConditions(c *view.Cluster, subject view.Subject) []condition {
 		"steelyard top "+quoted(c.Name))
 	f.rank = rank
 	return []condition{f}
+}
+
+// asleepConditions are about a pool of which all engines sleep: of one that is used, some may.
+func asleepConditions(c *view.Cluster, subject view.Subject) []condition {
+	n, first := endpointsThat(c, asleep)
+	if n == 0 || n < c.Counts.Total {
+		return nil
+	}
+	return []condition{newCondition(kindAsleep, view.SeverityError, subject,
+		sprint("All engines of %s sleep", c.Name)).explain(
+		sprint("The metrics of all %d endpoints show it.", n), view.BlameNo,
+		"They were put to sleep, and take no requests: those that come fail or wait.",
+		"Wake one. It gets requests as soon as its metrics show that it is awake.",
+		"curl -X POST http://"+quoted(first.Address)+"/wake_up")}
 }
 
 // lateConditions are about a pool of which half has only old reports, whatever the state of their source.
@@ -467,12 +488,15 @@ func endpointConditions(p *observation, c *view.Cluster, e *view.Endpoint) []con
 	case e.Reason == reasonNeutral && len(c.Sources) > 0 && !hasSource(c, sourceScrape):
 		return []condition{uncounted(c, e, subject)}
 	case e.Reason == reasonNeutral: // also while it is flagged
+		next := "See whether it is alive. If it is, did its metrics port move (scrape.port, metrics_port)?"
+		if answered(e) {
+			next = "A server answers there, so see what its page has. Are engine and scrape.path those of this server?"
+		}
 		f := newCondition(kindEndpoint, view.SeverityError, subject,
 			sprint("No usable metrics for %s", e.Address)).explain(
 			"It is treated as a median endpoint"+because(e.LastScrape.Error)+".", view.BlameNo,
 			"Its weight is the part of the pool that an endpoint of its capacity has in the mean.",
-			"See whether it is alive. If it is, did its metrics port move (scrape.port, metrics_port)?",
-			cmp.Or(inspectCommand(p, e), health))
+			next, cmp.Or(inspectCommand(p, e), health))
 		f.rank = 2
 		f.inhibitedBy = conditionID(kindNotReady, c.Name) // before its first scrape
 		if e.LastScrape.Error != "" {
@@ -493,11 +517,15 @@ func endpointConditions(p *observation, c *view.Cluster, e *view.Endpoint) []con
 			"See whether their health checks or outlier detection ejected it.", "curl -s localhost:9901/clusters")
 		return []condition{f}
 	case unread(e):
+		cause, next := "Its metrics endpoint fails, or is too slow for scrape.timeout.",
+			"Request them by hand. A slow endpoint needs a longer scrape.timeout."
+		if answered(e) {
+			cause, next = "Its metrics endpoint answers with something else than the metrics of this engine.",
+				"See what its page has. Are engine and scrape.path those of this server?"
+		}
 		f := newCondition(kindEndpoint, view.SeverityWarning, subject,
 			sprint("The metrics of %s cannot be read", e.Address)).explain(
-			clause(e.LastScrape.Error)+" "+standIn(e), view.BlameNo,
-			"Its metrics endpoint fails, or is too slow for scrape.timeout.",
-			"Request them by hand. A slow endpoint needs a longer scrape.timeout.",
+			clause(e.LastScrape.Error)+" "+standIn(e), view.BlameNo, cause, next,
 			cmp.Or(inspectCommand(p, e), health))
 		f.rank, f.inhibitedBy = 1, sourceID(c.Name, sourceScrape)
 		return []condition{f}

@@ -541,6 +541,60 @@ func TestOverloadIsAnIncidentFromAQuarterOfThePoolOn(t *testing.T) {
 	}
 }
 
+// Engines are put to sleep on purpose, and are no sign that a pool is too small.
+func TestSleepIsAnIncidentOnlyWhereAllEnginesSleep(t *testing.T) {
+	s := calm()
+	s.look()
+	for n := range s.pool().Endpoints {
+		e := s.endpoint(n)
+		e.Reason, e.Overloaded, e.OverloadReason = reasonAsleep, true, "asleep: its metrics show it"
+		if got := endpointState(e); got != view.EndpointAsleep {
+			t.Fatalf("its state is %s", got)
+		}
+		got := s.after(3 * time.Second)
+		if n < len(s.pool().Endpoints)-1 {
+			if len(got) != 0 {
+				t.Fatalf("%d asleep: %+v", n+1, got)
+			}
+			continue
+		}
+		if i := only(t, got); i.Kind != kindAsleep || i.Severity != view.SeverityError ||
+			i.Command != "curl -X POST http://10.0.0.1:8000/wake_up" {
+			t.Errorf("all asleep: %+v", i)
+		}
+	}
+	s.endpoint(3).Reason, s.endpoint(3).Overloaded = "fill", false
+	if got := s.after(time.Minute); len(got) != 0 {
+		t.Errorf("one is awake: %+v", got)
+	}
+}
+
+// A server that answers with something else is alive, and its port is right.
+func TestTheAdviceForAPageThatCannotBeReadIsNotToLookForItsPort(t *testing.T) {
+	const (
+		url     = "http://10.0.0.1:8000/metrics"
+		page    = url + ": reading vllm metrics: this is a page of JSON, not of metrics: vllm has metrics at /metrics"
+		refused = "fetching " + url + ": connection refused"
+	)
+	for _, c := range []struct {
+		error, reason, next, because string
+	}{
+		{page, reasonNeutral, "A server answers there", "has in the mean"},
+		{refused, reasonNeutral, "did its metrics port move", "has in the mean"},
+		{page, "fill", "See what its page has", "something else than the metrics of this engine"},
+		{refused, "fill", "A slow endpoint needs", "too slow for scrape.timeout"},
+	} {
+		s := calm()
+		e := s.endpoint(0)
+		e.Reason, e.LastScrape.Error, e.Inputs = c.reason, c.error, []view.Input{{Field: "queue", State: "decay"}}
+		got := only(t, s.after(time.Minute))
+		if !strings.Contains(got.Next, c.next) || !strings.Contains(got.Because, c.because) ||
+			!strings.Contains(got.Command, "inspect --engine vllm "+url) {
+			t.Errorf("%s of an endpoint with reason %s: %+v", c.error, c.reason, got)
+		}
+	}
+}
+
 func TestAConfigurationThatChangedTheClusterIsNamedAsACause(t *testing.T) {
 	for name, test := range map[string]struct {
 		changed []string

@@ -455,6 +455,8 @@ func endpointState(e *view.Endpoint) view.EndpointState {
 	switch {
 	case e.Outlier:
 		return view.EndpointOutlier
+	case asleep(e):
+		return view.EndpointAsleep
 	case e.Overloaded:
 		return view.EndpointOverloaded
 	case e.Probed != "":
@@ -474,6 +476,9 @@ func endpointState(e *view.Endpoint) view.EndpointState {
 	}
 	return view.EndpointOK
 }
+
+// asleep reports whether the endpoint is flagged because its engine sleeps.
+func asleep(e *view.Endpoint) bool { return e.Reason == reasonAsleep }
 
 // oldestInput is the age of the oldest input whose state is one of these; of all without any.
 func oldestInput(e *view.Endpoint, states ...string) (oldest view.Number) {

@@ -32,6 +32,7 @@ const (
 	reasonDecay    = "decay"
 	reasonRamp     = "ramp"
 	reasonUnused   = "unused"
+	reasonAsleep   = "asleep"
 	reasonDrained  = "drained"
 	reasonPinned   = "pinned"
 )
@@ -173,8 +174,14 @@ func endpointProblems(p *observation, c *view.Cluster, e *view.Endpoint) []view.
 		}
 		out.warn("%s", what)
 	}
-	if e.Overloaded && !e.Outlier {
+	switch {
+	case asleep(e):
+		out.warn("%s", e.OverloadReason)
+	case e.Overloaded && !e.Outlier:
 		out.warn("overloaded%s", because(e.OverloadReason))
+	}
+	if e.LastScrape.Doubt != "" {
+		out.warn("a number of its metrics is unknown: %s", e.LastScrape.Doubt)
 	}
 	if at := e.LastImplausibleReading; within(at, p.now, implausiblePatience) {
 		out.warn("a counter of its metrics rose by more than any server can count, %s, and %.0f times since the "+

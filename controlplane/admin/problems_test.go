@@ -46,10 +46,18 @@ func TestEndpointProblems(t *testing.T) {
 			view.Endpoint{Reason: "floor", Overloaded: true, OverloadReason: "queue 5 per slot"},
 			[]view.Problem{warning("overloaded: queue 5 per slot")},
 		},
+		"asleep": {
+			view.Endpoint{Reason: "asleep", Overloaded: true, OverloadReason: "asleep: its metrics show it"},
+			[]view.Problem{warning("asleep: its metrics show it")},
+		},
 		"an outlier": {
 			view.Endpoint{Reason: "failing", Outlier: true, Overloaded: true, OverloadReason: "failing: 3 of 4"},
 			[]view.Problem{failure("a:1 fails its requests: Failing: 3 of 4. Envoys are asked to prefer others, and " +
 				"it is tried again by itself.")},
+		},
+		"a number in doubt": {
+			view.Endpoint{Reason: "fill", LastScrape: view.Scrape{Doubt: "app_queue occurs twice"}},
+			[]view.Problem{warning("a number of its metrics is unknown: app_queue occurs twice")},
 		},
 		"a counter leapt": {
 			view.Endpoint{Reason: "fill", ImplausibleReadings: view.Num(3),

@@ -261,5 +261,6 @@ type Scrape struct {
 	At              Time   `json:"at"`
 	DurationSeconds Number `json:"duration_seconds"`
 	Error           string `json:"error"`   // empty when it went well
+	Doubt           string `json:"doubt"`   // why a number of the page is unknown although it is there; empty for none
 	Replica         string `json:"replica"` // name of the replica that scraped it; empty for this one
 }

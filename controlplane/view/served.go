@@ -35,6 +35,7 @@ func (s EndpointState) Words() string {
 // The states of an endpoint. Where several hold, the first one counts.
 const (
 	EndpointOutlier    EndpointState = "outlier"     // flagged, because it stalls or fails
+	EndpointAsleep     EndpointState = "asleep"      // flagged, because its engine sleeps and takes no requests
 	EndpointOverloaded EndpointState = "overloaded"  // flagged, because of its queue or its memory
 	EndpointProbed     EndpointState = "probed"      // was an outlier, and is tried with few requests
 	EndpointBlind      EndpointState = "blind"       // no usable report: it is treated as a median endpoint
@@ -48,8 +49,8 @@ const (
 
 // EndpointStates are all of them, in that order.
 func EndpointStates() []EndpointState {
-	return []EndpointState{EndpointOutlier, EndpointOverloaded, EndpointProbed, EndpointBlind, EndpointUnused,
-		EndpointUnread, EndpointLate, EndpointWarming, EndpointAboveLevel, EndpointOK}
+	return []EndpointState{EndpointOutlier, EndpointAsleep, EndpointOverloaded, EndpointProbed, EndpointBlind,
+		EndpointUnused, EndpointUnread, EndpointLate, EndpointWarming, EndpointAboveLevel, EndpointOK}
 }
 
 // FirstToken is the time to the first token of the requests of about the last minute, by the engine's own histogram.

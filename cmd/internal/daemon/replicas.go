@@ -132,14 +132,14 @@ func (d *Daemon) scraped(r scrape.Result) {
 	d.metrics.ScrapeDone(r.Cluster, kind, r.Duration, r.BodyBytes)
 	d.traceScrape(r)
 	s := controlplane.Scrape{At: r.At, Took: r.Duration, Err: r.Err, Refused: kind == scrape.KindRefused,
-		FirstToken: r.FirstToken}
+		Doubt: r.Doubt, FirstToken: r.FirstToken}
 	link := d.signals.link.Load()
 	if link == nil {
 		c.Scraped(r.Address, r.Report, s)
 		return
 	}
 	shared := merge.Scrape{Cluster: r.Cluster, Address: r.Address, At: r.At, Took: r.Duration, Refused: s.Refused,
-		Report: r.Report}
+		Doubt: r.Doubt, Report: r.Report}
 	if r.Err != nil {
 		shared.Error = r.Err.Error()
 	}
@@ -153,7 +153,7 @@ func (d *Daemon) scrapedElsewhere(from merge.ID, name string, s merge.Scrape) {
 	if c == nil {
 		return
 	}
-	took := controlplane.Scrape{At: s.At, Took: s.Took, Refused: s.Refused, Replica: name}
+	took := controlplane.Scrape{At: s.At, Took: s.Took, Refused: s.Refused, Doubt: s.Doubt, Replica: name}
 	if s.Error != "" {
 		took.Err = errors.New(s.Error)
 	}

@@ -34,5 +34,6 @@ type Scrape struct {
 	Took             time.Duration
 	Refused          bool
 	Error            string                 // empty if it succeeded
+	Doubt            string                 // then, why a number of the page is unknown; empty for none
 	Report           weighting.ServerReport // of the time At, with the sums of that replica
 }

@@ -53,6 +53,7 @@ const leadOf = (kind, words, more) => h('p.lead', S.is === 'stale'
 
 const states = {
 	outlier: ['error', 'stalled or failing'], probed: ['warning', 'tried again'], blind: ['error', 'blind'],
+	asleep: ['warning', 'asleep'],
 	overloaded: ['warning', 'overloaded'], unused: ['warning', 'unused'], unread: ['warning', 'metrics unread'],
 	late: ['warning', 'late'], warming: ['new', 'warming up'], above_level: ['good', 'above the level'],
 	ok: ['good', 'ok'],
@@ -372,7 +373,7 @@ export function vesselsOf(c, rows, chosen) {
 		const holds = Math.min(s * level, f) + cap * Math.max(0, level - f / s);
 		const part = known(load) && known(c.decision.arrivals) ? Math.max(0, holds - load) / c.decision.arrivals : 0;
 		const taken = r.inFlight >= placesOf(c, r);
-		const fills = part > 0 && !taken && !['outlier', 'unused'].includes(r.state);
+		const fills = part > 0 && !taken && !['outlier', 'asleep', 'unused'].includes(r.state);
 		return {
 			zone: r.zone, label: label(r.address).split(/[.:]/).pop(), chosen: r.address === chosen, state: kindOf(r.state),
 			wide: s, width: cap, brim: (k * f) / s, level: known(own) ? k * own : null, to: fills ? k * level : known(own)

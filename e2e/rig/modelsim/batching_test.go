@@ -382,7 +382,7 @@ func TestThePageOfAnEngine(t *testing.T) {
 		}
 		wanted := modelserver.Report{
 			Queue: known(float64(g.Waiting)), Running: known(float64(g.Running)), Utilization: known(g.KVUsage),
-			BlockTokens: known(128),
+			BlockTokens: known(128), Awake: known(1),
 			Completions: known(float64(c.Finished)), QueueSeconds: known(c.Queue.Seconds()),
 			BusySeconds:  known((c.Prefill + c.Decode).Seconds()),
 			PromptTokens: known(float64(c.PromptTokens)), CachedTokens: known(float64(c.CachedTokens)),

@@ -40,6 +40,7 @@ func TestCollectorsReadWhatTheServerMeans(t *testing.T) {
 			if whole && tt.engine == VLLM { // series that are not live: as they were recorded
 				want.PromptTokens, want.CachedTokens, want.GeneratedTokens = known(219), known(0), known(17181)
 				want.FirstTokens, want.Iterations, want.BlockTokens = known(47), known(4460), known(128)
+				want.Awake = known(1)
 			}
 			if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(modelserver.Report{})); diff != "" {
 				t.Errorf("%s, whole page %t, report (-want +got):\n%s", tt.engine, whole, diff)
