@@ -148,6 +148,12 @@ type EndpointDecision struct {
 	// OutlierSince is since when the endpoint has not been healthy, over all times that it was tried again; zero unless
 	// it is failing or probed.
 	OutlierSince time.Time
+	// Tried is why the endpoint was flagged for its load, while it has no flag and is given a request, to see what it
+	// does; else empty.
+	Tried string
+	// Doubted is since when its report stands still, where that is doubted: it claims requests, and neither gauges nor
+	// counters change; else zero.
+	Doubted time.Time
 	// Reason is the main cause of the share.
 	Reason Reason
 	// Override is what an operator decided, as far as it is in effect.

@@ -103,7 +103,7 @@
 //	age ≤ Decay   decay    blended linearly into the pool's median of that field
 //	older         neutral  the pool's median stands in
 //	never read    unknown  not zero: where others report the field, the median stands in (field.go)
-//	stands still  stuck    as unknown: a gauge of waiting requests, while those that run come and go (field.go)
+//	stands still  stuck    as unknown: a queue, while requests run and end (field.go); a whole report (trial.go)
 //
 // # What else there is
 //
@@ -111,7 +111,7 @@
 //	speed.go      relative speed, from completions             law.go        one step; refused connections
 //	memory.go     arrival rate; pairing the two signals        load.go       one load of two signals
 //	use.go        endpoints that the proxies do not use        overload.go   the overload flag
-//	outlier.go    outliers: found by stall.go, failing.go and errors.go; ejected, and probed
+//	outlier.go    outliers: ejected, and probed                trial.go      no state without a way back
 //	package shed  refusing requests in a saturated pool        shed.go       what it is shown
 //	fill.go       the fill                                     gain.go       what a push would gain
 //	lag.go        how late reports are                         latency.go    least latency, another law

@@ -32,6 +32,9 @@ func (d *Decision) Explain(i int) string {
 		return fmt.Sprintf("%s, but the proxies prefer endpoints without a flag, and it has one: %s; besides, %s.",
 			share, e.flag(), d.because(d.vessels[i], e))
 	}
+	if e.Tried != "" {
+		return fmt.Sprintf("%s: it was flagged (%s), and is given a request, to see what it does.", share, e.Tried)
+	}
 	if e.Probed != "" {
 		return fmt.Sprintf("%s: it was %s, and is tried with few requests until one is answered.", share, e.Probed)
 	}

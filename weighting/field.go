@@ -85,7 +85,8 @@ func validProxies(r ProxyReport, now time.Time) ProxyReport {
 
 // A frozen gauge is one of waiting requests that does not change, while the number running does. Its value contradicts
 // that, whatever it counts: a queue gets shorter when a request begins to execute, and longer when one arrives. Where a
-// full queue always has the same length, the number running does not change either.
+// full queue always has the same length, the number running does not change either. Where so many waited while none
+// ran, the first change of the number running is enough: those that wait would have run.
 type frozen struct {
 	changes int // of the number running, since the value was another
 	idle    int // reports in a row with this queue and none running
@@ -100,6 +101,8 @@ func (s *frozen) observe(old, seen *ServerReport) {
 	case !seen.Queue.At.After(old.Queue.At):
 	case seen.Queue.Value != old.Queue.Value || seen.Queue.Value == 0:
 		*s = frozen{}
+	case seen.Running.Value != old.Running.Value && s.idle >= stuckAfter:
+		s.changes, s.idle = stuckAfter, 0 // those that waited would have run
 	case seen.Running.Value != old.Running.Value:
 		s.changes++
 		s.idle = 0
@@ -108,15 +111,11 @@ func (s *frozen) observe(old, seen *ServerReport) {
 	}
 }
 
-// doubtful reports whether the same number of requests has waited in stuckAfter reports while none ran. Either the
-// endpoint stands still, or its gauge is stuck; only requests that are sent there can show which.
-func (s *frozen) doubtful() bool { return s.idle >= stuckAfter }
-
 func (s *frozen) stuck() bool { return s.changes >= stuckAfter }
 
 // queueGauge is the gauge of waiting requests; unknown where it is stuck.
 func (m *memory) queueGauge() Reading {
-	if m.frozen.stuck() {
+	if m.frozen.stuck() || m.doubt.refuted {
 		return Reading{}
 	}
 	return m.server.Queue

@@ -90,6 +90,8 @@ func (l *Law) Step(now time.Time, s Snapshot) Decision {
 	pool.loads()
 	l.work(pool)
 	d := Decision{At: now, Endpoints: make([]EndpointDecision, len(pool.members))}
+	l.came(pool)
+	l.try(pool)
 	l.detectOutliers(pool)
 	pool.override()
 	l.flag(pool)
@@ -212,7 +214,7 @@ type pool struct {
 	members []member
 
 	queues, executes bool // some member reports its queue, and what it executes
-	someUnflagged    bool // some member has no flag, so that flagged ones get nothing
+	unflagged        int  // members without a flag
 
 	// Medians over the members with usable fields; NaN where there is none.
 	scraped, inFlight float64 // level of each signal
@@ -264,7 +266,8 @@ type member struct {
 	floored bool // above the water level
 	slow    bool // above the threshold of latency
 	came    arrived
-	unused  bool // the proxies send nothing there, whatever its share
+	unused  bool    // the proxies send nothing there, whatever its share
+	tried   float64 // its share of what the others get, in a trial; else 0
 
 	inEffect Override // by an operator
 }
@@ -428,6 +431,7 @@ func (p *pool) share(d *Decision) {
 		p.members[i].floored = vessels[i].level() >= p.level
 	}
 	p.setShares(d)
+	p.giveTrials(d)
 	p.applyOverrides(d)
 	for i := range p.members {
 		m := &p.members[i]

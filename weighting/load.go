@@ -47,8 +47,11 @@ func (p *pool) look() {
 			executing: at(m.executes(m.slotCount)),
 			paired:    at(Reading{At: m.paired}),
 		}
-		if m.frozen.stuck() {
+		if m.frozen.stuck() || m.doubt.refuted {
 			m.seen.queue.state = StateStuck
+		}
+		if m.doubt.refuted {
+			m.seen.running.state, m.seen.utilization.state = StateStuck, StateStuck
 		}
 		m.seen.counted = m.seen.inFlight
 		m.seen.counted.Value = max(0, m.inFlight.Value+m.correction())

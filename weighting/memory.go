@@ -57,6 +57,7 @@ type memory struct {
 	ceiling       ceiling   // of the gauge of running requests
 	taken         smoothed  // part of the time in which that shows all slots taken
 	frozen        frozen    // gauge of waiting requests
+	doubt         doubt     // of the whole report
 	pace          pace
 	reversals     reversals // of the server's counters
 	slots         float64   // as of the last step, configured or learned; 0 unknown
@@ -66,6 +67,7 @@ type memory struct {
 	outlier outlier
 	engine  *engineState // nil while no member of the pool counts tokens
 	use     use
+	trial   trial
 	history *history
 
 	share, decided            float64 // of the traffic: in force since the last step, and decided in it
@@ -127,6 +129,7 @@ func (m *memory) observe(e *Endpoint, now time.Time, alpha float64) {
 	}
 	m.ceiling.observe(&m.server, &seen)
 	m.observeTaken(&m.server, &seen)
+	m.doubt.observe(&m.server, &seen)
 	if m.frozen.observe(&m.server, &seen); m.frozen.stuck() {
 		m.unproxied, m.paired = smoothed{}, time.Time{} // by that gauge
 	}
@@ -223,7 +226,7 @@ func (m *memory) observeRates(old, seen *ServerReport) {
 	m.rises.add(max(0, growth), dtGrowth, rateTau)
 	waited, dt := flow(old.QueueSeconds, seen.QueueSeconds)
 	m.queueSeconds.add(waited, dt, windowTau)
-	if m.counted.standsStill(seen) {
+	if m.counted.standsStill(seen) && !m.shareFlagged && !m.doubt.on { // those get nothing
 		return
 	}
 	growth, _ = m.counted.growth(seen)
@@ -361,6 +364,7 @@ func (m *memory) inFlightNear(at time.Time, within time.Duration) (requests floa
 func (m *memory) executes(slots float64) Reading {
 	queue := m.server.Queue
 	switch {
+	case m.doubt.refuted:
 	case m.server.Running.Known():
 		return m.server.Running
 	case queue.Known() && queue.Value > 0:

@@ -9,8 +9,8 @@ package weighting
 // ejection. Where proxies send load reports only, which count a 4xx as a success, the server must also have completed
 // something, and an endpoint that was ejected for errors gets a trickle until then. Once nothing is in flight that
 // could be answered, the endpoint is probed after the dwell: it is trusted as little as a new one. While old requests
-// are still in flight it is probed later, and they do not count again. If it is ejected again at once, it is probed
-// twice as late the next time.
+// are still in flight it is probed when it is tried (trial.go), and they do not count again. If it is ejected again at
+// once, it is probed twice as late the next time.
 //
 // While more than half of a pool seems to be outliers, the fault is more likely in the reports or in the requests, so
 // no endpoint is ejected; nor while none is healthy. This panic mode lasts for MinDwell at least, and until fewer
@@ -111,19 +111,26 @@ const excludedLevel = 1e6
 // instead of a fill.
 func (p *pool) excludeFromFill(vessels []Vessel) {
 	for i := range p.members {
-		if v, m := &vessels[i], &p.members[i]; m.out() || m.fixed(p) > 0 || m.overridden() {
+		if v, m := &vessels[i], &p.members[i]; m.out() || m.fixed(p) > 0 || m.tried > 0 || m.overridden() {
 			v.Load = max(v.Load, v.holds(excludedLevel))
 		}
 	}
 }
 
 // Fixed returns the share that the endpoint with this index gets whatever its load; 0 where that follows from the load,
-// and for an endpoint that stalls or fails.
+// and for an endpoint that stalls or fails. It is a part of what endpoints without a flag get.
 func (d *Decision) Fixed(i int) float64 {
-	if e := &d.Endpoints[i]; !e.Failing && !e.Overloaded && d.vessels[i].level() >= excludedLevel/2 {
-		return e.Share
+	e := &d.Endpoints[i]
+	if e.Failing || e.Overloaded || d.vessels[i].level() < excludedLevel/2 {
+		return 0
 	}
-	return 0
+	flagged := 0.0
+	for k := range d.Endpoints {
+		if d.Endpoints[k].Overloaded {
+			flagged += d.Endpoints[k].Share
+		}
+	}
+	return e.Share / max(e.Share, 1-flagged)
 }
 
 // trouble is why an endpoint seems to be an outlier, and since when; zero where it does not.
@@ -185,7 +192,7 @@ func (l *Law) detectOutliers(p *pool) {
 			found[i] = trouble{}
 			m.outlier.endEjection(p.now)
 		}
-		m.outlier.transition(found[i], p)
+		m.outlier.transition(found[i], &m.trial, p)
 		if m.outlier.state == probing && !panicking {
 			m.ramp, m.probed = min(m.ramp, leastRamp), m.outlier.reason
 		}
@@ -226,6 +233,9 @@ func (o *outlier) observe(m *member, p *pool) {
 	o.latest = ends{failed + errors, risen(was.Succeeded, m.proxies.Succeeded)}
 	o.outcomes(failed, max(0, risen(was.Ended, m.proxies.Ended)-errors), elapsed)
 	answers, succeeded := o.answers(m)
+	if o.latest.answered > rounding && !o.reportsOnly {
+		m.refute()
+	}
 	o.recovered = o.recovered || o.showsRecovery(m, p, answers)
 	progress, worked := answers > 0, succeeded > rounding
 	if m.server != m.tally.server { // in most steps the report is the same
@@ -317,14 +327,16 @@ func clock(t time.Time) string { return t.UTC().Format("15:04:05Z") }
 
 // transition moves the endpoint between the states. An ejected endpoint gets no requests, so whether it recovered shows
 // only once it is probed; each time it is ejected again soon, the next probe comes later.
-func (o *outlier) transition(found trouble, p *pool) {
+func (o *outlier) transition(found trouble, t *trial, p *pool) {
 	const (
-		forgetAfter = time.Minute      // in the healthy state
-		probeAfter  = 30 * time.Second // while old requests are still in flight
+		forgetAfter = time.Minute // in the healthy state
 		doublings   = 5
 	)
 	held := p.now.Sub(o.since)
 	switch {
+	case o.state == ejected && t.on && t.since.Equal(p.now):
+		o.probe(p.now)
+	case t.on && t.since.Equal(o.since): // found before it got the request of this trial
 	case o.state != ejected && found.reason != "":
 		if o.state == healthy {
 			o.began = found.since
@@ -338,7 +350,7 @@ func (o *outlier) transition(found trouble, p *pool) {
 	case o.state == ejected && held < min(p.params.Overload.MinDwell, time.Hour)<<(o.ejections-1):
 	case o.state == ejected && found.reason == "" && o.recovered:
 		o.enterState(healthy, p.now)
-	case o.state == ejected && (o.inFlight < 1 || held >= probeAfter<<(o.ejections-1)):
+	case o.state == ejected && o.inFlight < 1:
 		o.probe(p.now)
 	case o.state == probing && o.recovered:
 		o.enterState(healthy, p.now)

@@ -63,11 +63,14 @@ func (l *Law) flag(p *pool) {
 		m.flagged = true
 	}
 	l.lift.update(p, len(over), awake)
+	trials := p.flaggedGetNothing(awake - len(over))
 	for i := range p.members {
 		m := &p.members[i]
-		m.lifted = m.flagged && l.lift.on && !m.out()
+		m.lifted = m.flagged && !m.out() && (l.lift.on || trials && m.tried > 0)
 		m.flagged = m.flagged && !m.lifted && !(m.inEffect.Share > 0) // proxies would not send a flagged one its share
-		p.someUnflagged = p.someUnflagged || !m.flagged
+		if !m.flagged {
+			p.unflagged++
+		}
 		m.noteShown(p.now)
 	}
 }
@@ -113,14 +116,14 @@ func (f *lift) update(p *pool, flags, awake int) {
 //
 // A member that was flagged for its queue and has its flag lifted is filled like the others, which by now are as full.
 // One that is short of memory or slow is so whatever its queue, and gets a small part, as does one that is probed where
-// nothing would show whether it answers each request at once with an error, and one where requests wait and none runs,
-// as its gauge may be stuck. One that the proxies do not use gets the whole, so that its use shows when it begins
-// again; until then that goes to the others in proportion to theirs. By scrapes only, one that answers each request at
-// once with an error looks the same, and proxies that choose by their least requests would send it most of them.
+// nothing would show whether it answers each request at once with an error. One that the proxies do not use gets the
+// whole, so that its use shows when it begins again; until then that goes to the others in proportion to theirs. By
+// scrapes only, one that answers each request at once with an error looks the same, and proxies that choose by their
+// least requests would send it most of them.
 func (m *member) fixed(p *pool) float64 {
 	const trickle = 0.05
 	switch {
-	case m.lifted && m.strained(p) || m.outlier.unproven() || m.frozen.doubtful():
+	case m.lifted && m.strained(p) || m.outlier.unproven():
 		return trickle
 	case m.unused && !p.counted:
 		return max(trickle, p.againstBias())
@@ -260,7 +263,7 @@ func later(a, b time.Time) time.Time {
 // assumed.
 func (p *pool) queuedPerSlot(m *member) float64 {
 	switch {
-	case m.blackout || m.frozen.doubtful():
+	case m.blackout:
 		return math.NaN()
 	case m.seen.queue.usable():
 		return m.seen.queue.Value / m.slotCount

@@ -158,6 +158,12 @@ func (m *member) decision(p *pool, share float64) EndpointDecision {
 	if d.Failing || d.Probed != "" {
 		d.OutlierSince = m.outlier.began
 	}
+	if m.tried > 0 && m.lifted {
+		d.Tried = m.flagReason
+	}
+	if m.doubt.on {
+		d.Doubted = m.doubt.since
+	}
 	if m.flagged {
 		d.OverloadReason = m.flagReason
 		switch {

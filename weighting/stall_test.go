@@ -16,7 +16,8 @@ type countedPool struct {
 	law         *Law
 	now         time.Time
 	endpoints   []countedEndpoint
-	reportEvery time.Duration // between two reports
+	reportEvery time.Duration            // between two reports
+	alter       func(i int, e *Endpoint) // what the law sees; nil: nothing else
 }
 
 // A countedEndpoint is the true state of one of them.
@@ -90,6 +91,9 @@ func (w *countedPool) step() Decision {
 			}
 		}
 		s.Endpoints = append(s.Endpoints, b.endpoint(i, w.now))
+		if w.alter != nil {
+			w.alter(i, &s.Endpoints[i])
+		}
 	}
 	return w.law.Step(w.now, s)
 }

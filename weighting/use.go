@@ -60,16 +60,20 @@ func (m *member) arrived(p *pool) (a arrived) {
 	return a
 }
 
-// findUnused finds the members that the proxies do not use. Of the requests that went elsewhere each would have come
-// here with the probability of the share: that none did is chance, until it is as improbable as a stall has to be. At
-// least one member is used.
-func (l *Law) findUnused(p *pool, s *Snapshot) {
-	unused := 0
+// came counts what came to each member and to the pool.
+func (l *Law) came(p *pool) {
 	for i := range p.members {
 		m := &p.members[i]
 		m.came = m.arrived(p)
 		l.arrived += m.came.requests
 	}
+}
+
+// findUnused finds the members that the proxies do not use. Of the requests that went elsewhere each would have come
+// here with the probability of the share: that none did is chance, until it is as improbable as a stall has to be. At
+// least one member is used.
+func (l *Law) findUnused(p *pool, s *Snapshot) {
+	unused := 0
 	p.held = heldFor
 	for p.held < 2*(s.PushDelay+s.PushPeriod)+s.ScrapeInterval && p.held < time.Hour {
 		p.held *= 2
@@ -91,7 +95,9 @@ func (l *Law) findUnused(p *pool, s *Snapshot) {
 	}
 	for i := range p.members {
 		m := &p.members[i]
-		m.unused = m.unused && unused < len(p.members)
+		if m.unused = m.unused && unused < len(p.members); m.unused {
+			m.tried = 0
+		}
 	}
 }
 
