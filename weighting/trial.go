@@ -7,7 +7,8 @@ package weighting
 // endpoint that was given less than one request in half a minute, and by its part of the capacity would have got one,
 // is tried: it has no flag, and a share that brings it one request in five seconds, until that has come or was due, or
 // for half a minute. One that the proxies do not use has such a share all the time (use.go).
-// Where that changes nothing, it is tried each minute. One that an operator keeps empty is not tried.
+// Where that changes nothing, it is tried each minute. One that an operator keeps empty is not tried, nor is one that
+// sleeps.
 //
 // A trial does not take the flag away where less than a tenth of the pool has none: the proxies send requests to
 // flagged endpoints then, and all of them would go to one without a flag.

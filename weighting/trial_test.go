@@ -42,6 +42,7 @@ type waysBack struct {
 	refuses               bool       // scrapes of the first
 	override              Override
 	joins                 bool // the first is new
+	asleep                bool // the first, as its report shows
 }
 
 func newWaysBack(source string, change func(w *waysBack, p *Params)) *waysBack {
@@ -64,6 +65,9 @@ func (w *waysBack) see(i int, e *Endpoint) {
 	}
 	if i == 0 {
 		e.Refused, e.Override = w.refuses, w.override
+	}
+	if i == 0 && w.asleep {
+		e.Server.Awake = known(0, e.Server.Queue.At)
 	}
 	if i == 0 && w.queueSeconds > 0 {
 		e.Server.QueueSeconds = known(b.completed*w.queueSeconds, e.Server.Queue.At)
@@ -140,7 +144,7 @@ type lesserState struct {
 	into    func(w *waysBack, b *countedEndpoint, requests float64) // at each step until it is in that state
 	is      func(e *EndpointDecision, m *memory) bool
 	full    bool // it is an overload, of which nothing but its own reports says that it ends
-	kept    bool // an operator keeps it empty: no way back
+	kept    bool // an operator keeps it empty, by an override or by sleep: no way back but by its end
 }
 
 func flaggedFor(prefix string) func(e *EndpointDecision, m *memory) bool {
@@ -287,6 +291,9 @@ var lesserStates = []lesserState{
 	{name: "pinned", covers: []string{"ReasonPinned"}, kept: true,
 		into: func(w *waysBack, _ *countedEndpoint, _ float64) { w.override = Override{Share: 1e-5} },
 		is:   because(ReasonPinned)},
+	{name: "asleep", covers: []string{"ReasonAsleep"}, kept: true,
+		into: func(w *waysBack, _ *countedEndpoint, _ float64) { w.asleep = true },
+		is:   func(e *EndpointDecision, _ *memory) bool { return e.Overloaded && e.Reason == ReasonAsleep }},
 	{name: "ordinary", covers: []string{"healthy", "ReasonFill", "fixed: 0"},
 		into: func(_ *waysBack, b *countedEndpoint, requests float64) { isHealthy(b, requests) },
 		is:   because(ReasonFill)},

@@ -341,8 +341,9 @@ func inspectCommand(p *observation, e *view.Endpoint) string {
 
 // overloadedConditions are about a pool of which a large part is overloaded: weights deal with single ones.
 func overloadedConditions(c *view.Cluster, subject view.Subject) []condition {
-	overloaded, first := endpointsThat(c,
-		func(e *view.Endpoint) bool { return e.Overloaded && !e.Outlier && !asleep(e) })
+	overloaded, first := endpointsThat(c, func(e *view.Endpoint) bool {
+		return endpointState(e) == view.EndpointOverloaded
+	})
 	severity, title, rank := view.SeverityWarning, sprint("25 %% or more of %s is overloaded", c.Name), 0
 	switch {
 	case overloaded == 0 || 4*overloaded < c.Counts.Total || c.Counts.Total < 2:
@@ -351,7 +352,7 @@ func overloadedConditions(c *view.Cluster, subject view.Subject) []condition {
 		severity, title, rank = view.SeverityError, sprint("50 %% or more of %s is overloaded", c.Name), 1
 	}
 	why := sprint("%d of %d endpoints are. The first, %s: %s.", overloaded, c.Counts.Total, first.Address,
-		orUnknown(first.OverloadReason))
+		orUnknown(cmp.Or(first.OverloadReason, first.Tried)))
 	if used, known := c.Use.CapacityUsed.Value(); known {
 		why += sprint(" %.0f %% of the capacity of the pool is in use.", 100*used)
 	}
@@ -484,6 +485,16 @@ func endpointConditions(p *observation, c *view.Cluster, e *view.Endpoint) []con
 			clause(e.Probed)+" Its flag is down, and few requests go there until one is answered.", view.BlameNo,
 			outlierBecause(p, c), "See whether it is alive; restart it if the command hangs.", health)
 		f.rank, f.began = 3, e.OutlierSince.Time
+		return []condition{f}
+	case state == view.EndpointDoubted:
+		f := newCondition(kindEndpoint, view.SeverityWarning, subject,
+			sprint("The report of %s stands still", e.Address)).explain(
+			"It claims requests, and none of its numbers has changed since "+formatClock(e.DoubtedSince)+
+				". It is given a request now and then, to see what it does.", view.BlameNo,
+			"Its engine hangs, or shows until its next request what it had before all were aborted.",
+			"Send it a request by hand. If it does not answer, restart it; if it does, report the stuck metrics.",
+			health)
+		f.rank, f.began = 2, e.DoubtedSince.Time
 		return []condition{f}
 	case e.Reason == reasonNeutral && len(c.Sources) > 0 && !hasSource(c, sourceScrape):
 		return []condition{uncounted(c, e, subject)}

@@ -303,7 +303,8 @@ func lostSources(c *view.Cluster) map[string]string {
 
 // endpointChanges compares two looks at an endpoint.
 func endpointChanges(was, now *view.Endpoint, add func(kind view.EventKind, subject, detail string)) {
-	switch in, out := was.Overloaded || was.Probed != "", now.Overloaded || now.Probed != ""; {
+	flagged := func(e *view.Endpoint) bool { return e.Overloaded || e.Probed != "" || e.Tried != "" }
+	switch in, out := flagged(was), flagged(now); {
 	case was.Probed != "" && now.Outlier:
 		add(view.EventRetried, now.Address, now.OverloadReason)
 	case out && !in:

@@ -864,6 +864,50 @@ func TestAFrozenServerThatIsTriedAgainIsTheSameIncident(t *testing.T) {
 	}
 }
 
+// A quarter of a pool is flagged, by reports that stand still. Each endpoint has an incident with what to do, which stays
+// the same while it is tried; the pool has none.
+func TestADoubtedReportIsItsEndpointsIncidentAndNoOverloadOfThePool(t *testing.T) {
+	s := calm()
+	s.look()
+	const doubted = 2
+	const why = "15 requests wait, 2.5 s of work"
+	for i := range doubted {
+		e := s.endpoint(i)
+		e.Overloaded, e.OverloadReason, e.DoubtedSince = true, why, view.At(s.now)
+	}
+	first := s.after(10 * time.Second)
+	want := func(got []view.Incident) {
+		t.Helper()
+		if len(got) != doubted {
+			t.Fatalf("%d incidents, want one for each of two endpoints: %+v", len(got), got)
+		}
+		for i, incident := range got {
+			if incident.ID != first[i].ID || incident.Severity != view.SeverityWarning ||
+				!strings.HasPrefix(incident.Title, "The report of ") || !strings.Contains(incident.Next, "by hand") {
+				t.Errorf("%+v", incident)
+			}
+		}
+	}
+	want(first)
+	e := s.endpoint(0)
+	e.Overloaded, e.OverloadReason, e.Tried = false, "", why
+	want(s.after(time.Second))
+	if state := endpointState(e); state != view.EndpointDoubted {
+		t.Errorf("it is %s", state)
+	}
+	for i := range doubted {
+		s.endpoint(i).DoubtedSince = view.Time{}
+	}
+	if state := endpointState(e); state != view.EndpointOverloaded {
+		t.Errorf("one that moves again, and is tried, is %s", state)
+	}
+	s.after(defaultKeepFor + time.Second)
+	got := only(t, s.after(time.Second))
+	if !strings.Contains(got.Title, "is overloaded") || !strings.Contains(got.Why, why) {
+		t.Errorf("the pool is overloaded, by reports that move: %+v", got)
+	}
+}
+
 // The incident and its sentence about its latest part name one time, or both in one sentence.
 func TestAnIncidentAndItsReasonNameOneBeginning(t *testing.T) {
 	s := calm()

@@ -457,7 +457,9 @@ func endpointState(e *view.Endpoint) view.EndpointState {
 		return view.EndpointOutlier
 	case asleep(e):
 		return view.EndpointAsleep
-	case e.Overloaded:
+	case !e.DoubtedSince.IsZero():
+		return view.EndpointDoubted
+	case e.Overloaded || e.Tried != "":
 		return view.EndpointOverloaded
 	case e.Probed != "":
 		return view.EndpointProbed

@@ -208,6 +208,10 @@ type Endpoint struct {
 	Probed string `json:"probed"`
 	// OutlierSince is since when it has not been healthy, over all times that it was tried again; unknown otherwise.
 	OutlierSince Time `json:"outlier_since"`
+	// Tried is why it was flagged for its load, while it has no flag and is given a request; empty otherwise.
+	Tried string `json:"tried"`
+	// DoubtedSince is since when its report stands still, where that is doubted; unknown otherwise.
+	DoubtedSince Time `json:"doubted_since"`
 
 	LastScrape Scrape `json:"last_scrape"`
 	// ImplausibleReadings are scrapes, since the start, in which a counter rose by more than any server can

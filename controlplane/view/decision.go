@@ -96,6 +96,8 @@ func fromEndpoint(e weighting.EndpointDecision, since time.Duration, now time.Ti
 		Outlier:              e.Failing,
 		Probed:               e.Probed,
 		OutlierSince:         At(e.OutlierSince),
+		Tried:                e.Tried,
+		DoubtedSince:         At(e.Doubted),
 		Reason:               string(e.Reason),
 		Load:                 load,
 		LoadSource:           string(e.LoadSource),

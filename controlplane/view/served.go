@@ -18,6 +18,8 @@ func (s EndpointState) Words() string {
 	switch s {
 	case EndpointOutlier:
 		return "stalled or failing"
+	case EndpointDoubted:
+		return "report doubted"
 	case EndpointProbed:
 		return "tried again"
 	case EndpointUnread:
@@ -36,6 +38,7 @@ func (s EndpointState) Words() string {
 const (
 	EndpointOutlier    EndpointState = "outlier"     // flagged, because it stalls or fails
 	EndpointAsleep     EndpointState = "asleep"      // flagged, because its engine sleeps and takes no requests
+	EndpointDoubted    EndpointState = "doubted"     // its report stands still, and so does all else
 	EndpointOverloaded EndpointState = "overloaded"  // flagged, because of its queue or its memory
 	EndpointProbed     EndpointState = "probed"      // was an outlier, and is tried with few requests
 	EndpointBlind      EndpointState = "blind"       // no usable report: it is treated as a median endpoint
@@ -49,8 +52,8 @@ const (
 
 // EndpointStates are all of them, in that order.
 func EndpointStates() []EndpointState {
-	return []EndpointState{EndpointOutlier, EndpointAsleep, EndpointOverloaded, EndpointProbed, EndpointBlind,
-		EndpointUnused, EndpointUnread, EndpointLate, EndpointWarming, EndpointAboveLevel, EndpointOK}
+	return []EndpointState{EndpointOutlier, EndpointAsleep, EndpointDoubted, EndpointOverloaded, EndpointProbed,
+		EndpointBlind, EndpointUnused, EndpointUnread, EndpointLate, EndpointWarming, EndpointAboveLevel, EndpointOK}
 }
 
 // FirstToken is the time to the first token of the requests of about the last minute, by the engine's own histogram.

@@ -54,6 +54,7 @@ const leadOf = (kind, words, more) => h('p.lead', S.is === 'stale'
 const states = {
 	outlier: ['error', 'stalled or failing'], probed: ['warning', 'tried again'], blind: ['error', 'blind'],
 	asleep: ['warning', 'asleep'],
+	doubted: ['warning', 'report doubted'],
 	overloaded: ['warning', 'overloaded'], unused: ['warning', 'unused'], unread: ['warning', 'metrics unread'],
 	late: ['warning', 'late'], warming: ['new', 'warming up'], above_level: ['good', 'above the level'],
 	ok: ['good', 'ok'],
@@ -800,8 +801,8 @@ const sums = (list) => list.flatMap(([k, v]) => [h('dt', k), h('dd', v)]);
 function fillWords(c, v, e) {
 	if (!v || !known(c.decision.water_level)) return 'No level is known yet.';
 	const coming = known(c.decision.arrivals) ? 'The decision is for the requests to come: ' + expected(c) + '. ' : '';
-	if (e.override || ['probed', 'unused'].includes(e.state) || kindOf(e.state) === 'error') return coming + 'It is ' +
-		(e.override ? overrideWords(e.override) : stateWord(e.state)) + ', which the level does not show.';
+	if (e.override || ['probed', 'doubted', 'unused'].includes(e.state) || kindOf(e.state) === 'error') return coming +
+		'It is ' + (e.override ? overrideWords(e.override) : stateWord(e.state)) + ', which the level does not show.';
 	if (v.part > 0) return coming + 'It is below the level, so ' + pct(v.part, 0) + ' of what comes is for it.';
 	return coming + (known(v.level) && v.level > c.decision.water_level * perLevel(c)
 		? 'It is above the level, so it gets the floor until it has worked that off.' : 'It gets the floor.');
