@@ -97,8 +97,8 @@ type EndpointWork struct {
 }
 
 // Neutral is the decision to leave behind when no further one will come: each endpoint gets its part of the capacity,
-// none is flagged for its load and nothing is dropped. Endpoints that stall, fail or sleep keep their share, which is the
-// floor, and their flags: they would fail what they are sent, with or without a control plane. So do those with an
+// none is flagged for its load and nothing is dropped. Endpoints that stall, fail or sleep keep their share, which is
+// the floor, and their flags: they would fail what they are sent, with or without a control plane. So do those with an
 // override.
 func (d Decision) Neutral() Decision {
 	var capacity, kept float64

@@ -89,8 +89,8 @@ type outlier struct {
 // ejected reports whether the endpoint stalls or fails.
 func (m *member) ejected() bool { return m.outlier.state == ejected }
 
-// asleep reports whether the engine sleeps, and so takes no requests. A late report of that is not trusted: an engine that
-// is awake again must not wait for its page.
+// asleep reports whether the engine sleeps, and so takes no requests. A late report of that is not trusted: an engine
+// that is awake again must not wait for its page.
 func (m *member) asleep() bool { return trusted(m.seen.awake.state) && m.seen.awake.Value == 0 }
 
 // out reports whether requests to the endpoint would fail or wait for ever, as far as is known.
@@ -107,8 +107,8 @@ func (o *outlier) rank() int {
 // excludedLevel is far above that of members that are filled.
 const excludedLevel = 1e6
 
-// excludeFromFill fills up the members that are ejected or asleep, so that they get only their floor, and those that get a fixed share
-// instead of a fill.
+// excludeFromFill fills up the members that are ejected or asleep, so that they get only their floor, and those that
+// get a fixed share instead of a fill.
 func (p *pool) excludeFromFill(vessels []Vessel) {
 	for i := range p.members {
 		if v, m := &vessels[i], &p.members[i]; m.out() || m.fixed(p) > 0 || m.tried > 0 || m.overridden() {

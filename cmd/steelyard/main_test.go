@@ -200,12 +200,17 @@ func TestInspectNamesWhatIsWrongWithAPage(t *testing.T) {
 		args []string
 		says string // on standard output where the status is 0
 	}{
-		"a series twice with two values": {page: load + "vllm:prompt_tokens_total 9000\nvllm:prompt_tokens_total 4400\n",
-			says: "prompt_tokens unknown vllm:prompt_tokens_total occurs twice with the same labels, as 9000 and as 4400"},
+		"a series twice with two values": {
+			page: load + "vllm:prompt_tokens_total 9000\nvllm:prompt_tokens_total 4400\n",
+			says: "prompt_tokens unknown vllm:prompt_tokens_total occurs twice with the same labels, " +
+				"as 9000 and as 4400"},
 		"the only series twice with two values": {page: "vllm:num_requests_waiting 2\nvllm:num_requests_waiting 3\n",
-			says: "!reading vllm metrics: no usable value: vllm:num_requests_waiting occurs twice with the same labels"},
-		"all of it twice":                      {page: load + load, says: "queue 2 sum of 1: vllm:num_requests_waiting"},
-		"OpenMetrics without a last line feed": {page: load + "# EOF", says: "running 5 sum of 1: vllm:num_requests_running"},
+			says: "!reading vllm metrics: no usable value: vllm:num_requests_waiting occurs twice with " +
+				"the same labels"},
+		"all of it twice": {page: load + load,
+			says: "queue 2 sum of 1: vllm:num_requests_waiting"},
+		"OpenMetrics without a last line feed": {page: load + "# EOF",
+			says: "running 5 sum of 1: vllm:num_requests_running"},
 		"text without a last line feed": {page: load + "vllm:kv_cache_usage_perc 0.2",
 			says: "!reading vllm metrics: the page is cut off: its last line has no line feed"},
 		"JSON, of no engine": {page: "[]", says: "!this is a page of JSON, not of metrics: most servers have " +
@@ -216,8 +221,9 @@ func TestInspectNamesWhatIsWrongWithAPage(t *testing.T) {
 			says: "!this is a page of HTML, not of metrics: sglang has metrics at /metrics"},
 		"an empty page":             {page: "", says: "!the page is empty"},
 		"cut off before any engine": {page: "go_goroutines 7\nvllm:num", says: "!the page is cut off"},
-		"of no engine": {page: "go_goroutines 7\n", says: "!no series of an engine that Steelyard knows (vllm, triton, " +
-			"tensorrt-llm, sglang, tgi, custom)"},
+		"of no engine": {page: "go_goroutines 7\n",
+			says: "!no series of an engine that Steelyard knows (vllm, triton, " +
+				"tensorrt-llm, sglang, tgi, custom)"},
 		"asleep": {page: load + "vllm:engine_sleep_state{sleep_state=\"awake\"} 0\n",
 			says: `awake 0 min of 1: vllm:engine_sleep_state{sleep_state="awake"}`},
 	} {

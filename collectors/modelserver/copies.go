@@ -15,13 +15,13 @@ type labelMeaning struct {
 var labelMeanings = map[Engine][]labelMeaning{
 	EngineVLLM: {
 		processes,
-		{"engine", false, "an engine core of data parallelism, with a scheduler of its own: vllm/v1/metrics/loggers.py " +
-			"in vllm-project/vllm"},
+		{"engine", false, "an engine core of data parallelism, with a scheduler of its own: " +
+			"vllm/v1/metrics/loggers.py in vllm-project/vllm"},
 	},
 	EngineSGLang: {
 		processes,
-		{"dp_rank", false, "a scheduler with requests of its own: python/sglang/srt/observability/metrics_collector.py " +
-			"in sgl-project/sglang"},
+		{"dp_rank", false, "a scheduler with requests of its own: " +
+			"python/sglang/srt/observability/metrics_collector.py in sgl-project/sglang"},
 		{"tp_rank", true, "the ranks of a scheduler have the same requests. With context parallelism, and with " +
 			"--enable-metrics-for-all-schedulers, all of them export: github.com/sgl-project/sglang/issues/31896"},
 		{"pp_rank", true, "each stage of a pipeline has all requests, and exports (its attn_tp_rank is 0): " +

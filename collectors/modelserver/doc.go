@@ -10,8 +10,8 @@
 // Samples that differ in labels are parts (engines of data parallelism, models, versions, reasons of finishing), or
 // copies that processes or ranks export of the same number. copies.go has the labels of copies, by engine, with their
 // sources. Of copies the largest counts, once; parts are added up. Of the utilization the largest is taken, because the
-// fullest cache is the one that makes requests wait. Where several ways to measure a field are named, the first that the
-// body serves wins; of a sum, every part must be there.
+// fullest cache is the one that makes requests wait. Where several ways to measure a field are named, the first that
+// the body serves wins; of a sum, every part must be there.
 //
 //	vllm          queue          vllm:num_requests_waiting
 //	              running        vllm:num_requests_running
@@ -97,7 +97,8 @@
 // were requests, always by the same factor. Series whose name
 // stands within the braces (the quoted UTF-8 form) are not found.
 //
-// The series of vLLM's sleep mode is described in its HELP line: awake is 0 while the engine sleeps, whatever the level.
+// The series of vLLM's sleep mode is described in its HELP line: awake is 0 while the engine sleeps, whatever the
+// level.
 //
 // # What is unknown
 //
@@ -120,8 +121,8 @@
 //
 // A vLLM body has 600 lines of which twenty matter. The reader finds these by their first bytes, and leaves the grammar
 // of their labels to prometheus/common. From one body to the next only values change, so it remembers what each text of
-// name and labels stands for, up to a bound, as Prometheus' own scrape cache does: expfmt is called for new series only.
-// BenchmarkRead and BenchmarkWhole show the difference to a parse of the whole body. FuzzRead checks that both give the
-// same result. Of the two parsers of Prometheus, model/textparse is the faster (13 µs for the lines of a vLLM page, and
-// 89 µs for expfmt), but remembering is faster than both, and expfmt is a dependency already.
+// name and labels stands for, up to a bound, as Prometheus' own scrape cache does: expfmt is called for new series
+// only. BenchmarkRead and BenchmarkWhole show the difference to a parse of the whole body. FuzzRead checks that both
+// give the same result. Of the two parsers of Prometheus, model/textparse is the faster (13 µs for the lines of a vLLM
+// page, and 89 µs for expfmt), but remembering is faster than both, and expfmt is a dependency already.
 package modelserver

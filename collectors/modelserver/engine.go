@@ -121,8 +121,8 @@ const (
 const sglangTokens = "sglang:realtime_tokens_total"
 
 // sglangQueues are the requests that wait in the scheduler and, where prefill and decode are separate servers, in the
-// queues for that: for a partner (bootstrap; prealloc in older versions), for memory (prealloc), and for the transfer of
-// the cache (inflight, transfer).
+// queues for that: for a partner (bootstrap; prealloc in older versions), for memory (prealloc), and for the transfer
+// of the cache (inflight, transfer).
 func sglangQueues() []series {
 	all := []series{labelled("sglang:num_queue_reqs", "priority", "")}
 	for _, queue := range []string{"prefill_bootstrap", "prefill_prealloc", "prefill_inflight", "decode_prealloc",

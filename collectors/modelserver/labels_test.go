@@ -17,8 +17,8 @@ import (
 func TestSeriesThatRepeatNumbersAreReadOnce(t *testing.T) {
 	ranks := func(name string, values ...float64) (lines string) { // of one SGLang, by tensor parallel rank
 		for rank, v := range values {
-			lines += fmt.Sprintf("%s{engine_type=\"unified\",moe_ep_rank=\"%d\",pp_rank=\"0\",tp_rank=\"%d\"} %v\n", name,
-				rank/2, rank, v)
+			lines += fmt.Sprintf("%s{engine_type=\"unified\",moe_ep_rank=\"%d\",pp_rank=\"0\",tp_rank=\"%d\"} %v\n",
+				name, rank/2, rank, v)
 		}
 		return lines
 	}
@@ -52,14 +52,16 @@ vllm:num_requests_running{engine="1",pid="121"} 20
 				"vllm:request_success_total{finished_reason=\"stop\",pid=\"2\"} 7\n" +
 				"vllm:request_success_total{finished_reason=\"abort\",pid=\"2\"} 2\n"},
 		{name: "context parallelism of an SGLang", engine: EngineSGLang, want: "queue=1 running=4 utilization=0.3",
-			samples: 1, page: ranks("sglang:num_running_reqs", 4, 4, 4, 4) + ranks("sglang:num_queue_reqs", 1, 1, 1, 1) +
+			samples: 1,
+			page: ranks("sglang:num_running_reqs", 4, 4, 4, 4) + ranks("sglang:num_queue_reqs", 1, 1, 1, 1) +
 				ranks("sglang:token_usage", 0.3, 0.3, 0.3, 0.3)},
 		{name: "stages of a pipeline", engine: EngineSGLang, want: "running=5", samples: 1,
 			page: `sglang:num_running_reqs{pp_rank="0",tp_rank="0"} 5
 sglang:num_running_reqs{pp_rank="1",tp_rank="4"} 5
 `},
 		{name: "data parallelism with tensor and expert parallelism", engine: EngineSGLang, samples: 4,
-			want: "queue=0 running=10 utilization=0.3", page: `sglang:num_running_reqs{dp_rank="0",moe_ep_rank="0",tp_rank="0"} 1
+			want: "queue=0 running=10 utilization=0.3",
+			page: `sglang:num_running_reqs{dp_rank="0",moe_ep_rank="0",tp_rank="0"} 1
 sglang:num_queue_reqs{dp_rank="0",moe_ep_rank="0",tp_rank="0"} 0
 sglang:token_usage{dp_rank="0",moe_ep_rank="0",tp_rank="0"} 0
 sglang:num_running_reqs{dp_rank="1",moe_ep_rank="1",tp_rank="2"} 2
@@ -138,7 +140,8 @@ vllm:engine_sleep_state{sleep_state="weights_offloaded"} 0
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
 			sources, err := r.Explain([]byte(c.page))
-			if err != nil || sources[1].Field != FieldRunning || report.Running.Known && sources[1].Samples != c.samples {
+			if err != nil || sources[1].Field != FieldRunning ||
+				report.Running.Known && sources[1].Samples != c.samples {
 				t.Errorf("running requests: %+v, %v, want %d samples", sources[1], err, c.samples)
 			}
 		})
@@ -154,7 +157,8 @@ func TestAnyPageOfDistinctSeriesReadsAsExpfmtReadsIt(t *testing.T) {
 		e := rapid.SampledFrom(Engines()).Draw(t, "engine")
 		c := Custom{}
 		if e == EngineCustom {
-			c = Custom{Queue: "app_queue", Running: "app_running", Utilization: "app_memory", Completions: "app_done_total"}
+			c = Custom{Queue: "app_queue", Running: "app_running", Utilization: "app_memory",
+				Completions: "app_done_total"}
 		}
 		r, err := NewReader(e, c)
 		if err != nil {
@@ -184,7 +188,8 @@ func TestAnyPageOfDistinctSeriesReadsAsExpfmtReadsIt(t *testing.T) {
 			}
 			want := newPlainPage(whole).readWhole(r)
 			for _, f := range allFields() {
-				if got := *report.number(f); got.Known != want[f].Known || math.Abs(got.Value-want[f].Value) > 1e-9*got.Value {
+				if got := *report.number(f); got.Known != want[f].Known ||
+					math.Abs(got.Value-want[f].Value) > 1e-9*got.Value {
 					t.Fatalf("%s %s: %v, by expfmt %v, of\n%s", e, f, got, want[f], &body)
 				}
 			}
@@ -195,9 +200,10 @@ func TestAnyPageOfDistinctSeriesReadsAsExpfmtReadsIt(t *testing.T) {
 // What is wrong with a number of the load is reported with the others.
 func TestAReportNamesTheNumberInDoubt(t *testing.T) {
 	for page, want := range map[string]string{
-		"app_queue 1\napp_running 1\n":                   "",
-		"app_queue 1\n":                                  "",
-		"app_queue 1\napp_running 1\napp_running 2\n":    "app_running occurs twice with the same labels, as 1 and as 2",
+		"app_queue 1\napp_running 1\n": "",
+		"app_queue 1\n":                "",
+		"app_queue 1\napp_running 1\napp_running 2\n": "app_running occurs twice with the same labels, " +
+			"as 1 and as 2",
 		"app_queue 1\napp_memory 85\napp_done_total x\n": "app_memory is 85: expected a share, 0 to 1",
 		"app_queue 1\napp_done_total x\n":                `line "app_done_total x": "x" is not a number`,
 	} {

@@ -7,8 +7,8 @@ import (
 	"regexp"
 )
 
-// errCut is the error for a body whose last line has no line feed. Half a line can contain half a number, so such a body
-// is not read at all.
+// errCut is the error for a body whose last line has no line feed. Half a line can contain half a number, so such a
+// body is not read at all.
 var errCut = errors.New("the page is cut off: its last line has no line feed")
 
 // checkPage returns why a body is not a whole page of metrics: it is empty, something else than metrics, or cut off.
@@ -32,8 +32,8 @@ func whole(body []byte) bool {
 	return body[len(body)-1] == '\n' || bytes.HasSuffix(body, []byte("\n"+eof)) || string(body) == eof
 }
 
-// jsonStart is how JSON begins. A line of metrics may begin with a brace, too: in OpenMetrics a name may be quoted, as in
-// {"name"} 1.
+// jsonStart is how JSON begins. A line of metrics may begin with a brace, too: in OpenMetrics a name may be quoted, as
+// in {"name"} 1.
 var jsonStart = regexp.MustCompile(`^(\[|\{\s*(\}|"(\\.|[^"\\])*"\s*:))`)
 
 // formOf returns "JSON" or "HTML" for a body of that form.

@@ -65,8 +65,8 @@ func TestReadsEveryEngine(t *testing.T) {
 				"prompt_tokens=0 cached_tokens=0 generated_tokens=0 first_tokens=0 iterations=0"},
 		{"vLLM with two engines: requests added up, the worse cache", EngineVLLM,
 			[]string{"handmade", "vllm-two-engines.prom"},
-			"queue=23 running=7 utilization=0.75 block_tokens=128 awake=1 completions=86 queue_seconds=123.36404405799999 " +
-				"busy_seconds=64.59056661200066 prompt_tokens=438 cached_tokens=0 " +
+			"queue=23 running=7 utilization=0.75 block_tokens=128 awake=1 completions=86 " +
+				"queue_seconds=123.36404405799999 busy_seconds=64.59056661200066 prompt_tokens=438 cached_tokens=0 " +
 				"generated_tokens=34362 first_tokens=94 iterations=8920"},
 		{"vLLM without engine label and with the old name of the gauge", EngineVLLM,
 			[]string{"handmade", "vllm-0.8-no-engine-label.prom"},
@@ -178,10 +178,11 @@ func TestReadsWhatStrangersWrite(t *testing.T) {
 		{"two numbers and a third", "app_running 1\napp_queue 3 4 5\n", "running=1", ""},
 		{"one line of two is malformed", "app_running 1\napp_queue{a=\"1\"} 3\napp_queue{a=\"2\"} x\n", "running=1",
 			""},
-		{"a series twice with two values", "app_running 1\napp_queue{a=\"1\",b=\"2\"} 3\napp_queue{b=\"2\",a=\"1\"} 4\n",
-			"running=1", ""},
+		{"a series twice with two values",
+			"app_running 1\napp_queue{a=\"1\",b=\"2\"} 3\napp_queue{b=\"2\",a=\"1\"} 4\n", "running=1", ""},
 		{"a counter twice with two values", "app_running 1\napp_done_total 3\napp_done_total 4\n", "running=1", ""},
-		{"a series twice with one value", "app_queue{a=\"1\",b=\"2\"} 3\napp_queue{ b=\"2\", a=\"1\" } 3.0\n", "queue=3", ""},
+		{"a series twice with one value",
+			"app_queue{a=\"1\",b=\"2\"} 3\napp_queue{ b=\"2\", a=\"1\" } 3.0\n", "queue=3", ""},
 		{"a label that is empty is absent", "app_queue{a=\"\"} 3\napp_queue 3\n", "queue=3", ""},
 		{"a page that a registry wrote twice", "app_queue 3\napp_memory 0.5\napp_queue 3\napp_memory 0.5\n",
 			"queue=3 utilization=0.5", ""},

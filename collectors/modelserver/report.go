@@ -123,7 +123,8 @@ const (
 
 // fields lists them, in the order in which they are explained.
 var fields = []Field{FieldQueue, FieldRunning, FieldUtilization, FieldBlockTokens, FieldAwake, FieldCompletions,
-	FieldQueueSeconds, FieldBusySeconds, FieldPromptTokens, FieldCachedTokens, FieldGeneratedTokens, FieldFirstTokens, FieldIterations}
+	FieldQueueSeconds, FieldBusySeconds, FieldPromptTokens, FieldCachedTokens, FieldGeneratedTokens,
+	FieldFirstTokens, FieldIterations}
 
 // counter reports whether the field is cumulative.
 func (f Field) counter() bool {

@@ -226,7 +226,8 @@ func FuzzRead(f *testing.F) {
 	} {
 		f.Add(5, []byte("app_running 1\napp_queue"+line+"\n"))
 	}
-	f.Add(5, []byte("app_running{a=\"\x01\"} 1\napp_running{a=\"\\x01\"} 1\n")) // the key of one is the text of the other
+	// The key of one is the text of the other.
+	f.Add(5, []byte("app_running{a=\"\x01\"} 1\napp_running{a=\"\\x01\"} 1\n"))
 	f.Add(5, []byte("app_queue{a=\"}\\\"\"} Nan\napp_running 0x1p4\napp_memory 1 2 # {} 3\n"))
 	f.Add(5, []byte(" app_queue\t{ a = \"b\" , } 1e308\napp_queue 1e308\napp_queue_x 1\r\n"))
 	f.Fuzz(func(t *testing.T, engine int, body []byte) {
