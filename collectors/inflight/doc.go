@@ -29,9 +29,10 @@
 // connections go-redis tries once a second until one succeeds. The change from readable to unreadable and back is
 // logged once; each further failure is logged at debug level.
 //
-// While a key of a Redis Cluster cannot be read, the Poller asks for the layout of the cluster every half second.
+// While a key of a Redis Cluster cannot be read, the Poller asks for the layout of the cluster five times a second.
 // go-redis asks only when a node answers MOVED, which a primary that died does not
-// (github.com/redis/go-redis/issues/3979).
+// (github.com/redis/go-redis/issues/3979). So counts are back within half a second of the election of a new primary.
+// That takes Redis one to two times cluster-node-timeout, and half a second to a second more.
 //
 // # Credentials and rights
 //

@@ -94,9 +94,12 @@ func Password(ctx context.Context, path string) (string, error) {
 	}
 }
 
-// background bounds the library's exchanges that belong to no poll: finding the master or the slots, and finishing a
-// slow connection.
-const background = time.Second
+// Bounds of what the library does besides polls: making a connection, and one exchange to find the master or the slots.
+// A node of a cluster that hangs is asked for the slots like any other, and keeps the next one from being asked.
+const (
+	background = time.Second
+	exchange   = 250 * time.Millisecond
+)
 
 // universal returns the options in the library's form. There is one poll at a time, so more than one connection per
 // server is only needed while an old one is being closed.
@@ -125,8 +128,8 @@ func (o Options) universal(d *dialer) *redis.UniversalOptions {
 		DialerRetries:         1,
 		ContextTimeoutEnabled: true,
 		DialTimeout:           max(background, o.Timeout),
-		ReadTimeout:           max(background, o.Timeout),
-		WriteTimeout:          max(background, o.Timeout),
+		ReadTimeout:           max(exchange, o.Timeout),
+		WriteTimeout:          max(exchange, o.Timeout),
 		PoolTimeout:           max(background, o.Timeout),
 
 		// PoolSize is also the number of failed connections in a row after which

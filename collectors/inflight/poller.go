@@ -123,12 +123,10 @@ func (p *Poller) Run(ctx context.Context) error {
 		p.adder.withdraw(context.WithoutCancel(ctx), client, true)
 	}()
 	defer stop()
-	var reloaded time.Time
 	return p.loop(ctx, func(ctx context.Context, keys []Key) []Result {
 		results := p.read(ctx, client, keys)
-		if c, ok := client.(*redis.ClusterClient); ok && unreachable(results) && time.Since(reloaded) >= reloadEvery {
-			reloaded = time.Now()
-			c.ReloadState(ctx)
+		if c, ok := client.(*redis.ClusterClient); ok && unreachable(results) {
+			c.ReloadState(ctx) // the library asks by itself when a node answers MOVED, and otherwise once a minute
 		}
 		for i := range results {
 			p.members.fault(&results[i])
@@ -136,11 +134,6 @@ func (p *Poller) Run(ctx context.Context) error {
 		return results
 	})
 }
-
-// reloadEvery is the shortest time between two requests for the layout of a Redis Cluster that does not answer for a
-// key. The library asks only when a node answers MOVED, and otherwise once a minute; a primary that died answers
-// nothing.
-const reloadEvery = 500 * time.Millisecond
 
 // unreachable reports whether Redis could not be asked for one of the keys.
 func unreachable(results []Result) bool {
