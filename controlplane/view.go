@@ -180,7 +180,7 @@ func (c *Cluster) expected(proxies []view.SourceStatus) []view.SourceStatus {
 // viewProxies shows the proxies' reports of one endpoint.
 func viewProxies(e *view.Endpoint, r *record, now time.Time) {
 	if n := r.proxies.Proxies.Issued; n.Known() {
-		e.Requests = view.Num(n.Value)
+		e.Requests, e.HashedRequests = view.Num(n.Value), view.Num(r.proxies.Proxies.Hashed.Value)
 	}
 	if f := r.proxies.Proxies.Failed; f.Known() {
 		e.FailedRequests = view.Num(f.Value)

@@ -11,6 +11,7 @@ import (
 
 	"steelyard/e2e/rig/load"
 	"steelyard/e2e/rig/modelsim"
+	"steelyard/weighting"
 )
 
 // ofConversation sends a request that names its conversation, and returns the server that answered.
@@ -97,5 +98,56 @@ func TestConversationsKeepTheirServerWhateverIsPushed(t *testing.T) {
 	same("after Steelyard restarted", 0)
 	if sent, failed := traffic.stop(t); failed != 0 {
 		t.Errorf("%d of %d requests failed", failed, sent)
+	}
+}
+
+// TestKnownAffinityIsNoFault: most requests follow a hash, and many of one conversation come in a row, so for the
+// weights they look like late reports and unused endpoints. The others follow the weights, and these what happens now.
+func TestKnownAffinityIsNoFault(t *testing.T) {
+	t.Parallel()
+	pool := servers(t, same(4, modelsim.Options{Slots: 8})...)
+	f := withoutEnvoys(t, plan{servers: pool})
+	f.plan.bootstrap = []string{"--affinity", "header:X-Conversation-ID"}
+	for i := range 2 {
+		f.startEnvoy(i)
+	}
+	work := load.Work{Mean: 300 * time.Millisecond}
+	others := f.send(load.Plan{Rate: 25, Seed: 1, Work: work})
+	check := func() {
+		t.Helper()
+		v, err := f.view()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h := v.Decision.HorizonSeconds.Or(0); h > 0.5 {
+			t.Errorf("the law looks %.2f s ahead", h)
+		}
+		for _, e := range v.Endpoints {
+			if e.Reason == string(weighting.ReasonUnused) {
+				t.Errorf("%s is taken for unused", e.Address)
+			}
+		}
+		if v.Served.VsDecided.Or(0) > 0.1+2*v.Served.Noise.Or(0) {
+			t.Errorf("%v of the requests seem to go elsewhere", v.Served.VsDecided)
+		}
+	}
+	for n := range 8 { // conversations, one after the other
+		hot := f.send(load.Plan{Rate: 40, Count: 80, Seed: uint64(n), Work: work,
+			Header: http.Header{"X-Conversation-Id": {fmt.Sprint("c", n)}}})
+		hot.wait(t)
+		if n > 0 {
+			check()
+		}
+	}
+	if sent, failed := others.stop(t); failed != 0 {
+		t.Errorf("%d of %d requests failed", failed, sent)
+	}
+	v, err := f.view()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, hashed := v.Served.Requests1m.Or(0), v.Served.Hashed1m.Or(0)
+	if hashed < 0.9*8*80 || all-hashed < 0.5*hashed/80*40 || v.Served.VsDecided.Or(-1) < 0 {
+		t.Errorf("%.0f of %.0f requests by a hash, want about 640 (%+v)", hashed, all, v.Served)
 	}
 }

@@ -56,8 +56,8 @@ func (r *ServerReport) sums() []*Reading {
 // requests are the sums of requests and of their seconds.
 func (r *ProxyReport) requests() []*Reading {
 	return []*Reading{
-		&r.Issued, &r.Ended, &r.Failed, &r.Errors, &r.Succeeded, &r.LatencySeconds, &r.Answered, &r.Sized,
-		&r.Refused,
+		&r.Issued, &r.Hashed, &r.Ended, &r.Failed, &r.Errors, &r.Succeeded, &r.LatencySeconds, &r.Answered,
+		&r.Sized, &r.Refused,
 	}
 }
 

@@ -11,10 +11,11 @@ package weighting
 // endpoint then has its part of the capacity as its share: the proxies that do not use it split that among the others,
 // and the first request that comes ends it.
 //
-// Where proxies choose by the conversation or the prompt, requests gather: for long none comes, and then many do. So
-// w·n must also be half as much again as it was at a typical endpoint of the pool, at most, when a request came. If the
-// endpoint was found not to be used before that, then as it was at that time: else a pool of two whose proxies eject
-// one and then the other would learn that such gaps are usual.
+// Requests whose endpoint a hash chose, as far as the proxies report that, are not among the n. Where proxies choose by
+// the conversation or the prompt otherwise, requests gather: for long none comes, and then many do. So w·n must also be
+// half as much again as it was at a typical endpoint of the pool, at most, when a request came. If the endpoint was
+// found not to be used before that, then as it was at that time: else a pool of two whose proxies eject one and then the
+// other would learn that such gaps are usual.
 
 import (
 	"slices"
@@ -41,7 +42,7 @@ const (
 
 // arrived is the requests that came to a member since the last step.
 type arrived struct {
-	requests float64   // that the proxies sent, or else that the server saw
+	requests float64   // that the proxies sent by the weights, or else that the server saw
 	any      bool      // by either of the two
 	at       time.Time // of the reading; zero where there is none
 }
@@ -53,7 +54,7 @@ func (m *member) arrived(p *pool) (a arrived) {
 	a.any = max(server.Arrived, proxies.Arrived, failed) > rounding
 	switch {
 	case p.usable(m.proxies.Issued) && p.usable(m.proxies.Ended):
-		a.requests, a.at = proxies.Arrived, m.proxies.Issued.At
+		a.requests, a.at = proxies.Arrived-risen(m.tally.proxies.Hashed, m.proxies.Hashed), m.proxies.Issued.At
 	case p.usable(m.server.Completions):
 		a.requests, a.at = max(0, server.Arrived), m.server.Completions.At
 	}

@@ -168,3 +168,67 @@ func TestANameThatIsKnownCanComeToStandForAnotherCluster(t *testing.T) {
 	w.mustHave(t, "chat", 3, 3)
 	w.mustHave(t, "embed", 0, 0)
 }
+
+// TestRequestsThatAHashPlacedAreKnown: by the EDS name of the cluster that they went through, or, until a report has
+// shown it, by the name that a bootstrap gives it.
+func TestRequestsThatAHashPlacedAreKnown(t *testing.T) {
+	for name, c := range map[string]struct {
+		through, eds string // eds is empty where there are no load reports
+		hashed       int
+	}{
+		"a cluster that follows the weights":          {"chat", "chat/failsafe", 0},
+		"one that hashes, of a bootstrap":             {"chat_affinity", "chat/members", 3},
+		"the same, and no report has come":            {"chat_affinity", "", 3},
+		"one that hashes, of a name of its own":       {"ours", "chat/members", 3},
+		"one that hashes, of the name of the cluster": {"chat", "chat/members", 3},
+		"a name that misleads":                        {"chat_affinity", "chat/failsafe", 0},
+		"a fallback":                                  {"chat_fallback", "chat/fallback", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, e := shared()
+			w.reporting(e)
+			report := func(n uint64) {
+				w.after(time.Second)
+				e.reports.Report(w.now, []ClusterLoad{{Name: c.through, Cluster: c.eds,
+					Endpoints: []EndpointLoad{{Address: one, InProgress: n, Issued: n}}}})
+			}
+			s := w.open(e)
+			if c.eds != "" {
+				report(0)
+			}
+			w.through(s, c.through, 3)
+			w.mustBeHashed(t, c.hashed)
+			if c.eds == "" {
+				return
+			}
+			report(3)
+			s.Close() // from here on by the reports
+			report(5)
+			if c.hashed > 0 {
+				c.hashed += 5
+			}
+			w.mustBeHashed(t, c.hashed)
+		})
+	}
+}
+
+// mustBeHashed checks how many of the requests to chat a hash placed.
+func (w *world) mustBeHashed(t *testing.T, want int) {
+	t.Helper()
+	if got := w.ticked().Read("chat", w.now, nil)[0].Proxies; int(got.Hashed.Value) != want || !got.Hashed.Known() {
+		t.Errorf("%v of %v hashed, want %d", got.Hashed, got.Issued.Value, want)
+	}
+}
+
+// TestAClusterOfOursMayBeNamedLikeOneThatHashes: what goes through it follows its weights.
+func TestAClusterOfOursMayBeNamedLikeOneThatHashes(t *testing.T) {
+	w, e := shared()
+	w.cluster("chat_affinity", one)
+	w.watch("chat_affinity", e)
+	w.through(w.open(e), "chat_affinity", 3)
+	w.mustHave(t, "chat_affinity", 3, 3)
+	w.mustHave(t, "chat", 0, 0)
+	if got := w.ticked().Read("chat_affinity", w.now, nil)[0].Proxies.Hashed.Value; got != 0 {
+		t.Errorf("%v hashed, want none", got)
+	}
+}

@@ -60,9 +60,11 @@
 //
 // # Sums
 //
-// Issued, Ended, Failed, Errors, Succeeded, LatencySeconds, Answered, Sized, SizedBytes, Refused and RefusedBytes of an
-// endpoint never decrease, and start with its membership.
+// Issued, Hashed, Ended, Failed, Errors, Succeeded, LatencySeconds, Answered, Sized, SizedBytes, Refused and
+// RefusedBytes of an endpoint never decrease, and start with its membership.
 //
+//   - Hashed: those of Issued that went through a cluster whose name in EDS is NAME/members: it chooses by a hash
+//     (affinity). An Envoy's own name for it is learned from its reports; without, NAME_affinity is taken for one.
 //   - Failed: no connection, reset by the endpoint, its connection lost, or a 5xx of its
 //     own. Reports count Envoy's timeouts among them, so only a log shows it.
 //   - Errors: of the others, those that ended in an error, even if the request caused it: a 4xx, or a

@@ -43,8 +43,9 @@ type envoy struct {
 
 // A service is what an Envoy's own name for a cluster stands for.
 type service struct {
-	name  string    // of a cluster here; empty: it is none of them
-	named time.Time // in the latest report
+	name   string    // of a cluster here; empty: it is none of them
+	hashes bool      // it chooses endpoints by a hash, and not by the weights
+	named  time.Time // in the latest report
 }
 
 // reported reports whether there are load reports to count by.

@@ -47,9 +47,10 @@ type Ledger struct {
 	mismatches   map[*address]*mismatches
 	watching     map[Envoy]*watching
 	reporters    Reporters
-	dirty        []*cluster // to be woken when the lock is released
-	epoch        uint64     // changes with the Envoys that are counted, and how
-	trafficEpoch uint64     // changes with which clusters have traffic, which is more often
+	hashed       map[*account]int32 // requests issued by a hash, of the report that is being read
+	dirty        []*cluster         // to be woken when the lock is released
+	epoch        uint64             // changes with the Envoys that are counted, and how
+	trafficEpoch uint64             // changes with which clusters have traffic, which is more often
 
 	batchAbove, reportsAbove float64
 
@@ -68,6 +69,7 @@ func New(wake func(cluster string)) *Ledger {
 		envoys:     make(map[Envoy]*envoy),
 		watching:   make(map[Envoy]*watching),
 		mismatches: make(map[*address]*mismatches),
+		hashed:     make(map[*account]int32),
 	}
 }
 

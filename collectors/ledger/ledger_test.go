@@ -734,6 +734,7 @@ func TestSums(t *testing.T) {
 			s.End(w.now, "1", one, c.o)
 			at := func(v float64) weighting.Reading { return weighting.Reading{Value: v, At: w.now} }
 			want := weighting.ProxyReport{
+				Hashed: weighting.Reading{At: w.now},
 				Issued: at(float64(c.want.Issued)), Ended: at(float64(c.want.Ended)),
 				Failed: at(float64(c.want.Failed)),
 				Errors: at(float64(c.want.Errors)), Succeeded: at(float64(c.want.Succeeded)),

@@ -214,15 +214,17 @@ func (l *Ledger) tally(e *envoy, clusters []ClusterLoad, counters bool, now time
 				elsewhere += issuedHere
 				continue
 			}
-			l.tallyOne(e, at, at.servedBy(c.Cluster), load, counters)
+			l.tallyOne(e, at, c.Cluster, load, counters)
 			issued += issuedHere
 		}
 	}
 	return issued, elsewhere
 }
 
-// tallyOne adds a report about one endpoint to the cluster meant, or to all of the endpoint's clusters if meant is nil.
-func (l *Ledger) tallyOne(e *envoy, at *address, meant *cluster, load *EndpointLoad, counters bool) {
+// tallyOne adds a report about one endpoint to the cluster with a name in EDS, or to all of the endpoint's clusters if
+// none has it.
+func (l *Ledger) tallyOne(e *envoy, at *address, name string, load *EndpointLoad, counters bool) {
+	meant := at.servedBy(name)
 	for _, s := range at.slots {
 		if meant != nil && s.cluster != meant {
 			continue
@@ -234,6 +236,9 @@ func (l *Ledger) tallyOne(e *envoy, at *address, meant *cluster, load *EndpointL
 		a.next.inProgress = plus(a.next.inProgress, load.InProgress, maxInProgress)
 		if counters {
 			a.next.issued = plus(a.next.issued, load.Issued, maxIssued)
+			if hashes(name) && load.Issued > 0 {
+				l.hashed[a] = plus(l.hashed[a], load.Issued, maxIssued)
+			}
 			a.next.succeeded = plus(a.next.succeeded, load.Succeeded, maxIssued)
 			a.next.errors = plus(a.next.errors, load.Errors, maxIssued)
 		}
@@ -245,14 +250,14 @@ func (l *Ledger) tallyOne(e *envoy, at *address, meant *cluster, load *EndpointL
 func (l *Ledger) learn(e *envoy, c *ClusterLoad, now time.Time) {
 	means, before := l.clusterOf(c.Cluster), len(e.services)
 	switch _, kept := e.services[c.Name]; {
-	case c.Name == "" || l.clusterOf(c.Name) == means:
+	case c.Name == "" || l.clusterOf(c.Name) == means && hashes(c.Name) == hashes(c.Cluster):
 		delete(e.services, c.Name)
 	case !kept && (before >= maxServices || l.services >= l.room(e.node, maxServicesTotal)):
 	default:
 		if e.services == nil {
 			e.services = make(map[string]service)
 		}
-		s := service{named: now}
+		s := service{named: now, hashes: hashes(c.Cluster)}
 		if means != nil {
 			s.name = means.name // our own string
 		}
@@ -281,6 +286,9 @@ func (l *Ledger) clusterOf(name string) *cluster {
 	base, _, _ := strings.Cut(name, "/")
 	return l.clusters[base]
 }
+
+// hashes reports whether a name in EDS is that of the members without weights, for policies that hash.
+func hashes(name string) bool { return strings.HasSuffix(name, "/members") }
 
 // noteDropped counts the requests that were shed.
 func (l *Ledger) noteDropped(e *envoy, load *ClusterLoad) {
@@ -315,8 +323,8 @@ func (l *Ledger) count(r *Reports, now time.Time) {
 	for _, a := range e.accounts {
 		t := a.next
 		a.next = tally{}
-		report.InProgress, report.Issued, report.Succeeded, report.Errors = t.inProgress, t.issued, t.succeeded,
-			t.errors
+		report.InProgress, report.Issued, report.Hashed = t.inProgress, t.issued, l.hashed[a]
+		report.Succeeded, report.Errors = t.succeeded, t.errors
 		change := a.count.Report(&report)
 		l.apply(a, &change)
 		if a.watched && change.Sums.Succeeded > change.Sums.Errors {
@@ -324,6 +332,7 @@ func (l *Ledger) count(r *Reports, now time.Time) {
 		}
 		e.progress += int(a.count.InProgress())
 	}
+	clear(l.hashed)
 }
 
 // processes returns how many streams report, with the one that reports now and those that were opened recently: the

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"hash/maphash"
+	"strings"
 	"time"
 
 	"steelyard/weighting/flight"
@@ -69,8 +70,9 @@ func (l *Ledger) event(s *Stream, now time.Time, ev *Event) {
 		e.wide = e.wide || e.mode != ModeReports
 		return
 	}
-	id, meant := maphash.Bytes(l.seed, ev.ID), e.meant(at, ev.Cluster)
-	watched := false
+	id, watched := maphash.Bytes(l.seed, ev.ID), false
+	meant, hashed := e.meant(at, ev.Cluster)
+	ev.hashed = hashed
 	for _, slot := range at.slots {
 		if meant != nil && slot.cluster != meant {
 			continue
@@ -85,17 +87,24 @@ func (l *Ledger) event(s *Stream, now time.Time, ev *Event) {
 	}
 }
 
-// meant returns which of an endpoint's clusters an Envoy means by its own name for one; nil if there is only one, or
-// the name is unknown.
-func (e *envoy) meant(at *address, name []byte) *cluster {
-	if len(at.slots) == 1 {
-		return nil
+// meant returns which of an endpoint's clusters an Envoy means by its own name for one, nil if there is only one, or
+// the name is unknown; and whether that chooses endpoints by a hash.
+func (e *envoy) meant(at *address, name []byte) (c *cluster, hashes bool) {
+	s, known := e.services[string(name)]
+	if !known { // as in a bootstrap of Steelyard's
+		s = service{name: string(name)}
+		if base, ok := strings.CutSuffix(s.name, affinitySuffix); ok && at.servedBy(s.name) == nil {
+			s = service{name: base, hashes: true}
+		}
 	}
-	if s, known := e.services[string(name)]; known {
-		return at.servedBy(s.name)
+	if len(at.slots) > 1 {
+		c = at.servedBy(s.name)
 	}
-	return at.servedBy(string(name)) // as in a bootstrap of Steelyard's
+	return c, s.hashes
 }
+
+// affinitySuffix has the name of the cluster that hashes in a bootstrap of Steelyard's.
+const affinitySuffix = "_affinity"
 
 // step applies an event to an account.
 func (l *Ledger) step(s *Stream, a *account, now time.Time, id uint64, ev *Event) {
@@ -112,7 +121,8 @@ func (l *Ledger) begin(s *Stream, a *account, id uint64, ev *Event) {
 	k := key{id, a}
 	endedBefore := a.envoy.beganLate(k)
 	recorded := !endedBefore && l.record(s, k, ev.Bytes)
-	change := a.count.Begin(flight.Beginning{Size: ev.Body, Untracked: !recorded, Reported: a.envoy.reported()})
+	change := a.count.Begin(flight.Beginning{Size: ev.Body, Hashed: ev.hashed, Untracked: !recorded,
+		Reported: a.envoy.reported()})
 	l.apply(a, &change)
 	l.noteTraffic(a) // even if nothing was issued, because requests were overcounted
 }

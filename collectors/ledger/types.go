@@ -51,6 +51,8 @@ type Event struct {
 	Cluster     []byte // the Envoy's name for it, read during the call only; empty: not known
 	Body        Size   // of the request, whether it begins or ends
 	Outcome            // of a request that ended; of a beginning, Bytes are those received before it
+
+	hashed bool // a hash chose the endpoint; set by the ledger
 }
 
 // A Size is a number of bytes that may be unknown, which is not zero.

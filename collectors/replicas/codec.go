@@ -66,7 +66,7 @@ type coder struct {
 // The least encoded size of an item, in bytes: a list allocates no more items than the message can hold.
 const (
 	leastCluster = 16
-	leastPart    = 34
+	leastPart    = 35
 	leastScrape  = 8
 )
 

@@ -153,7 +153,7 @@ func (s *sender) publish(ctx context.Context, client *Client, m *merge.Message) 
 
 // split divides a message into pieces of maxMessage bytes at most.
 func split(m *merge.Message) (pieces []*merge.Message) {
-	const aPart, aScrape, aCluster = 110, 150 + maxError, 80 // bytes at most, without an address and names
+	const aPart, aScrape, aCluster = 120, 150 + maxError, 80 // bytes at most, without an address and names
 	head := 40 + len(m.From) + len(m.Name)
 	var piece *merge.Message
 	left := 0

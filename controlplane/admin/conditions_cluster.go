@@ -412,7 +412,7 @@ func followConditions(p *observation, c *view.Cluster, subject view.Subject) []c
 	f := newCondition(kindNotFollowed, view.SeverityError, subject,
 		sprint("Traffic of %s does not match the weights", c.Name)).explain(
 		sprint("%.0f %% of the %.0f requests of the last minute went elsewhere than decided.", 100*gap,
-			c.Served.Requests1m.Or(0)), blame, because,
+			c.Served.Requests1m.Or(0)-c.Served.Hashed1m.Or(0)), blame, because,
 		"Compare served and decided shares; look for retries, subsets, zone-aware routing or health checks in Envoy.",
 		"steelyard top "+quoted(c.Name))
 	f.pendingFor, f.keepFor = followPatience, followPatience

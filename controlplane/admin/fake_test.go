@@ -149,6 +149,7 @@ func llama(now time.Time) view.Cluster {
 	for i := range endpoints[:4] {
 		e := &endpoints[i]
 		e.Requests, e.CompletedRequests = view.Num(float64(9000+100*i)), view.Num(float64(9100+100*i))
+		e.HashedRequests = view.Num(float64(800 + i))
 		e.FirstToken = view.FirstToken{FirstTokenMean: view.Num(0.21), FirstTokenP99: view.Num(0.9),
 			FirstTokenP99Low: view.Num(0.75), FirstTokenP99High: view.Num(1)}
 		e.AnswerP99Seconds = view.Num(4.2)

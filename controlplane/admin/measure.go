@@ -18,6 +18,7 @@ type measured struct {
 	ticks     int
 	last      time.Time
 	total     [minute]float64 // requests of the cluster, by the second
+	hashed    [minute]float64 // of them, those whose endpoint a hash chose, and not the weights
 	refused   refusedRate
 	decided   []float64 // shares of the last second
 }
@@ -31,7 +32,9 @@ const (
 // A meter is one endpoint of a cluster that is measured.
 type meter struct {
 	counter  float64 // the latest; NaN unknown
+	byHash   float64 // the latest counter of those that a hash chose
 	served   [minute]float32
+	hashed   [minute]float32 // of served, those that a hash chose
 	expected [minute]float32 // requests that were decided to go here
 	seen     int             // ticks in the pool
 	busy     busyRate
@@ -126,16 +129,17 @@ func (m *measured) count(endpoints []view.Endpoint, slot int, elapsed float64) {
 		for i := range m.meters {
 			m.meters[i] = meter{counter: math.NaN(), busy: m.meters[i].busy, limit: m.meters[i].limit}
 		}
-		m.total = [minute]float64{}
+		m.total, m.hashed = [minute]float64{}, [minute]float64{}
 		m.source = source
 	}
-	m.total[slot] = 0
+	m.total[slot], m.hashed[slot] = 0, 0
 	for i := range endpoints {
 		t := &m.meters[i]
-		n := t.count(&endpoints[i], source, elapsed)
-		t.served[slot] = float32(n)
+		n, hashed := t.count(&endpoints[i], source, elapsed)
+		t.served[slot], t.hashed[slot] = float32(n), float32(hashed)
 		t.seen++
 		m.total[slot] += n
+		m.hashed[slot] += hashed
 	}
 }
 
@@ -155,8 +159,8 @@ func servedSource(endpoints []view.Endpoint) view.ServedSource {
 	return source
 }
 
-// count is how many requests the endpoint got since the last tick.
-func (t *meter) count(e *view.Endpoint, source view.ServedSource, elapsed float64) float64 {
+// count is how many requests the endpoint got since the last tick, and how many of them by a hash.
+func (t *meter) count(e *view.Endpoint, source view.ServedSource, elapsed float64) (n, hashed float64) {
 	counter := e.Requests
 	if source == view.ServedCompleted {
 		counter = e.CompletedRequests
@@ -165,19 +169,22 @@ func (t *meter) count(e *view.Endpoint, source view.ServedSource, elapsed float6
 	if !known {
 		t.counter = math.NaN()
 		if source == view.ServedCompleted {
-			return max(0, e.CompletionRate.Or(0)) * elapsed
+			return max(0, e.CompletionRate.Or(0)) * elapsed, 0
 		}
-		return 0
+		return 0, 0
 	}
-	before := t.counter
-	t.counter = now
+	before, beforeByHash := t.counter, t.byHash
+	t.counter, t.byHash = now, e.HashedRequests.Or(0)
 	if math.IsNaN(before) || now < before || elapsed == 0 {
-		return 0
+		return 0, 0
 	}
-	return now - before
+	if n = now - before; source == view.ServedBegun {
+		hashed = min(n, max(0, t.byHash-beforeByHash))
+	}
+	return n, hashed
 }
 
-// expect notes where the requests of the last second were decided to go.
+// expect notes where the requests of the last second that follow the weights were decided to go.
 func (m *measured) expect(order []string, slot int) {
 	next := 0
 	for i, address := range m.addresses {
@@ -188,7 +195,7 @@ func (m *measured) expect(order []string, slot int) {
 		if next < len(order) && order[next] == address {
 			share = m.decided[next]
 		}
-		m.meters[i].expected[slot] = float32(share * m.total[slot])
+		m.meters[i].expected[slot] = float32(share * (m.total[slot] - m.hashed[slot]))
 	}
 }
 
@@ -198,14 +205,17 @@ func (m *measured) shares(out *measure) {
 	if m.source == "" {
 		return
 	}
-	n10, n60 := m.sum(tenSeconds), m.sum(minute)
-	out.served.Requests10s, out.served.Requests1m = view.Num(n10), view.Num(n60)
+	n10, n60, hashed := m.sum(&m.total, tenSeconds), m.sum(&m.total, minute), m.sum(&m.hashed, minute)
+	out.served.Requests10s, out.served.Requests1m, out.served.Hashed1m = view.Num(n10), view.Num(n60),
+		view.Num(hashed)
+	weighted := n60 - hashed
 	var gap, noise, decided float64
 	for i := range m.meters {
 		t := &m.meters[i]
-		var served10, served60, expected float64
+		var served10, served60, hashed60, expected float64
 		for k := range minute {
 			served60 += float64(t.served[k])
+			hashed60 += float64(t.hashed[k])
 			expected += float64(t.expected[k])
 		}
 		for k := range tenSeconds {
@@ -217,26 +227,26 @@ func (m *measured) shares(out *measure) {
 			e.requests1m = view.Num(served60)
 		}
 		decided += expected
-		gap += math.Abs(served60 - expected)
-		if n60 > 0 {
-			p := min(1, expected/n60)
-			noise += math.Sqrt(2 * p * (1 - p) / (math.Pi * n60))
+		gap += math.Abs(served60 - hashed60 - expected)
+		if weighted > 0 {
+			p := min(1, expected/weighted)
+			noise += math.Sqrt(2 * p * (1 - p) / (math.Pi * weighted))
 		}
 	}
 	const fewest = 100 // requests
 	// A second whose decision is not known would count as one that was not followed.
-	if m.source == view.ServedBegun && n60 >= fewest && decided > 0.99*n60 {
-		out.served.VsDecided, out.served.Noise = view.Num(gap/2/n60), view.Num(noise/2)
+	if m.source == view.ServedBegun && weighted >= fewest && decided > 0.99*weighted {
+		out.served.VsDecided, out.served.Noise = view.Num(gap/2/weighted), view.Num(noise/2)
 	}
 }
 
 // slotBefore is the slot of k ticks ago.
 func (m *measured) slotBefore(k int) int { return ((m.ticks-1-k)%minute + minute) % minute }
 
-// sum is the requests of the cluster in the last ticks.
-func (m *measured) sum(ticks int) (n float64) {
+// sum adds up the last ticks.
+func (m *measured) sum(of *[minute]float64, ticks int) (n float64) {
 	for k := range ticks {
-		n += m.total[m.slotBefore(k)]
+		n += of[m.slotBefore(k)]
 	}
 	return n
 }

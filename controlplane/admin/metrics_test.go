@@ -425,6 +425,7 @@ func TestEndpointSeriesLeaveOutWhatIsUnknown(t *testing.T) {
 			"steelyard_endpoint_completed_requests_total 9200",
 			"steelyard_endpoint_error_requests_total 3", "steelyard_endpoint_failed_requests_total 2",
 			"steelyard_endpoint_failed_share_age_seconds 0.2", "steelyard_endpoint_failed_share_ratio 0.01",
+			"steelyard_endpoint_hashed_requests_total 801",
 			"steelyard_endpoint_implausible_readings_total 2", "steelyard_endpoint_in_flight 50",
 			"steelyard_endpoint_latency_age_seconds 0.03", "steelyard_endpoint_latency_seconds 0.91",
 			"steelyard_endpoint_load 50", "steelyard_endpoint_load_per_slot 6.25", "steelyard_endpoint_outlier 0",

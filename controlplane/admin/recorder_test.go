@@ -166,8 +166,9 @@ func TestWithoutEnvoysReportsTheServedSharesAreThoseOfCompletions(t *testing.T) 
 	}
 }
 
-// followedBy decides 75 % for the first endpoint, and sends so many requests a second to each.
-func followedBy(t *testing.T, first, second float64) view.Served {
+// followedBy decides 75 % for the first endpoint, and sends so many requests a second to each, of the first some by a
+// hash.
+func followedBy(t *testing.T, first, second, hashed float64) view.Served {
 	t.Helper()
 	s := newStage(2)
 	addresses := []string{s.clusters[0].Endpoints[0].Address, s.clusters[0].Endpoints[1].Address}
@@ -184,17 +185,25 @@ func followedBy(t *testing.T, first, second float64) view.Served {
 		s.second(func() {
 			e := s.clusters[0].Endpoints
 			e[0].Requests, e[1].Requests = view.Num(e[0].Requests.Or(0)+first), view.Num(e[1].Requests.Or(0)+second)
+			e[0].HashedRequests, e[1].HashedRequests = view.Num(e[0].HashedRequests.Or(0)+hashed), view.Num(0)
 		})
 	}
 	return s.cluster(t).Served
 }
 
 func TestServedAgainstDecided(t *testing.T) {
-	if got := followedBy(t, 30, 10); !near(got.VsDecided, 0, 0.001) || !near(got.Noise, 0.007, 0.002) {
+	if got := followedBy(t, 30, 10, 0); !near(got.VsDecided, 0, 0.001) || !near(got.Noise, 0.007, 0.002) {
 		t.Errorf("followed: %+v", got)
 	}
-	if got := followedBy(t, 20, 20); !near(got.VsDecided, 0.25, 0.001) {
+	if got := followedBy(t, 20, 20, 0); !near(got.VsDecided, 0.25, 0.001) {
 		t.Errorf("not followed: %+v", got)
+	}
+	if got := followedBy(t, 230, 10, 200); !near(got.VsDecided, 0, 0.001) || !near(got.Noise, 0.007, 0.002) ||
+		!near(got.Requests1m, 240*60, 1) || !near(got.Hashed1m, 200*60, 1) {
+		t.Errorf("followed, besides what a hash placed: %+v", got)
+	}
+	if got := followedBy(t, 220, 20, 200); !near(got.VsDecided, 0.25, 0.001) {
+		t.Errorf("not followed, besides what a hash placed: %+v", got)
 	}
 }
 

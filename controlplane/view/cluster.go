@@ -195,9 +195,10 @@ type Endpoint struct {
 	// or a gRPC status; with load reports only, which have no 4xx, every error. Never decreases.
 	ErrorRequests Number `json:"error_requests"`
 
-	// Requests began here since the start, according to the Envoys; CompletedRequests ended, by the server's own
-	// counter, since the first scrape. Neither decreases.
+	// Requests began here since the start, according to the Envoys; of them, HashedRequests by a hash (affinity) and
+	// not by the weights. CompletedRequests ended, by the server's own counter, since the first scrape. None decreases.
 	Requests          Number `json:"requests"`
+	HashedRequests    Number `json:"hashed_requests"`
 	CompletedRequests Number `json:"completed_requests"`
 	// FirstToken and AnswerP99Seconds are of about the last minute.
 	FirstToken

@@ -83,9 +83,10 @@ type Served struct {
 	Source      ServedSource `json:"source"` // empty: nothing counts them
 	Requests10s Number       `json:"requests_10s"`
 	Requests1m  Number       `json:"requests_1m"`
-	// VsDecided is the part of the requests of the last minute, 0 to 1, that went elsewhere than decided: half of the
-	// sum of all differences between served share and the mean of the decided ones. Noise is what it would be, in the
-	// mean, if each request were drawn at random by the decided shares.
+	Hashed1m    Number       `json:"hashed_1m"` // of Requests1m, those whose endpoint a hash chose (affinity)
+	// VsDecided is the part of the other requests of the last minute, 0 to 1, that went elsewhere than decided: half of
+	// the sum of all differences between served share and the mean of the decided ones. Noise is what it would be, in
+	// the mean, if each request were drawn at random by the decided shares.
 	VsDecided Number `json:"vs_decided"`
 	Noise     Number `json:"noise"`
 }

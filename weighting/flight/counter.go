@@ -33,6 +33,7 @@ type Counter struct {
 // Sums are cumulative where they are kept, and changes of those where a step returns them.
 type Sums struct {
 	Issued uint64 // requests that began
+	Hashed uint64 // of Issued, those whose endpoint a hash chose (affinity), and not the weights
 	Ended  uint64 // requests that are over, however they ended
 
 	Failed    uint64  // requests that the endpoint failed
@@ -51,6 +52,7 @@ type Sums struct {
 // Add adds a change.
 func (s *Sums) Add(change *Sums) {
 	s.Issued += change.Issued
+	s.Hashed += change.Hashed
 	s.Ended += change.Ended
 	s.Failed += change.Failed
 	s.Errors += change.Errors
@@ -103,7 +105,8 @@ func (c *Counter) Open() int32 { return c.open }
 
 // A Beginning is a logged beginning of a request.
 type Beginning struct {
-	Size Size // of its body
+	Size   Size // of its body
+	Hashed bool // as in Sums
 	// Untracked marks a beginning whose end has come already, or could not be matched: it is issued, and not open.
 	Untracked bool
 	// Reported says that a process of the proxy sends load reports, which show the request as issued, too.
@@ -124,6 +127,9 @@ func (c *Counter) Begin(b Beginning) (change Change) {
 	}
 	c.shared.began()
 	c.issue(1, b.Size, &change)
+	if b.Hashed {
+		change.Sums.Hashed = change.Sums.Issued
+	}
 	c.done(before, &change)
 	return change
 }

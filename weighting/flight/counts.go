@@ -24,7 +24,7 @@ type Counts struct {
 func (s *Sums) Report(at, logged time.Time) weighting.ProxyReport {
 	count := func(n uint64, at time.Time) weighting.Reading { return Reading(float64(n), at) }
 	return weighting.ProxyReport{
-		Issued: count(s.Issued, at), Ended: count(s.Ended, at),
+		Issued: count(s.Issued, at), Hashed: count(s.Hashed, at), Ended: count(s.Ended, at),
 		Errors: count(s.Errors, at), Succeeded: count(s.Succeeded, at),
 		Sized: count(s.Sized, at), SizedBytes: Reading(s.Bytes, at),
 		Refused: count(s.Refused, at), RefusedBytes: Reading(s.RefusedBytes, at),

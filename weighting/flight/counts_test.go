@@ -9,13 +9,13 @@ import (
 
 func TestSumsThatAreNotReportedAreUnknownNotZero(t *testing.T) {
 	s := Sums{
-		Issued: 1, Ended: 2, Failed: 3, Errors: 4, Succeeded: 5, Answered: 6, Latency: 7.5, Sized: 8, Bytes: 9.5,
-		Refused: 10, RefusedBytes: 11.5,
+		Issued: 1, Hashed: 12, Ended: 2, Failed: 3, Errors: 4, Succeeded: 5, Answered: 6, Latency: 7.5, Sized: 8,
+		Bytes: 9.5, Refused: 10, RefusedBytes: 11.5,
 	}
 	now := time.Unix(1_700_000_000, 0)
 	read := func(value float64) weighting.Reading { return weighting.Reading{Value: value, At: now} }
 	byReports := weighting.ProxyReport{
-		Issued: read(1), Ended: read(2), Errors: read(4), Succeeded: read(5), Sized: read(8), SizedBytes: read(9.5),
+		Issued: read(1), Hashed: read(12), Ended: read(2), Errors: read(4), Succeeded: read(5), Sized: read(8), SizedBytes: read(9.5),
 		Refused: read(10), RefusedBytes: read(11.5),
 	}
 	byLogs := byReports

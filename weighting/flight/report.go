@@ -6,6 +6,7 @@ import "time"
 // InProgress is since the report before.
 type Report struct {
 	InProgress, Issued, Succeeded, Errors int32
+	Hashed                                int32 // of Issued, as in Sums
 
 	// Process sent the report, as one of Processes that report for the proxy or are about to, this one
 	// among them.
@@ -125,6 +126,7 @@ func (c *Counter) reportOnly(r *Report, change *Change) {
 	}
 	if !r.First {
 		adds.Issued = uint64(clamp(max(0, int64(r.Issued)+int64(c.gap))))
+		adds.Hashed = min(uint64(max(0, r.Hashed)), adds.Issued)
 	}
 	c.forgetGap()
 	if !r.First && !r.Logged {

@@ -253,9 +253,9 @@ func since(before, now *flight.Sums) flight.Sums {
 }
 
 // Counts returns the sums that are whole numbers.
-func Counts(s *flight.Sums) [8]*uint64 {
+func Counts(s *flight.Sums) [9]*uint64 {
 	return [...]*uint64{
-		&s.Issued, &s.Ended, &s.Failed, &s.Errors, &s.Succeeded, &s.Answered, &s.Sized, &s.Refused,
+		&s.Issued, &s.Hashed, &s.Ended, &s.Failed, &s.Errors, &s.Succeeded, &s.Answered, &s.Sized, &s.Refused,
 	}
 }
 
