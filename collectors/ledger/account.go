@@ -25,9 +25,9 @@ type account struct {
 // A tally adds up a report about one endpoint, over the Envoy's clusters that it may belong to.
 type tally struct{ inProgress, issued, succeeded, errors int32 }
 
-// counted returns how many requests are in flight, without those that are contradicted.
+// counted returns how many requests are in flight, without those that are contradicted or not confirmed.
 func (s *slot) counted() int64 {
-	n := s.inFlight
+	n := s.inFlight - s.excess
 	for _, a := range s.discounted {
 		if a.watched {
 			n -= int64(a.count.InFlight())
@@ -44,6 +44,9 @@ func (l *Ledger) apply(a *account, change *flight.Change) {
 	a.envoy.totals.Reconciled += uint64(change.Corrected)
 	a.ended += uint32(change.Sums.Ended)
 	l.shift(a, change.InFlight)
+	if e := a.envoy; !e.confirmed && change.Sums.Ended > 0 && a.slot.at.served.worked.After(e.came) {
+		l.confirm(e)
+	}
 	if a.watched && change.Sums != (flight.Sums{}) {
 		a.slot.sums.Add(&change.Sums)
 		if change.Sums.Answered == 1 {
@@ -66,6 +69,9 @@ func (s *slot) took(seconds float64) {
 func (l *Ledger) shift(a *account, delta int32) {
 	if a.watched && delta != 0 {
 		a.slot.inFlight += int64(delta)
+		if !a.envoy.confirmed {
+			a.slot.addUnconfirmed(int64(delta))
+		}
 		l.changed(a.slot.cluster)
 	}
 }

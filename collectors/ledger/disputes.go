@@ -26,15 +26,14 @@ func (l *Ledger) Disputes(name string, now time.Time) (all []Dispute) {
 	if c == nil {
 		return nil
 	}
-	for _, m := range l.mismatches {
-		for _, count := range m.contradicted() {
-			if a := count.account; a.slot.cluster == c && a.watched {
+	for _, s := range c.members {
+		for _, count := range s.at.served.mismatch.contradicted() {
+			if a := count.account; a.slot == s && a.watched {
 				all = append(all,
-					Dispute{stat.DisputeInFlight, a.envoy.node, a.slot.address, int(count.least), count.contradicted})
+					Dispute{stat.DisputeInFlight, a.envoy.node, s.address, int(count.least), count.contradicted})
 			}
 		}
-	}
-	for _, s := range c.members {
+		all = append(all, l.unconfirmedAt(s, now)...)
 		if s.failures == nil {
 			continue
 		}
@@ -48,5 +47,21 @@ func (l *Ledger) Disputes(name string, now time.Time) (all []Dispute) {
 	slices.SortFunc(all, func(a, b Dispute) int {
 		return cmp.Or(envoyid.Compare(a.Envoy, b.Envoy), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Address, b.Address))
 	})
+	return all
+}
+
+// unconfirmedAt returns a dispute for each Envoy that is not confirmed, and has requests in flight at an endpoint that
+// does not show them.
+func (l *Ledger) unconfirmedAt(s *slot, now time.Time) (all []Dispute) {
+	lasts := now.Sub(s.excessSince)
+	if s.excess == 0 || lasts < gaugeLag {
+		return nil
+	}
+	for _, e := range l.countedBy(s.cluster).envoys {
+		a := e.account(s)
+		if a != nil && a.watched && !e.confirmed && a.count.InFlight() > 0 && lasts >= e.lag() {
+			all = append(all, Dispute{stat.DisputeInFlight, e.node, s.address, int(a.count.InFlight()), s.excessSince})
+		}
+	}
 	return all
 }

@@ -27,7 +27,9 @@ type envoy struct {
 	wide     bool // its log has requests to other addresses, too
 	grouped  Reporters
 
-	contradicted time.Time // when it last was; see mismatch.go
+	came         time.Time
+	confirmed    bool      // a request of its ended where an endpoint completed some; see mismatch.go
+	contradicted time.Time // when it last was
 
 	unbatched time.Time   // when Steelyard asked it to stop batching its entries
 	early     map[key]int // ends since then without a beginning, which may be in the last batch
@@ -77,7 +79,7 @@ func (l *Ledger) envoyFor(node Envoy, now time.Time) *envoy {
 			return nil
 		}
 		e = &envoy{node: node, accounts: make(map[*slot]*account), requests: make(map[key]*request),
-			closed: list{which: inAccount}, lastMessage: now}
+			closed: list{which: inAccount}, lastMessage: now, came: now}
 		l.envoys[node] = e
 		l.epoch++
 	}
@@ -159,7 +161,7 @@ func (l *Ledger) Tick(now time.Time) {
 		l.sweepTraffic(c, now)
 		c.rotateTimes(now)
 	}
-	l.sweepMismatches(now)
+	l.sweepReports(now)
 	for _, c := range l.clusters { // after all that changes the epochs
 		c.counted = l.countedBy(c)
 	}

@@ -44,7 +44,6 @@ type Ledger struct {
 	open         int          // requests of all Envoys
 	accounts     int          // of all Envoys
 	services     int          // of all Envoys
-	mismatches   map[*address]*mismatches
 	watching     map[Envoy]*watching
 	reporters    Reporters
 	hashed       map[*account]int32 // requests issued by a hash, of the report that is being read
@@ -62,14 +61,13 @@ type Ledger struct {
 // not block. It may be nil.
 func New(wake func(cluster string)) *Ledger {
 	return &Ledger{
-		wake:       wake,
-		seed:       maphash.MakeSeed(),
-		clusters:   make(map[string]*cluster),
-		addresses:  make(map[string]*address),
-		envoys:     make(map[Envoy]*envoy),
-		watching:   make(map[Envoy]*watching),
-		mismatches: make(map[*address]*mismatches),
-		hashed:     make(map[*account]int32),
+		wake:      wake,
+		seed:      maphash.MakeSeed(),
+		clusters:  make(map[string]*cluster),
+		addresses: make(map[string]*address),
+		envoys:    make(map[Envoy]*envoy),
+		watching:  make(map[Envoy]*watching),
+		hashed:    make(map[*account]int32),
 	}
 }
 
@@ -94,24 +92,29 @@ type watching struct{ clusters, busy int }
 // A slot is one endpoint of one cluster, with the sums and averages over all Envoys that count.
 type slot struct {
 	cluster    *cluster
+	at         *address
 	address    string // as the caller wrote it
 	inFlight   int64
 	discounted []*account // their part of inFlight does not count
-	sums       flight.Sums
-	answers    newestAnswers // of accounts that do not fail
-	gaps       gaps
-	failures   *failureCheck // nil where no Envoy reports failures
-	bytes      average       // of an answer
-	failed     average       // of requests that the endpoint answered or failed: 1 for a failure
-	times      *times        // of answers; nil before the first
+
+	unconfirmed int64 // of inFlight, of Envoys that are not confirmed; see mismatch.go
+	excess      int64 // of those, as many do not count
+	excessSince time.Time
+
+	sums     flight.Sums
+	answers  newestAnswers // of accounts that do not fail
+	gaps     gaps
+	failures *failureCheck // nil where no Envoy reports failures
+	bytes    average       // of an answer
+	failed   average       // of requests that the endpoint answered or failed: 1 for a failure
+	times    *times        // of answers; nil before the first
 }
 
 // An address is an endpoint of at least one cluster.
 type address struct {
-	key          string
-	slots        []*slot
-	matched      time.Time // when its own report last had about as many requests as are counted
-	contradicted time.Time // when an Envoy's requests here were last contradicted
+	key    string
+	slots  []*slot
+	served served
 }
 
 // servedBy returns which of the endpoint's clusters has a name in EDS: NAME or NAME/…; nil if none of them has.
@@ -208,7 +211,7 @@ func (l *Ledger) join(c *cluster, given string) *slot {
 		a = &address{key: key}
 		l.addresses[key] = a
 	}
-	s := &slot{cluster: c, address: given}
+	s := &slot{cluster: c, at: a, address: given}
 	a.slots = append(a.slots, s)
 	return s
 }
@@ -220,11 +223,10 @@ func (l *Ledger) leave(s *slot) {
 			l.forget(acc)
 		}
 	}
-	a := l.addresses[canonical(s.address)]
+	a := s.at
 	a.slots = slices.DeleteFunc(a.slots, func(other *slot) bool { return other == s })
 	if len(a.slots) == 0 {
 		delete(l.addresses, a.key)
-		delete(l.mismatches, a)
 	}
 }
 

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -11,14 +12,9 @@ import (
 
 // Bounds on what one Envoy may report against the reports of the endpoint and of all other Envoys.
 const (
-	// tolerated is how many requests of one Envoy an endpoint's own report may lack: slow uploads, idle streams. More
-	// are contradicted within seconds. Fewer are, where that is much for the endpoint, if they stay for smallLasts, in
-	// which the other Envoys show how long a request takes there.
-	tolerated  = 8
-	muchOfAll  = 0.25 // of the slots is much
-	smallLasts = 10 * time.Second
-	// minEnds of other Envoys' requests show what is usual at an endpoint, where a few requests are in question.
-	minEnds = 8
+	// tolerated is how many requests of an Envoy that is confirmed an endpoint's own report may lack: slow uploads, idle
+	// streams.
+	tolerated = 8
 	// maxCounts of one endpoint are compared.
 	maxCounts = 256
 	// gaugeLag is longer than a gauge lags: an engine reports its last iteration, which may take two seconds.
@@ -30,56 +26,26 @@ const (
 	reportsEnd = 10 * time.Second
 )
 
-// mismatches has the rows of an endpoint: of many requests, and of a few.
-type mismatches struct{ many, few *mismatch }
-
-// contradicted returns the counts that are contradicted in either, each account's once.
-func (m *mismatches) contradicted() (all []*reportedCount) {
-	for _, row := range []*mismatch{m.many, m.few} {
-		if row == nil {
-			continue
-		}
-		for _, c := range row.counts {
-			if c.isContradicted() && !slices.ContainsFunc(all,
-				func(other *reportedCount) bool { return other.account == c.account }) {
-				all = append(all, c)
-			}
-		}
-	}
-	return all
-}
-
-// A threshold is how many requests an endpoint's own reports may lack, and for how long.
-type threshold struct {
-	tolerated float64 // of one host, for its Envoys without ends together
-	sum       float64 // of all such hosts
-	lasts     time.Duration
-	few       bool
-}
-
-// smallThreshold returns the threshold for a few requests: a share of the slots, or, where they are unknown, the number
-// of requests that the endpoint reports.
-func smallThreshold(slots, requests float64) threshold {
-	much := max(2, requests)
-	if slots > 0 {
-		much = max(1, muchOfAll*slots)
-	}
-	return threshold{tolerated: min(much, tolerated), sum: tolerated, lasts: smallLasts, few: true}
-}
-
-// A mismatch is a row of an endpoint's own reports that each show fewer requests than are counted, by more than the
-// threshold.
-type mismatch struct {
-	threshold threshold
-	since     time.Time // of the first report of the row
-	reports   int
+// A served is what an endpoint's own reports show.
+type served struct {
 	at        time.Time     // of the newest report
 	every     time.Duration // between it and the one before; 0 unknown
-	inFlight  int64         // counted, summed over the reports
-	least     float64       // requests missing, the least of the reports
-	ended     uint64        // requests of all Envoys, as of the first report
+	matched   time.Time     // when it last had about as many requests as are counted
+	worked    time.Time     // when it last showed that requests completed
 	completed weighting.Reading
-	counts    []*reportedCount // nil until the Envoys are compared
+	mismatch  *mismatch // nil where the report has the requests of the Envoys that are confirmed
+}
+
+// A mismatch is a row of an endpoint's own reports that each show fewer requests than the confirmed Envoys have, by more
+// than is tolerated.
+type mismatch struct {
+	since     time.Time // of the first report of the row
+	reports   int
+	inFlight  int64   // of the confirmed Envoys, summed over the reports
+	least     float64 // requests missing, the least of the reports
+	ended     uint64  // requests of all Envoys, as of the first report
+	completed weighting.Reading
+	counts    []*reportedCount
 }
 
 // A reportedCount is the requests in flight of one Envoy during a mismatch.
@@ -95,13 +61,16 @@ type reportedCount struct {
 // Served takes in an endpoint's own report of its requests. An endpoint without a gauge of running requests is taken to
 // run as many as it has slots; 0 slots means unknown.
 //
-// Requests that the report lacks count nevertheless: the endpoint may not have received them yet, or lost them. But a
-// single Envoy does not overrule an endpoint: requests that are contradicted do not count there. An Envoy is
-// contradicted if more of its requests are missing than the threshold, for longer than a gauge lags, while requests of
-// other Envoys ended there, and if it has far more in flight for each of its ends than the others have: by Little's
-// law, that is the time that a request takes at the endpoint, whichever Envoy sent it. Where requests wait in a part of
-// a server that its gauges do not show, or because the whole server stalls, those of all Envoys wait. Without requests
-// of another Envoy nothing contradicts.
+// An Envoy is confirmed once a request of its ended at an endpoint that has completed some since the Envoy came.
+// Until then its requests count as far as the report shows them, and those that began since.
+//
+// Requests of confirmed Envoys that the report lacks count nevertheless: the endpoint may not have received them yet, or
+// lost them. But a single Envoy does not overrule an endpoint: requests that are contradicted do not count there. An
+// Envoy is contradicted if more of its requests are missing than are tolerated, for longer than a gauge lags, while
+// requests of other Envoys ended there, and if it has far more in flight for each of its ends than the others have: by
+// Little's law, that is the time that a request takes at the endpoint, whichever Envoy sent it. Where requests wait in a
+// part of a server that its gauges do not show, or because the whole server stalls, those of all Envoys wait. Without
+// requests of another Envoy nothing contradicts.
 func (l *Ledger) Served(address string, r *weighting.ServerReport, slots float64, now time.Time) {
 	l.mu.Lock()
 	defer l.release()
@@ -111,57 +80,96 @@ func (l *Ledger) Served(address string, r *weighting.ServerReport, slots float64
 	}
 	requests, known := requestsAt(r, slots)
 	if !known {
-		l.endMismatch(at)
+		l.believe(at)
 		return
 	}
-	m := l.mismatches[at]
-	if m == nil {
-		m = &mismatches{}
+	s := &at.served
+	if now.After(s.at) && !s.at.IsZero() {
+		s.every = now.Sub(s.at)
 	}
-	missing := float64(at.inFlight()) - requests
+	s.at = now
+	if s.completed.Known() && r.Completions.Value > s.completed.Value {
+		s.worked = now
+	}
+	s.completed = r.Completions
+	confirmed, all := at.inFlight()
+	missing := float64(confirmed) - requests
 	if !(missing > tolerated) {
-		at.matched = now
+		s.matched = now
 	}
-	m.many = l.follow(at, m.many, threshold{tolerated: tolerated, lasts: gaugeLag}, r, missing, now)
-	m.few = l.follow(at, m.few, smallThreshold(slots, requests), r, missing, now)
-	if m.many == nil && m.few == nil {
-		l.endMismatch(at)
-		return
-	}
-	l.mismatches[at] = m
-	l.discount(at, m.contradicted())
+	s.mismatch = l.follow(at, r, missing, now)
+	l.discount(at, s.mismatch.contradicted())
+	l.limit(at, float64(all)-max(requests, float64(confirmed)), now)
 }
 
-// endMismatch makes all requests to an endpoint count.
-func (l *Ledger) endMismatch(at *address) {
-	delete(l.mismatches, at)
+// believe makes all requests to an endpoint count.
+func (l *Ledger) believe(at *address) {
+	at.served.at, at.served.mismatch = time.Time{}, nil
 	l.discount(at, nil)
+	l.limit(at, 0, time.Time{})
 }
 
-// follow adds a report to a row, and returns the row as it is then: nil if no more than the threshold is missing.
-func (l *Ledger) follow(
-	at *address, m *mismatch, t threshold, r *weighting.ServerReport, missing float64, now time.Time,
-) *mismatch {
+// limit leaves out so many requests of the Envoys that are not confirmed.
+func (l *Ledger) limit(at *address, excess float64, now time.Time) {
+	left := max(0, int64(math.Ceil(excess)))
+	for _, s := range at.slots {
+		before := s.excess
+		s.excess = min(left, s.unconfirmed)
+		left -= s.excess
+		switch {
+		case s.excess == before:
+			continue
+		case before == 0:
+			s.excessSince = now
+		}
+		l.changed(s.cluster)
+	}
+}
+
+// confirm notes that an endpoint has shown what the Envoy reports.
+func (l *Ledger) confirm(e *envoy) {
+	for _, a := range e.accounts {
+		if a.watched {
+			a.slot.addUnconfirmed(-int64(a.count.InFlight()))
+		}
+	}
+	e.confirmed = true
+}
+
+// addUnconfirmed adds requests in flight of Envoys that are not confirmed.
+func (s *slot) addUnconfirmed(n int64) {
+	s.unconfirmed += n
+	s.excess = min(s.excess, s.unconfirmed)
+}
+
+// contradicted returns the counts that are contradicted.
+func (m *mismatch) contradicted() (all []*reportedCount) {
+	if m != nil {
+		for _, c := range m.counts {
+			if !c.contradicted.IsZero() {
+				all = append(all, c)
+			}
+		}
+	}
+	return all
+}
+
+// follow adds a report to an endpoint's row, and returns the row as it is then: nil if no more than is tolerated is
+// missing.
+func (l *Ledger) follow(at *address, r *weighting.ServerReport, missing float64, now time.Time) *mismatch {
+	m := at.served.mismatch
 	switch {
-	case !(missing > t.tolerated):
+	case !(missing > tolerated):
 		return nil
 	case m == nil:
-		return l.startRow(at, &mismatch{}, t, r, missing, now)
+		return l.startRow(at, &mismatch{}, r, missing, now)
 	}
-	m.note(at, missing, now)
-	switch m.threshold = t; {
-	case m.waits(): // most differences that small are gone by then
-		if now.Sub(m.since) >= gaugeLag {
-			return l.startRow(at, m, t, r, missing, now)
-		}
-	case now.Sub(m.since) >= m.patience() && m.compare(at, r, now):
-		return l.startRow(at, m, t, r, missing, now)
+	if m.note(at, missing); now.Sub(m.since) < m.patience() {
+		return m
 	}
-	return m
+	m.compare(at, r, now)
+	return l.startRow(at, m, r, missing, now)
 }
-
-// waits reports whether a row of a few requests has just begun, so that no Envoys are compared yet.
-func (m *mismatch) waits() bool { return m.counts == nil }
 
 // requestsAt returns how many requests a server has by its report, and false where the report does not show it.
 func requestsAt(r *weighting.ServerReport, slots float64) (requests float64, known bool) {
@@ -176,35 +184,27 @@ func requestsAt(r *weighting.ServerReport, slots float64) (requests float64, kno
 
 // startRow begins a row of reports, after another or an empty one.
 func (l *Ledger) startRow(
-	at *address, before *mismatch, t threshold, r *weighting.ServerReport, missing float64, now time.Time,
+	at *address, before *mismatch, r *weighting.ServerReport, missing float64, now time.Time,
 ) *mismatch {
-	m := &mismatch{threshold: t, since: now, at: now, every: before.every, least: missing, ended: at.ended(),
-		completed: r.Completions}
-	if !t.few || before.reports > 0 || now.Sub(at.contradicted) < strictFor {
-		l.collect(at, m, before, now)
-	}
-	m.note(at, missing, now)
+	m := &mismatch{since: now, least: missing, ended: at.ended(), completed: r.Completions}
+	l.collect(at, m, before, now)
+	m.note(at, missing)
 	return m
 }
 
-// collect finds the counts to compare: of accounts with more requests than are tolerated, or, where few are in
-// question, with any.
+// collect finds the counts to compare: of accounts of confirmed Envoys with more requests than are tolerated.
 func (l *Ledger) collect(at *address, m, before *mismatch, now time.Time) {
-	more := int32(tolerated)
-	if m.threshold.few {
-		more = 0
-	}
-	m.counts = []*reportedCount{}
 	for _, s := range at.slots {
 		for _, e := range l.countedBy(s.cluster).envoys {
 			a := e.accounts[s]
-			if a == nil || !a.watched || a.count.InFlight() <= more || len(m.counts) == maxCounts {
+			if a == nil || !a.watched || !e.confirmed || a.count.InFlight() <= tolerated ||
+				len(m.counts) == maxCounts {
 				continue
 			}
 			c := &reportedCount{account: a, least: a.count.InFlight(), ended: a.ended}
 			if i := slices.IndexFunc(before.counts, func(b *reportedCount) bool { return b.account == a }); i >= 0 {
 				c.contradicted = before.counts[i].contradicted
-			} else if now.Sub(e.contradicted) < strictFor && float64(c.least) > m.threshold.tolerated {
+			} else if now.Sub(e.contradicted) < strictFor {
 				c.contradicted = now
 			}
 			m.counts = append(m.counts, c)
@@ -213,12 +213,10 @@ func (l *Ledger) collect(at *address, m, before *mismatch, now time.Time) {
 }
 
 // note adds one more report.
-func (m *mismatch) note(at *address, missing float64, now time.Time) {
-	if now.After(m.at) {
-		m.at, m.every = now, now.Sub(m.at)
-	}
+func (m *mismatch) note(at *address, missing float64) {
+	confirmed, _ := at.inFlight()
 	m.reports++
-	m.inFlight += at.inFlight()
+	m.inFlight += confirmed
 	m.least = min(m.least, missing)
 	for _, c := range m.counts {
 		n := c.account.count.InFlight()
@@ -230,23 +228,28 @@ func (m *mismatch) note(at *address, missing float64, now time.Time) {
 	}
 }
 
-// patience returns how long a row must be: longer than a gauge lags, and longer than the time between two reports of an
-// Envoy that is counted by them.
+// patience returns how long a row must be.
 func (m *mismatch) patience() time.Duration {
-	longest := m.threshold.lasts
+	longest := gaugeLag
 	for _, c := range m.counts {
-		if e := c.account.envoy; e.basis() == flight.ByReports {
-			longest = max(longest, 5*e.asked/2)
-		}
+		longest = max(longest, c.account.envoy.lag())
 	}
 	return longest
 }
 
+// lag returns for how long an endpoint and an Envoy may differ: longer than a gauge lags, and longer than the time
+// between two reports of an Envoy that is counted by them.
+func (e *envoy) lag() time.Duration {
+	if e.basis() == flight.ByReports {
+		return max(gaugeLag, 5*e.asked/2)
+	}
+	return gaugeLag
+}
+
 // compare finds the counts that are contradicted: the largest ones, and no more of them than it takes to explain what
 // is missing. It needs an end of another Envoy's request to compare with; one answer since the endpoint's report last
-// matched is enough, because where a wrong count keeps all requests away, none ends later. Where few requests are in
-// question, the row continues until minEnds requests of others have ended; compare reports whether that is so.
-func (m *mismatch) compare(at *address, r *weighting.ServerReport, now time.Time) (compared bool) {
+// matched is enough, because where a wrong count keeps all requests away, none ends later.
+func (m *mismatch) compare(at *address, r *weighting.ServerReport, now time.Time) {
 	const several = 2 // times what others have in flight for each end is chance
 	ended := float64(at.ended() - m.ended)
 	completed := ended
@@ -263,71 +266,37 @@ func (m *mismatch) compare(at *address, r *weighting.ServerReport, now time.Time
 		}
 	}
 	slices.SortFunc(m.counts, func(a, b *reportedCount) int { return cmp.Compare(b.least, a.least) })
-	explained, left := 0.0, tolerance{threshold: m.threshold}
+	explained := 0.0
 	for _, c := range m.counts {
 		others := min(ended, completed) - c.own
-		if m.threshold.few && others < minEnds {
-			continue
-		}
-		if others < 1 && c.account.slot.answers.ofOthers(c.account).after(at.matched) {
+		if others < 1 && c.account.slot.answers.ofOthers(c.account).after(at.served.matched) {
 			others = 1
 		}
 		if others < 1 {
 			continue
 		}
-		compared = true
 		inFlight := withEnds
 		if c.own > 0 {
 			inFlight -= float64(c.inFlight)
 		}
 		usual := max(0, inFlight) / float64(m.reports) * (c.own + 1) / others
-		if explained >= m.least || m.threshold.few && float64(c.least) > 2*(m.least-explained) ||
-			left.covers(c, several*usual) {
+		if explained >= m.least || float64(c.least) <= tolerated+several*usual {
 			c.contradicted = time.Time{}
 			continue
 		}
 		if c.contradicted.IsZero() {
 			c.contradicted = now
 		}
-		c.account.envoy.contradicted, at.contradicted = now, now
+		c.account.envoy.contradicted = now
 		explained += float64(c.least)
 	}
-	return compared || !m.threshold.few || len(m.counts) == 0
 }
 
-// A tolerance is what is left of the requests that are tolerated. Where few are in question, the Envoys of a host that
-// have no ends share what is tolerated of one host, and all hosts share a sum, whatever their node ids.
-type tolerance struct {
-	threshold threshold
-	used      float64
-	hosts     map[string]float64 // used
-}
-
-// covers reports whether a count is no more than what is usual and what is left.
-func (t *tolerance) covers(c *reportedCount, usual float64) bool {
-	least, host := float64(c.least), c.account.envoy.node.Host
-	if !t.threshold.few || c.own > 0 {
-		return least <= t.threshold.tolerated+usual
-	}
-	above := max(0, least-usual)
-	if above > min(t.threshold.tolerated-t.hosts[host], t.threshold.sum-t.used) {
-		return false
-	}
-	if t.hosts == nil {
-		t.hosts = make(map[string]float64)
-	}
-	t.hosts[host] += above
-	t.used += above
-	return true
-}
-
-func (c *reportedCount) isContradicted() bool { return !c.contradicted.IsZero() }
-
-// sweepMismatches ends those of endpoints that have stopped reporting.
-func (l *Ledger) sweepMismatches(now time.Time) {
-	for at, both := range l.mismatches {
-		if m := cmp.Or(both.many, both.few); now.Sub(m.at) > max(reportsEnd, 3*m.every) {
-			l.endMismatch(at)
+// sweepReports believes the Envoys about endpoints that have stopped reporting.
+func (l *Ledger) sweepReports(now time.Time) {
+	for _, at := range l.addresses {
+		if s := &at.served; !s.at.IsZero() && now.Sub(s.at) > max(reportsEnd, 3*s.every) {
+			l.believe(at)
 		}
 	}
 }
@@ -348,12 +317,13 @@ func (l *Ledger) discount(at *address, counts []*reportedCount) {
 	}
 }
 
-// inFlight returns the count over all clusters of an endpoint.
-func (a *address) inFlight() (sum int64) {
+// inFlight returns the requests in flight over all clusters of an endpoint: of confirmed Envoys, and of all.
+func (a *address) inFlight() (confirmed, all int64) {
 	for _, s := range a.slots {
-		sum += s.inFlight
+		confirmed += s.inFlight - s.unconfirmed
+		all += s.inFlight
 	}
-	return sum
+	return confirmed, all
 }
 
 // ended returns how many requests to an endpoint have ended, over all its clusters.

@@ -6,6 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
+	"steelyard/internal/stat"
 	"steelyard/weighting"
 )
 
@@ -128,7 +131,8 @@ func (w *scrapedEndpoint) stand(s *sender, n int) {
 // allCounts reports whether all that is reported counts.
 func (w *scrapedEndpoint) allCounts() bool {
 	c := w.ticked().Read("chat", w.now, nil)[0]
-	return c.Exact && int64(c.InFlight.Value) == w.ledger.addresses[one].inFlight()
+	_, all := w.ledger.addresses[one].inFlight()
+	return c.Exact && int64(c.InFlight.Value) == all
 }
 
 // run steps for a time and returns how long some of what is reported did not count, when that was
@@ -159,6 +163,105 @@ func (w *scrapedEndpoint) fleet() {
 		w.sender(name, true, 1, 4)
 	}
 	w.run(5 * time.Second)
+}
+
+// TestNoClaimCountsForMoreThanAnEndpointShows: the requests of Envoys that no endpoint has confirmed, in any number,
+// together with the others' are as many as in the endpoint's own report, or as the others'; and those that began since.
+// Here it completes nothing that could be theirs.
+func TestNoClaimCountsForMoreThanAnEndpointShows(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld()
+		w.cluster("chat", one)
+		honest := w.envoy("honest")
+		envoys := []*testEnvoy{honest}
+		for i := range rapid.IntRange(1, 5).Draw(t, "strangers") {
+			envoys = append(envoys, w.envoy(fmt.Sprint("stranger-", i)))
+		}
+		w.watch("chat", envoys...)
+		report := func(e *testEnvoy, inProgress, issued uint64) {
+			e.reports.Report(w.now, []ClusterLoad{{Cluster: "chat", Endpoints: []EndpointLoad{
+				{Address: one, InProgress: inProgress, Issued: issued}}}})
+		}
+		shows := func(requests, completed float64) {
+			at := func(n float64) weighting.Reading { return weighting.Reading{Value: n, At: w.now} }
+			w.ledger.Served(one, &weighting.ServerReport{Queue: at(0), Running: at(requests),
+				Completions: at(completed)}, 0, w.now)
+		}
+		w.reporting(honest)
+		completed := 0.0
+		if rapid.Bool().Draw(t, "one is confirmed") {
+			report(honest, 0, 0)
+			completed = 1
+			shows(0, completed)
+			w.after(time.Second)
+			report(honest, 0, 1)
+		}
+		others := uint64(0)
+		for _, e := range envoys[1:] {
+			w.after(time.Second)
+			shows(0, completed) // it is idle before they come
+			w.reporting(e)
+		}
+		claims := rapid.SampledFrom([]uint64{0, 1, 2, 8, 9, 100, 1000, 1 << 40})
+		for range rapid.IntRange(1, 30).Draw(t, "rounds") {
+			w.after(time.Duration(rapid.IntRange(50, 1500).Draw(t, "ms")) * time.Millisecond)
+			for _, e := range envoys[1:] {
+				report(e, claims.Draw(t, "claim"), 0)
+			}
+			if completed > 0 {
+				others = uint64(rapid.IntRange(0, 8).Draw(t, "others"))
+				report(honest, others, 0)
+			}
+			shown := float64(rapid.IntRange(0, 12).Draw(t, "shown"))
+			shows(shown, completed)
+			if got := w.ticked().Read("chat", w.now, nil)[0].InFlight.Value; got > max(shown, float64(others)) {
+				t.Fatalf("%v count, of which others have %d, and the endpoint shows %v", got, others, shown)
+			}
+		}
+	})
+}
+
+// TestAnIdleEndpointIsNotKeptFromRequests: while nothing else runs, by any claim, in any way, and whether or not there
+// are other Envoys.
+func TestAnIdleEndpointIsNotKeptFromRequests(t *testing.T) {
+	for name, c := range map[string]struct {
+		others, claim int
+		logs          bool
+		issued        uint64
+	}{
+		"a thousand in progress":           {3, 1000, false, 0},
+		"the same of the only Envoy":       {0, 1000, false, 0},
+		"two":                              {3, 2, false, 0},
+		"a thousand in a log":              {3, 1000, true, 0},
+		"a thousand, and ends of as many":  {3, 1000, false, 1000},
+		"more than can have been issued":   {3, 1000, false, 1 << 40},
+		"eight in a log of the only Envoy": {0, 8, true, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newScrapedEndpoint()
+			for i := range c.others {
+				w.sender(fmt.Sprint("idle-", i), true, 0, 0)
+			}
+			w.run(3 * time.Second)
+			liar := w.sender("liar", c.logs, 0, 0)
+			if c.logs {
+				w.stand(liar, c.claim)
+			} else {
+				liar.alsoInFlight, liar.alsoIssued = constantly(uint64(c.claim)), constantly(c.issued)
+			}
+			for begun := w.now; w.now.Sub(begun) < 10*time.Second; {
+				w.step()
+				read := w.ticked().Read("chat", w.now, nil)[0].InFlight.Value
+				if w.now.Sub(begun) > 3*time.Second && read > 0 {
+					t.Fatalf("%v in flight after %v", read, w.now.Sub(begun))
+				}
+			}
+			d := w.ledger.Disputes("chat", w.now)
+			if len(d) == 0 || d[0].Envoy.NodeID != "liar" || d[0].Kind != stat.DisputeInFlight {
+				t.Errorf("disputes %+v", d)
+			}
+		})
+	}
 }
 
 func TestOneEnvoyDoesNotOverruleAnEndpoint(t *testing.T) {
@@ -329,7 +432,7 @@ func TestWhatIsNoLieStaysExact(t *testing.T) {
 		},
 		"slow uploads": func(w *scrapedEndpoint) {
 			w.fleet()
-			w.stand(w.senders[1], int(smallThreshold(w.slots, 1000).tolerated))
+			w.stand(w.senders[1], tolerated)
 		},
 		"slow uploads through all": func(w *scrapedEndpoint) {
 			w.fleet()
@@ -364,6 +467,7 @@ func TestWhatIsNoLieStaysExact(t *testing.T) {
 				}
 				return float64(truth)
 			}
+			w.run(15 * time.Second) // until each is confirmed
 		},
 	} {
 		for _, slots := range []float64{0, 4, 16, 64} {
