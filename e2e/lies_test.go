@@ -233,6 +233,33 @@ func TestOneClientsLoadReportsDoNotOverruleTheServers(t *testing.T) {
 	}
 }
 
+// TestAnIdleServerIsNotKeptFromRequestsByAClaim: of requests that its own metrics do not show, before any load.
+func TestAnIdleServerIsNotKeptFromRequestsByAClaim(t *testing.T) {
+	t.Parallel()
+	pool := servers(t, same(4, modelsim.Options{Slots: 4})...)
+	f := start(t, plan{servers: pool, envoys: 2})
+	f.eventually("all are scraped", func() error {
+		v, err := f.view()
+		for _, e := range v.Endpoints {
+			if e.Input("queue").Value.Or(-1) < 0 {
+				err = fmt.Errorf("%s is not", e.Address)
+			}
+		}
+		return err
+	})
+	f.lie().claim(1000, pool[0])
+	begun := time.Now()
+	f.problem("Envoy liar at 127.0.0.1", "1000 requests in progress at "+pool[0].Address())
+	if named := time.Since(begun); named > 5*time.Second { // 2.5 s, the next scrape, and those of the problems
+		t.Errorf("named after %v", named)
+	}
+	if e, err := f.endpoint(pool[0].Address()); err != nil || e.Load.Or(1000) > 0 || e.Overloaded {
+		t.Errorf("load %v, flagged %v (%v)", e.Load, e.Overloaded, err)
+	}
+	f.send(load.Plan{Rate: 60, Work: load.Work{Mean: 100 * time.Millisecond}, Seed: 9})
+	mustBeFair(t, sharesOver(pool, 8*time.Second))
+}
+
 // TestOneClientsFailuresFlagNoServerThatWorksForOthers: an access log of refused connections to a server that answers
 // all other clients.
 func TestOneClientsFailuresFlagNoServerThatWorksForOthers(t *testing.T) {

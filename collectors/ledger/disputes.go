@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -14,7 +15,7 @@ type Dispute struct {
 	Kind     stat.DisputeKind
 	Envoy    Envoy
 	Address  string
-	InFlight int // requests, of stat.DisputeInFlight
+	Requests int // in flight, of stat.DisputeInFlight; issued, of stat.DisputeIssued
 	Since    time.Time
 }
 
@@ -44,10 +45,21 @@ func (l *Ledger) Disputes(name string, now time.Time) (all []Dispute) {
 			}
 		}
 	}
+	for node := range c.watchers {
+		if e := l.envoys[node]; e != nil && now.Sub(e.overstated.latest) <= rowPause && c.has(e.overstated.address) {
+			all = append(all, Dispute{stat.DisputeIssued, node, e.overstated.address,
+				int(min(e.overstated.requests, math.MaxInt32)), e.overstated.since})
+		}
+	}
 	slices.SortFunc(all, func(a, b Dispute) int {
 		return cmp.Or(envoyid.Compare(a.Envoy, b.Envoy), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Address, b.Address))
 	})
 	return all
+}
+
+// has reports whether an address, as Envoys write it, is that of an endpoint of the cluster.
+func (c *cluster) has(address string) bool {
+	return slices.ContainsFunc(c.members, func(s *slot) bool { return s.at.key == address })
 }
 
 // unconfirmedAt returns a dispute for each Envoy that is not confirmed, and has requests in flight at an endpoint that

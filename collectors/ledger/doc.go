@@ -85,16 +85,17 @@
 //
 // A single Envoy's report does not count where all others contradict it. The terms, here and in the code:
 //
-//	mismatch      a row of an endpoint's own reports that each show fewer requests than are counted there
+//	confirmed     an Envoy of which a request ended at an endpoint that has completed some since the Envoy came
+//	excess        requests of other Envoys beyond what the endpoint's newest report shows: they do not count
+//	mismatch      a row of an endpoint's own reports that each show fewer requests than the confirmed Envoys have
 //	missing       the requests that such a report lacks
-//	threshold     how many may be missing, and for how long, before the Envoys are compared
 //	contradicted  requests in flight from one Envoy that the endpoint's reports and the other Envoys do not confirm
 //	discounted    not counted: contradicted requests, and failures of an endpoint that serves other hosts
 //	dispute       what is shown of either: Envoy, endpoint, since when (Disputes)
 //
 // Requests: Served takes in each endpoint's own reports. With, over a mismatch of more than 8 requests at each report,
 //
-//	x, e    requests in flight from one Envoy, the least of the row; and its requests that ended
+//	x, e    requests in flight from one confirmed Envoy, the least of the row; and its requests that ended
 //	X, E    requests in flight from the others, in the mean; and theirs that ended, as far as
 //	        the endpoint completed as many
 //
@@ -110,13 +111,8 @@
 // endpoint (E = 0). X leaves out Envoys that have requests in flight and end none; E and e leave out ends that the
 // endpoint did not complete.
 //
-// Fewer requests also influence weights, if they are much for the endpoint. So a second row has the reports that lack
-// more than T: a quarter of the slots, at least 1; or, where these are unknown, as many as the endpoint reports, at
-// least 2; at most 8. After 2.5 s it begins to compare, and 10 s later, once 8 requests of others have ended, the same
-// test applies with T in the place of 8. Envoys without ends share the T of their host, and the hosts share 8 at an
-// endpoint. No more is contradicted than is missing, and no Envoy with more than twice as many requests as that. So up
-// to T slow uploads or idle streams of an Envoy count for any time, without a dispute: an idle WebSocket looks like an
-// invented request. More of them stop counting after about 13 s, with a dispute that names their Envoy.
+// A load report that has more than 100,000 requests to an endpoint for each second since the one before adds nothing to
+// the sums.
 //
 // Failures that an Envoy reports are discounted while most requests of this Envoy fail (none was answered, or the last
 // three failed, or three and 30 % of its last 31) and the endpoint serves at least as many hosts as it fails, including
@@ -166,8 +162,8 @@
 // An Envoy that watches no cluster may be about to, so it is counted; but any client can invent one, so all of them
 // together take 160 MB at most. An Envoy with too many open requests changes to reports. Names are kept only if they
 // would be taken for another of the clusters here, or for none. Ids are kept as a hash with a secret seed, so their
-// length does not matter. A report is clamped to a million requests in progress and a hundred million issued, and what
-// an account keeps of them to a thousand million.
+// length does not matter. A report is clamped to a million requests in progress, and what an account keeps of requests
+// issued to a thousand million.
 //
 // # What it is not
 //

@@ -30,6 +30,7 @@ type envoy struct {
 	came         time.Time
 	confirmed    bool      // a request of its ended where an endpoint completed some; see mismatch.go
 	contradicted time.Time // when it last was
+	overstated   overstated
 
 	unbatched time.Time   // when Steelyard asked it to stop batching its entries
 	early     map[key]int // ends since then without a beginning, which may be in the last batch
@@ -48,6 +49,22 @@ type service struct {
 	name   string    // of a cluster here; empty: it is none of them
 	hashes bool      // it chooses endpoints by a hash, and not by the weights
 	named  time.Time // in the latest report
+}
+
+// overstated is about a load report with more requests of an endpoint than there can be.
+type overstated struct {
+	address       string // of the endpoint of the latest one
+	requests      uint64
+	since, latest time.Time
+}
+
+// overstate notes such a report.
+func (e *envoy) overstate(address string, requests uint64, now time.Time) {
+	o := &e.overstated
+	if now.Sub(o.latest) > rowPause {
+		o.since = now
+	}
+	o.address, o.requests, o.latest = address, requests, now
 }
 
 // reported reports whether there are load reports to count by.

@@ -21,7 +21,7 @@ const (
 	maxAccounts      = 2_097_152 // of all Envoys with all endpoints, about 350 MB
 	strangers        = 4         // Envoys that watch no cluster get one part in this many
 	maxInProgress    = 1_000_000 // requests in progress at one endpoint, by one report
-	maxIssued        = 100_000_000
+	maxPerSecond     = 100_000   // requests of one Envoy to one endpoint: see Reports.most
 	maxLatency       = 24 * time.Hour
 	silentAfter      = 3 * time.Second
 	silentIntervals  = 3

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"steelyard/internal/stat"
 	"steelyard/weighting"
 	"steelyard/weighting/flight"
 )
@@ -342,8 +344,64 @@ func TestForgedGaugesAreClamped(t *testing.T) {
 	w.nextReport(e, 1<<63, 1<<63)
 	w.nextReport(e, 1<<63, 1<<63)
 	w.expect(t, maxInProgress)
-	if got := w.read(t).Proxies.Issued.Value; got != maxIssued {
-		t.Errorf("%v issued", got)
+	if got := w.read(t).Proxies.Issued.Value; got != 0 {
+		t.Errorf("%v issued, want none of what there cannot be", got)
+	}
+}
+
+// TestAReportHasNoMoreRequestsThanItsIntervalAllows: what is beyond that is none of the sums, nor of the rate, and is a
+// dispute until ten seconds after the last such report.
+func TestAReportHasNoMoreRequestsThanItsIntervalAllows(t *testing.T) {
+	for name, c := range map[string]struct {
+		load    EndpointLoad
+		dropped uint64
+		after   time.Duration // since the report before
+		counts  bool
+	}{
+		"as many as six cores log":         {EndpointLoad{Issued: maxPerSecond}, 7, time.Second, true},
+		"more":                             {EndpointLoad{Issued: maxPerSecond + 1}, 7, time.Second, false},
+		"a hundred million":                {EndpointLoad{Issued: 100_000_000}, 7, time.Second, false},
+		"more than a number holds":         {EndpointLoad{Issued: math.MaxUint64}, 7, time.Second, false},
+		"of a longer interval":             {EndpointLoad{Issued: 3 * maxPerSecond}, 7, 3 * time.Second, true},
+		"of a report right behind another": {EndpointLoad{Issued: maxPerSecond}, 7, time.Millisecond, true},
+		"more that succeeded":              {EndpointLoad{Succeeded: maxPerSecond + 1}, 7, time.Second, false},
+		"more errors":                      {EndpointLoad{Errors: maxPerSecond + 1}, 7, time.Second, false},
+		"more that were dropped":           {EndpointLoad{Issued: 5}, maxPerSecond + 1, time.Second, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, e := single()
+			w.reporting(e)
+			c.load.Address = one
+			w.nextReport(e, 0, 0)
+			w.after(c.after)
+			e.reports.Report(w.now, []ClusterLoad{{Cluster: "chat", Dropped: c.dropped, Endpoints: []EndpointLoad{c.load}}})
+			want, dropped := EndpointLoad{Address: one}, c.dropped
+			if c.counts {
+				want = c.load
+			}
+			if dropped > maxPerSecond {
+				dropped = 0
+			}
+			got := w.read(t).Proxies
+			if got.Issued.Value != float64(want.Issued) || got.Succeeded.Value != float64(want.Succeeded) ||
+				got.Errors.Value != float64(want.Errors) || w.ledger.Cluster("chat", w.now).Dropped != dropped {
+				t.Errorf("%+v, %d dropped, want %+v and %d", got, w.ledger.Cluster("chat", w.now).Dropped, want, dropped)
+			}
+			if rate := w.ledger.Envoys(w.now)[0].RequestRate; rate > float64(want.Issued)*1000 {
+				t.Errorf("%v requests a second", rate)
+			}
+			var disputes []Dispute
+			if !c.counts {
+				disputes = []Dispute{{stat.DisputeIssued, e.node, one, int(min(c.load.Issued, math.MaxInt32)), w.now}}
+			}
+			if diff := cmp.Diff(disputes, w.ledger.Disputes("chat", w.now)); diff != "" {
+				t.Error(diff)
+			}
+			w.after(rowPause + time.Second)
+			if left := w.ledger.Disputes("chat", w.now); len(left) > 0 {
+				t.Errorf("%+v", left)
+			}
+		})
 	}
 }
 

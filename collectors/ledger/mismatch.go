@@ -36,8 +36,8 @@ type served struct {
 	mismatch  *mismatch // nil where the report has the requests of the Envoys that are confirmed
 }
 
-// A mismatch is a row of an endpoint's own reports that each show fewer requests than the confirmed Envoys have, by more
-// than is tolerated.
+// A mismatch is a row of an endpoint's own reports that each show fewer requests than the confirmed Envoys have, by
+// more than is tolerated.
 type mismatch struct {
 	since     time.Time // of the first report of the row
 	reports   int
@@ -64,12 +64,12 @@ type reportedCount struct {
 // An Envoy is confirmed once a request of its ended at an endpoint that has completed some since the Envoy came.
 // Until then its requests count as far as the report shows them, and those that began since.
 //
-// Requests of confirmed Envoys that the report lacks count nevertheless: the endpoint may not have received them yet, or
-// lost them. But a single Envoy does not overrule an endpoint: requests that are contradicted do not count there. An
+// Requests of confirmed Envoys that the report lacks count nevertheless: the endpoint may not have received them yet,
+// or lost them. But a single Envoy does not overrule an endpoint: requests that are contradicted do not count there. An
 // Envoy is contradicted if more of its requests are missing than are tolerated, for longer than a gauge lags, while
 // requests of other Envoys ended there, and if it has far more in flight for each of its ends than the others have: by
-// Little's law, that is the time that a request takes at the endpoint, whichever Envoy sent it. Where requests wait in a
-// part of a server that its gauges do not show, or because the whole server stalls, those of all Envoys wait. Without
+// Little's law, that is the time that a request takes at the endpoint, whichever Envoy sent it. Where requests wait in
+// a part of a server that its gauges do not show, or because the whole server stalls, those of all Envoys wait. Without
 // requests of another Envoy nothing contradicts.
 func (l *Ledger) Served(address string, r *weighting.ServerReport, slots float64, now time.Time) {
 	l.mu.Lock()

@@ -300,7 +300,7 @@ func TestOneEnvoyDoesNotOverruleAnEndpoint(t *testing.T) {
 			if c := w.ticked().Read("chat", w.now, nil)[0]; !c.Exact || c.InFlight.Value != 12 {
 				t.Errorf("%v in flight, exact %t; want the 12 of the others, exactly", c.InFlight.Value, c.Exact)
 			}
-			if d := w.ledger.Disputes("chat", w.now)[0]; d.InFlight < 20 || d.Address != one ||
+			if d := w.ledger.Disputes("chat", w.now)[0]; d.Requests < 20 || d.Address != one ||
 				w.now.Sub(d.Since) < 4*time.Second {
 				t.Errorf("%+v", d)
 			}

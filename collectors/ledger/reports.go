@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -128,7 +129,7 @@ func (r *Reports) Report(now time.Time, clusters []ClusterLoad) (watches bool) {
 		l.replace(r, now)
 	}
 	l.unlearn(e, now)
-	issued, elsewhere := l.tally(e, clusters, r.later, now)
+	issued, elsewhere := l.tally(r, clusters, now)
 	if e.basis() != flight.ByLog && r.later {
 		logged := issued
 		if e.wide {
@@ -194,28 +195,39 @@ func (l *Ledger) stop(r *Reports) {
 	})
 }
 
+// most returns how many requests the report may have of an endpoint. An Envoy that logs spends 60 µs of CPU on each, so
+// this is what six cores do for one model server, and more than any answers. A report has the requests since the last
+// one, or of an interval, if that one came late.
+func (r *Reports) most(now time.Time) uint64 {
+	return uint64(maxPerSecond * max(now.Sub(r.lastReport), r.envoy.asked, time.Millisecond).Seconds())
+}
+
 // tally adds up a report by endpoint, because an endpoint may be in several clusters of an Envoy. It returns the number
-// of requests issued to endpoints of clusters here, and to other addresses.
-func (l *Ledger) tally(e *envoy, clusters []ClusterLoad, counters bool, now time.Time) (issued, elsewhere int64) {
+// of requests issued to endpoints of clusters here, and to other addresses. Counters of more requests than there can be
+// are left out, and are a dispute.
+func (l *Ledger) tally(r *Reports, clusters []ClusterLoad, now time.Time) (issued, elsewhere int64) {
+	e, most := r.envoy, r.most(now)
 	for i := range clusters {
 		c := &clusters[i]
 		l.learn(e, c, now)
-		if counters {
+		if r.later && c.Dropped <= most {
 			l.noteDropped(e, c)
 		}
 		for j := range c.Endpoints {
-			load := &c.Endpoints[j]
-			issuedHere := int64(0)
-			if counters {
-				issuedHere = int64(min(load.Issued, maxIssued))
-			}
+			load := c.Endpoints[j]
 			at := l.addresses[load.Address]
+			if over := max(load.Issued, load.Succeeded, load.Errors) > most; over || !r.later {
+				if over && r.later && at != nil {
+					e.overstate(load.Address, load.Issued, now)
+				}
+				load.Issued, load.Succeeded, load.Errors = 0, 0, 0
+			}
 			if at == nil {
-				elsewhere += issuedHere
+				elsewhere += int64(load.Issued)
 				continue
 			}
-			l.tallyOne(e, at, c.Cluster, load, counters)
-			issued += issuedHere
+			l.tallyOne(e, at, c.Cluster, &load)
+			issued += int64(load.Issued)
 		}
 	}
 	return issued, elsewhere
@@ -223,7 +235,7 @@ func (l *Ledger) tally(e *envoy, clusters []ClusterLoad, counters bool, now time
 
 // tallyOne adds a report about one endpoint to the cluster with a name in EDS, or to all of the endpoint's clusters if
 // none has it.
-func (l *Ledger) tallyOne(e *envoy, at *address, name string, load *EndpointLoad, counters bool) {
+func (l *Ledger) tallyOne(e *envoy, at *address, name string, load *EndpointLoad) {
 	meant := at.servedBy(name)
 	for _, s := range at.slots {
 		if meant != nil && s.cluster != meant {
@@ -234,13 +246,11 @@ func (l *Ledger) tallyOne(e *envoy, at *address, name string, load *EndpointLoad
 			continue
 		}
 		a.next.inProgress = plus(a.next.inProgress, load.InProgress, maxInProgress)
-		if counters {
-			a.next.issued = plus(a.next.issued, load.Issued, maxIssued)
-			if hashes(name) && load.Issued > 0 {
-				l.hashed[a] = plus(l.hashed[a], load.Issued, maxIssued)
-			}
-			a.next.succeeded = plus(a.next.succeeded, load.Succeeded, maxIssued)
-			a.next.errors = plus(a.next.errors, load.Errors, maxIssued)
+		a.next.issued = plus(a.next.issued, load.Issued, math.MaxInt32)
+		a.next.succeeded = plus(a.next.succeeded, load.Succeeded, math.MaxInt32)
+		a.next.errors = plus(a.next.errors, load.Errors, math.MaxInt32)
+		if hashes(name) && load.Issued > 0 {
+			l.hashed[a] = plus(l.hashed[a], load.Issued, math.MaxInt32)
 		}
 	}
 }
@@ -300,7 +310,7 @@ func (l *Ledger) noteDropped(e *envoy, load *ClusterLoad) {
 		return
 	}
 	if _, watches := c.watchers[e.node]; watches {
-		c.dropped += min(load.Dropped, maxIssued)
+		c.dropped += load.Dropped
 		l.changed(c)
 	}
 }
@@ -379,7 +389,7 @@ func (e *envoy) advanceRound(r *Reports) flight.Round {
 
 // plus adds up to a limit.
 func plus(sum int32, n uint64, limit int32) int32 {
-	return min(limit, sum+int32(min(n, uint64(limit))))
+	return int32(min(int64(limit), int64(sum)+int64(min(n, uint64(limit)))))
 }
 
 // Close ends the stream, and with it the counts that came over it.

@@ -205,7 +205,7 @@ func collectCluster(s sink, c *view.Cluster, now time.Time) {
 
 func collectSources(s sink, c *view.Cluster) {
 	each(s, "kind", "steelyard_disputed_endpoints", "Endpoints about which the reports of a single Envoy conflict "+
-		"with all others, and do not count: in_flight (requests in progress) or failures.",
+		"with all others, and do not count: in_flight (requests in progress), issued (more than possible) or failures.",
 		disputedEndpoints(c.Disputes))
 	for _, source := range c.Sources {
 		of := s.with("source", source.Name)
@@ -223,14 +223,18 @@ func collectSources(s sink, c *view.Cluster) {
 
 // disputedEndpoints counts them, by kind.
 func disputedEndpoints(disputes []view.Dispute) map[stat.DisputeKind]int {
-	endpoints := map[stat.DisputeKind]map[string]bool{stat.DisputeInFlight: {}, stat.DisputeFailures: {}}
+	endpoints := map[stat.DisputeKind]map[string]bool{stat.DisputeInFlight: {}, stat.DisputeIssued: {},
+		stat.DisputeFailures: {}}
 	for _, d := range disputes {
 		for _, e := range d.Endpoints {
 			endpoints[d.Kind][e] = true
 		}
 	}
-	return map[stat.DisputeKind]int{stat.DisputeInFlight: len(endpoints[stat.DisputeInFlight]),
-		stat.DisputeFailures: len(endpoints[stat.DisputeFailures])}
+	counts := map[stat.DisputeKind]int{}
+	for kind, of := range endpoints {
+		counts[kind] = len(of)
+	}
+	return counts
 }
 
 // collectCounts sums the endpoints up, so that a pool above the bound on series can still be watched.

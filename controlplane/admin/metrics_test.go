@@ -250,12 +250,14 @@ steelyard_envoy_subscriptions_in_sync{cluster="mixtral"} 0
 # TYPE steelyard_envoy_subscriptions_refused gauge
 steelyard_envoy_subscriptions_refused{cluster="llama"} 1
 steelyard_envoy_subscriptions_refused{cluster="mixtral"} 0
-# HELP steelyard_disputed_endpoints Endpoints about which the reports of a single Envoy conflict with all others, and do not count: in_flight (requests in progress) or failures.
+# HELP steelyard_disputed_endpoints Endpoints about which the reports of a single Envoy conflict with all others, and do not count: in_flight (requests in progress), issued (more than possible) or failures.
 # TYPE steelyard_disputed_endpoints gauge
 steelyard_disputed_endpoints{cluster="llama",kind="failures"} 1
 steelyard_disputed_endpoints{cluster="llama",kind="in_flight"} 2
+steelyard_disputed_endpoints{cluster="llama",kind="issued"} 0
 steelyard_disputed_endpoints{cluster="mixtral",kind="failures"} 0
 steelyard_disputed_endpoints{cluster="mixtral",kind="in_flight"} 0
+steelyard_disputed_endpoints{cluster="mixtral",kind="issued"} 0
 # HELP steelyard_source_envoys Envoys that watch the cluster, by whether they report over the source: reporting, idle (they have no known request) or missing.
 # TYPE steelyard_source_envoys gauge
 steelyard_source_envoys{cluster="llama",source="access_log",state="idle"} 0

@@ -178,6 +178,9 @@ func TestClusterProblems(t *testing.T) {
 					{Kind: stat.DisputeInFlight, NodeID: "edge-3", Host: "10.0.0.9",
 						Endpoints: []string{"10.0.0.1:8000", "10.0.0.2:8000"}, Requests: view.Num(2000),
 						Since: view.At(noon.Add(-8 * time.Second))},
+					{Kind: stat.DisputeIssued, NodeID: "edge-5", Host: "10.0.0.9",
+						Endpoints: []string{"10.0.0.1:8000"}, Requests: view.Num(100_000_000),
+						Since: view.At(noon.Add(-3 * time.Second))},
 					{Kind: stat.DisputeFailures, NodeID: "edge-4", Host: "10.0.0.9",
 						Endpoints: []string{"10.0.0.1:8000"}, Since: view.At(noon.Add(-90 * time.Second))},
 				}
@@ -185,8 +188,10 @@ func TestClusterProblems(t *testing.T) {
 			[]view.Problem{
 				warning("Reports of Envoy edge-3 conflict with all others: Envoy edge-3 at 10.0.0.9 has reported, " +
 					"for 8.0 s, 2000 requests in progress at 2 endpoints (10.0.0.1:8000 and others), but the metrics " +
-					"there contradict it while other requests are answered: it is wrong, or these are idle streams " +
-					"and uploads."),
+					"there contradict it: it is wrong, or these are idle streams and uploads."),
+				warning("Reports of Envoy edge-5 conflict with all others: Envoy edge-5 at 10.0.0.9 has reported, " +
+					"for 3.0 s, more requests to 10.0.0.1:8000 than it can have sent, 100000000 the last time. They " +
+					"are not counted."),
 				warning("Reports of Envoy edge-4 conflict with all others: Envoy edge-4 at 10.0.0.9 has reported, " +
 					"for 2 min, that its requests to 10.0.0.1:8000 fail. At least as many other Envoys get responses " +
 					"there, so no endpoint is flagged."),

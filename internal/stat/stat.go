@@ -65,6 +65,7 @@ type DisputeKind string
 // The kinds of disputes.
 const (
 	DisputeInFlight DisputeKind = "in_flight" // requests in progress, which the endpoints' own metrics contradict
+	DisputeIssued   DisputeKind = "issued"    // more requests than an Envoy can have sent since its report before
 	DisputeFailures DisputeKind = "failures"  // failures of endpoints that answer other Envoys
 )
 

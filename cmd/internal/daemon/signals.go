@@ -278,8 +278,8 @@ func (s *signals) Disputes(cluster string, now time.Time) (out []view.Dispute) {
 		}
 		to := &out[last]
 		to.Endpoints = append(to.Endpoints, d.Address)
-		if d.Kind == stat.DisputeInFlight {
-			to.Requests = view.Num(to.Requests.Or(0) + float64(d.InFlight))
+		if d.Kind != stat.DisputeFailures {
+			to.Requests = view.Num(to.Requests.Or(0) + float64(d.Requests))
 		}
 		if d.Since.Before(to.Since.Time) {
 			to.Since = view.At(d.Since)
