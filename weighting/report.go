@@ -82,8 +82,7 @@ type Endpoint struct {
 // Each field is a sum that never goes back; it counts from when the collector started.
 type ProxyReport struct {
 	Issued Reading // requests that got a connection to the endpoint
-	// Hashed are those of Issued whose endpoint a hash chose (affinity): they show nothing of what the shares did.
-	Hashed Reading
+	Hashed Reading // of those, the ones whose endpoint a hash chose (affinity), and not the shares
 	Ended  Reading // of those, the ones that are over, however they ended
 	Failed Reading // requests that the endpoint failed: no connection, reset, or a 5xx of its own
 	// Errors are the other requests that ended in an error, which may be the request's own or the proxy's: a 4xx or a
