@@ -45,7 +45,7 @@ func UpdateOf(d *weighting.Decision) Update {
 	u := Update{ArrivalRate: d.ArrivalRate, Cost: CostOf(d.Work), Drop: d.DropFraction,
 		Endpoints: make([]Endpoint, len(d.Endpoints))}
 	if d.Work != nil && d.Work.TokensPerByte > 0 {
-		u.TokensPerByte = d.Work.TokensPerByte
+		u.TokensPerByte = d.Work.TokensPerByte / (1 - min(d.Work.Cached, MostCached))
 	}
 	for i, v := range d.Vessels() {
 		e := &d.Endpoints[i]

@@ -44,9 +44,9 @@ func TestAnUpdateSaysWhoseServerRestarted(t *testing.T) {
 		t.Errorf("blocks of %d tokens, %v tokens in a byte; want those of the one that reports them, and unknown",
 			u.BlockTokens, u.TokensPerByte)
 	}
-	d.Work, d.DropFraction = &weighting.Work{TokensPerByte: 0.3}, 0.2
+	d.Work, d.DropFraction = &weighting.Work{TokensPerByte: 0.075, Cached: 0.75}, 0.2 // computed
 	if u = UpdateOf(&d); u.TokensPerByte != 0.3 || u.Drop != 0.2 {
-		t.Errorf("%v tokens in a byte, and %v refused; want 0.3 and 0.2", u.TokensPerByte, u.Drop)
+		t.Errorf("%v tokens in a byte of text, and %v refused; want 0.3 and 0.2", u.TokensPerByte, u.Drop)
 	}
 }
 

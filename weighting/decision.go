@@ -43,8 +43,8 @@ type Work struct {
 	Requests     float64   // that the means are made of
 	Engines      int       // whose counters of tokens are usable
 	CountedAt    time.Time // the newest reading of these counters
-	// TokensPerByte is prompt tokens for each byte of a request's body, by these counters and the sizes of requests;
-	// NaN while unknown. SizedAt is its newest reading.
+	// TokensPerByte is prompt tokens that each byte of a request's body makes an engine compute, without those from a
+	// prefix cache, by these counters and the sizes of requests; NaN while unknown. SizedAt is its newest reading.
 	TokensPerByte float64
 	SizedAt       time.Time
 	// BySize means that prompts are guessed by the size of requests; otherwise each counts as a mean one.

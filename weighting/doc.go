@@ -82,15 +82,16 @@
 // requests in order, so the requests that wait are the last that began, and outstanding in full; and those without a
 // first token are the last that began, which bounds P_i from above (outstanding.go). What is learned of the cluster,
 // from the counters of [TokenCounts] and the sizes (content-length) of [ProxyReport], fades with a time constant of a
-// minute; tokens per byte, where many requests come, with that in which 500 do, ten seconds at least:
+// minute; tokens per byte, where many requests come, with that in which 350 do, seven seconds at least:
 //
 //	prompt of a request     bytes · tokens per byte, at most what one engine counted between two readings in the
 //	                        last minutes; P without a size, or while guesses by size are worse than P by more
 //	                        than a quarter (prompts.go); 0 once it is refused (4xx)
-//	tokens per byte         ratio of the sums, of comparisons of two requests or more within a factor of 4 of the
-//	                        median ratio (learnSizes in work.go, prompts.go)
-//	prefill rate, 1/b       least squares of seconds = a·iterations + b·(prompt tokens + 1.5·output tokens), over
-//	                        whole iterations of an engine that was busy (efficiency.go, addBusy in work.go)
+//	tokens per byte         computed tokens to bytes, ratio of the sums, of comparisons of two requests or more whose
+//	                        prompts, cached or not, are within a factor of 4 of the median ratio (learnSizes in
+//	                        work.go, prompts.go)
+//	prefill rate            least squares of prompt tokens = rate·seconds − a·iterations − b·output tokens, over whole
+//	                        iterations of an engine that was busy (efficiency.go, addBusy in work.go)
 //	relative speed          seconds by that formula / seconds taken, against the pool's median; deviations of 5 % are
 //	                        noise (work.go)
 //

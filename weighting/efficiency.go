@@ -2,50 +2,82 @@ package weighting
 
 import "math"
 
-// efficiency is how long an engine took for what it did while it had requests: the sums of a regression
-// of seconds on iterations and tokens, fading with the time constant workTau.
+// A stint is what an engine did in some time while it had requests.
+type stint [4]float64
+
+// The numbers of a stint: prompt tokens computed, iterations, tokens generated, seconds.
+const (
+	ofPrompts = iota
+	ofIterations
+	ofOutput
+	ofSeconds
+)
+
+// efficiency is how long an engine took for what it did while it had requests: the sums of a regression,
+// fading with the time constant workTau.
 type efficiency struct {
-	iterations, tokens, seconds          float64
-	ii, it, tt, iterationTime, tokenTime float64 // sums of products
-	timeTime                             float64
+	sum      stint
+	products [4]stint
 }
 
 // Seconds that a speed stands on, and those of all engines together that a cost does.
 const enough, enoughOfAll = 10.0, 20.0
 
-// add takes in what an engine did in some seconds.
-func (e *efficiency) add(iterations, tokens, seconds float64) {
-	e.fade(math.Exp(-seconds / workTau.Seconds()))
-	e.plus(&efficiency{
-		iterations: iterations, tokens: tokens, seconds: seconds,
-		ii: iterations * iterations, it: iterations * tokens, tt: tokens * tokens,
-		iterationTime: iterations * seconds, tokenTime: tokens * seconds, timeTime: seconds * seconds,
-	}, 1)
+// seconds is how long the sums are about.
+func (e *efficiency) seconds() float64 { return e.sum[ofSeconds] }
+
+// add takes in what an engine did.
+func (e *efficiency) add(d *stint) {
+	e.fade(math.Exp(-d[ofSeconds] / workTau.Seconds()))
+	one := efficiency{sum: *d}
+	for i := range d {
+		for k := range d {
+			one.products[i][k] = d[i] * d[k]
+		}
+	}
+	e.plus(&one)
 }
 
 func (e *efficiency) fade(keep float64) {
-	for _, sum := range []*float64{
-		&e.iterations, &e.tokens, &e.seconds, &e.ii, &e.it, &e.tt, &e.iterationTime, &e.tokenTime, &e.timeTime,
-	} {
-		*sum *= keep
+	for i := range e.sum {
+		e.sum[i] *= keep
+		for k := range e.sum {
+			e.products[i][k] *= keep
+		}
 	}
 }
 
-// plus adds what an engine of some relative speed did: a typical one would have taken speed times as long.
-func (e *efficiency) plus(o *efficiency, speed float64) {
-	e.iterations += o.iterations
-	e.tokens += o.tokens
-	e.seconds += o.seconds * speed
-	e.ii += o.ii
-	e.it += o.it
-	e.tt += o.tt
-	e.iterationTime += o.iterationTime * speed
-	e.tokenTime += o.tokenTime * speed
-	e.timeTime += o.timeTime * speed * speed
+func (e *efficiency) plus(o *efficiency) {
+	for i := range e.sum {
+		e.sum[i] += o.sum[i]
+		for k := range e.sum {
+			e.products[i][k] += o.products[i][k]
+		}
+	}
 }
 
-// A cost is what an engine's work takes, in seconds.
-type cost struct{ iteration, token float64 }
+// typical is what an engine of some relative speed did, as of a typical one, which would have taken speed times as long.
+// Its products are those of what its own seconds alone do not explain, so they can be added to those of engines of any
+// speed, though that be not known yet.
+func (e *efficiency) typical(speed float64) *efficiency {
+	t := *e
+	t.sum[ofSeconds] *= speed
+	s := &e.products
+	for i := range s {
+		for k := range s {
+			t.products[i][k] -= s[i][ofSeconds] * s[k][ofSeconds] / s[ofSeconds][ofSeconds]
+		}
+	}
+	return &t
+}
+
+// A cost is what an engine's work takes, in seconds: a prompt token, an iteration, and a token of output.
+type cost struct{ token, iteration, output float64 }
+
+// of is the seconds that a stint takes.
+func (c cost) of(d *stint) float64 {
+	return c.token*d[ofPrompts] + c.iteration*d[ofIterations] + c.output*d[ofOutput]
+}
 
 // rate is prompt tokens per second; NaN while unknown.
 func (c cost) rate() float64 {
@@ -55,26 +87,31 @@ func (c cost) rate() float64 {
 	return 1 / c.token
 }
 
-// cost is the least-squares solution. A slight pull towards an iteration that takes as long as iterationTokens decides
-// where the readings cannot tell the two apart. Where they hardly can, as most of the time goes into output, a stronger
-// pull would make of 25 tokens on a small engine more than 100, and the prefill rate four times too high. An iteration
-// takes no longer than most tokens, though each prompt be one.
+// cost is that of typical engines: the solution of least squares, in which the prompt tokens are what is explained, by
+// the seconds, less those of the iterations and of the output. Of these numbers only the prompts are inexact, because
+// one counts as a whole when its last token is computed. Where they explained the seconds, long prompts would make their
+// cost too low by half.
+//
+// A slight pull towards an iteration that takes as long as iterationTokens, and an output as outputCost, decides where
+// the readings cannot tell them apart; a strong one would outweigh what little small engines show.
 func (e *efficiency) cost() (c cost, ok bool) {
-	const tokens, pull, most = iterationTokens, 0.0003, 1000.0
-	ridge := pull * e.ii
-	ii, it, tt := e.ii+ridge, e.it-ridge*tokens, e.tt+ridge*tokens*tokens
-	det := ii*tt - it*it
-	if e.seconds < enoughOfAll || !(det > 0) {
+	const pull, mostOfIteration, mostOfOutput = 0.0003, 1000.0, 10.0 // prompt tokens
+	if e.seconds() < enoughOfAll {
 		return cost{}, false
 	}
-	c = cost{(e.iterationTime*tt - e.tokenTime*it) / det, (e.tokenTime*ii - e.iterationTime*it) / det}
-	switch {
-	case c.iteration < 0:
-		c = cost{0, e.tokenTime / e.tt}
-	case c.iteration > most*c.token:
-		token := e.seconds / (most*e.iterations + e.tokens)
-		c = cost{most * token, token}
+	s, spans := &e.products, e.seconds()/costSpan
+	pullI, pullO := pull*e.sum[ofIterations]*e.sum[ofIterations]/spans, pull*e.sum[ofOutput]*e.sum[ofOutput]/spans
+	ii, io, oo := s[ofIterations][ofIterations]+pullI, s[ofIterations][ofOutput], s[ofOutput][ofOutput]+pullO
+	i, o := pullI*iterationTokens-s[ofIterations][ofPrompts], pullO*outputCost-s[ofOutput][ofPrompts]
+	iteration, output := iterationTokens, outputCost
+	if det := ii*oo - io*io; det > 0 {
+		output = min(max(0, (o*ii-i*io)/det), mostOfOutput)
 	}
+	if ii > 0 {
+		iteration = min(max(0, (i-output*io)/ii), mostOfIteration)
+	}
+	c.token = e.seconds() / (e.sum[ofPrompts] + iteration*e.sum[ofIterations] + output*e.sum[ofOutput])
+	c.iteration, c.output = iteration*c.token, output*c.token
 	return c, c.token > 0
 }
 
@@ -82,15 +119,19 @@ func (e *efficiency) cost() (c cost, ok bool) {
 // the single times were off.
 func (e *efficiency) speed(c cost) (ratio, noise float64, ok bool) {
 	const widest = 20 // ratio
-	if e.seconds < enough || c.token <= 0 {
+	if e.seconds() < enough || c.token <= 0 {
 		return 1, 0, false
 	}
-	ratio = min(max((c.iteration*e.iterations+c.token*e.tokens)/e.seconds, 1.0/widest), widest)
-	i, t := c.iteration/ratio, c.token/ratio // its own cost
-	off := e.timeTime - 2*(i*e.iterationTime+t*e.tokenTime) + i*i*e.ii + 2*i*t*e.it + t*t*e.tt
-	n := e.seconds * e.seconds / e.timeTime // comparisons
+	ratio = min(max(c.of(&e.sum)/e.seconds(), 1.0/widest), widest)
+	n := e.seconds() * e.seconds() / e.products[ofSeconds][ofSeconds] // comparisons
 	if n < 2 {
 		return ratio, math.Inf(1), true
 	}
-	return ratio, math.Sqrt(max(0, off)*n/(n-1)) / e.seconds, true
+	off, own := 0.0, stint{c.token / ratio, c.iteration / ratio, c.output / ratio, -1} // by its own cost
+	for i := range own {
+		for k := range own {
+			off += own[i] * own[k] * e.products[i][k]
+		}
+	}
+	return ratio, math.Sqrt(max(0, off)*n/(n-1)) / e.seconds(), true
 }

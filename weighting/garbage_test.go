@@ -140,7 +140,7 @@ func TestGarbageCountsOfTokensTeachNothing(t *testing.T) {
 // Sums that fade for days do not become numbers that nothing is known of.
 func TestTokensPerByteAreUnknownAfterDaysWithoutSizes(t *testing.T) {
 	k := prompts{}
-	k.perByte.add(1000, 4000, 100)
+	k.perByte.add(&tokenGrowth{computed: 1e5, first: 100}, 4000)
 	for minute := range 3 * 24 * 60 {
 		now := epoch.Add(time.Duration(minute) * time.Minute)
 		k.fade(now, 100.0/60)

@@ -150,10 +150,10 @@ func (k *prompts) fade(now time.Time, perSecond float64) {
 }
 
 // ratioWindow is how many requests tokens per byte stand on: those of workTau, but few where many come. When caches are
-// cleared a byte costs ten times as much from one moment to the next, and what is typical remains the old ratio until
+// cleared a byte costs ten times as much from one moment to the next, and what is typical is the old ratio in part until
 // most of the requests are new.
 func ratioWindow(perSecond float64) float64 {
-	const fewest, many, soon = 2 * fewestPrompts, 500.0, 10.0 // requests, and seconds
+	const fewest, many, soon = 2 * fewestPrompts, 350.0, 7.0 // requests, and seconds
 	return max(fewest, min(perSecond*workTau.Seconds(), many), perSecond*soon)
 }
 
@@ -183,7 +183,8 @@ func (k *prompts) compare(sent batch, d *tokenGrowth) {
 
 // ratios count the ratios of tokens to bytes, in classes of a tenth of their logarithm. What is typical is the ratio of
 // the sums of the classes around the median: requests with images in them do not move it while they
-// are few, as they would a plain ratio of sums.
+// are few, as they would a plain ratio of sums. The class is that of the whole prompts, and the sum that of the tokens
+// computed: where most of a prompt is cached most of the time, what the others compute is no exception, but most of it.
 type ratios struct {
 	classes [160]struct{ weight, tokens, bytes float64 }
 	weight  float64
@@ -192,14 +193,14 @@ type ratios struct {
 // Classes of ratios: from e^-13 to e^3 tokens a byte, and those that count as around the median.
 const ratioLeast, ratioWidth, ratioAround = -13.0, 0.1, 14
 
-// add counts so many requests that had so many tokens and bytes each.
-func (r *ratios) add(tokens, bytes, requests float64) {
-	class := math.Round((math.Log(tokens/bytes) - ratioLeast) / ratioWidth)
+// add counts requests whose prompts are computed, of so many bytes each.
+func (r *ratios) add(d *tokenGrowth, bytes float64) {
+	class := math.Round((math.Log((d.computed+d.cached)/d.first/bytes) - ratioLeast) / ratioWidth)
 	c := &r.classes[int(max(0, min(class, float64(len(r.classes)-1))))]
-	c.weight += requests
-	c.tokens += tokens * requests
-	c.bytes += bytes * requests
-	r.weight += requests
+	c.weight += d.first
+	c.tokens += d.computed
+	c.bytes += bytes * d.first
+	r.weight += d.first
 }
 
 func (r *ratios) fade(keep float64) {

@@ -11,8 +11,8 @@ import (
 
 // Of requests of which only some have a size, the others count as mean ones.
 func TestRequestsWithoutASizeCountAsMeanOnes(t *testing.T) {
-	k := prompts{computed: 10_000, first: 20} // a mean of 500 tokens
-	k.perByte.add(500, 2000, 20)              // a quarter of a token for each byte
+	k := prompts{computed: 10_000, first: 20}                      // a mean of 500 tokens
+	k.perByte.add(&tokenGrowth{computed: 10_000, first: 20}, 2000) // a quarter of a token for each byte
 	k.longest.note(800, epoch, longestSpan)
 	for _, c := range []struct {
 		name string

@@ -33,7 +33,7 @@ func TestCountersThatGoBackOftenAreNotUsed(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			at, known := epoch, prompts{}
 			e := engineState{speed: 3, tokens: TokenCounts{At: at}}
-			e.efficiency.add(100, 1e5, 20)
+			e.efficiency.add(&stint{1e5, 100, 0, 20})
 			m := &member{Endpoint: &Endpoint{Server: ServerReport{Tokens: e.tokens}}, memory: &memory{}}
 			m.observe(m.Endpoint, at, 0)
 			for i, r := range c.readings {
@@ -48,7 +48,7 @@ func TestCountersThatGoBackOftenAreNotUsed(t *testing.T) {
 					t.Errorf("reading %d, once more: used %v, want %v", i, again, r.used)
 				}
 				if !r.used && (e.speed != 1 || e.efficiency != efficiency{}) {
-					t.Errorf("reading %d: relative speed %v, by %v s, want none", i, e.speed, e.efficiency.seconds)
+					t.Errorf("reading %d: relative speed %v, by %v s, want none", i, e.speed, e.efficiency.seconds())
 				}
 			}
 		})

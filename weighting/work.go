@@ -171,8 +171,8 @@ func (m *member) work(p *pool) EndpointWork {
 }
 
 // costSpan is the seconds of one comparison of the time that an engine took with what it did: longer than most prompts
-// are computed for, and short enough that workTau has fifteen of them.
-const costSpan = 4.0
+// are computed for, and short enough that workTau has some of them.
+const costSpan = 8.0
 
 // read takes in a reading of the engine's counts, if there is a new one, and reports whether there ever was one.
 func (e *engineState) read(k *prompts, c cost, m *member) (counts bool) {
@@ -213,7 +213,7 @@ func (e *engineState) learnSizes(k *prompts, d *tokenGrowth, seen begun, at time
 	sent := seen.computedSince(&e.sizedTo)
 	both := e.sized.first >= few && sent.sized >= few
 	if both && e.sized.computed > 0 && sent.bytes >= sent.sized {
-		k.perByte.add(e.sized.computed/e.sized.first, sent.bytes/sent.sized, e.sized.first)
+		k.perByte.add(&e.sized, sent.bytes/sent.sized)
 		k.sizedAt = at
 	}
 	if both || e.sized.first >= some {
@@ -227,20 +227,18 @@ func (e *engineState) learnSizes(k *prompts, d *tokenGrowth, seen begun, at time
 
 // learnCost learns from how long the engine took. Prompts count when their last token is computed: what was computed
 // before the first reading and counts after it, and the other way round at the last, has to be little of what is
-// compared, or the cost of a token is underestimated by half. A count that leaped is no reading: nothing is suddenly
-// that much faster.
+// compared. A count that leaped is no reading: nothing is suddenly that much faster.
 func (e *engineState) learnCost(d *tokenGrowth, running float64, known cost, at time.Time) {
 	if e.addBusy(d, running); e.busy.seconds < costSpan {
 		return
 	}
 	const leap = 4 // ratio
-	tokens := e.busy.computed + outputCost*e.busy.generated
-	usual := (known.iteration*e.busy.iterations + known.token*tokens) / e.speed
+	did := stint{e.busy.computed, e.busy.iterations, e.busy.generated, e.busy.seconds}
 	switch {
-	case e.efficiency.seconds >= enough && usual > leap*e.busy.seconds:
+	case e.efficiency.seconds() >= enough && known.of(&did)/e.speed > leap*e.busy.seconds:
 		e.efficiency.fade(math.Exp(-e.busy.seconds / workTau.Seconds())) // until it may be true
 	case e.busy.iterations > 0:
-		e.efficiency.add(e.busy.iterations, tokens, e.busy.seconds)
+		e.efficiency.add(&did)
 		e.rated = at
 	}
 	e.busy = tokenGrowth{}
@@ -288,8 +286,9 @@ func valueOf(r Reading) float64 {
 func (l *Law) engineSpeeds(p *pool) {
 	var all efficiency
 	for i := range p.members {
-		e := p.members[i].engine
-		all.plus(&e.efficiency, e.speed)
+		if e := p.members[i].engine; e.efficiency.seconds() > 0 {
+			all.plus(e.efficiency.typical(e.speed))
+		}
 	}
 	if c, ok := all.cost(); ok {
 		l.cost = c
@@ -374,7 +373,7 @@ func (p *pool) settleSpeeds() {
 	for i := range p.members {
 		m := &p.members[i]
 		m.speed, m.engine.prefillSource = m.engine.speed, PrefillTypical
-		if m.engine.efficiency.seconds >= enough {
+		if m.engine.efficiency.seconds() >= enough {
 			m.engine.prefillSource = PrefillMeasured
 		}
 		if own, from := m.ownSlots(); from == CapacityConfigured {

@@ -243,7 +243,8 @@ func TestByWorkNeverAboveLeastRequest(t *testing.T) {
 	t.Parallel()
 	rate := func(factor float64) func(*plant) {
 		return func(p *plant) {
-			p.alter = func(float64, *Snapshot) { p.teach(cost{0.02, 1 / (factor * p.engines[0].Params().PrefillRate)}) }
+			token := 1 / (factor * p.engines[0].Params().PrefillRate)
+			p.alter = func(float64, *Snapshot) { p.teach(cost{token, 0.02, outputCost * token}) }
 		}
 	}
 	params := func(change func(*engine.Params)) func(*engine.Params) { return change }
