@@ -148,7 +148,8 @@ type record struct {
 	scrape   Scrape
 	failures int // scrapes in a row
 
-	implausible time.Time // when a counter last was implausible; zero: never
+	wrong   string    // the latest counters that could not be right, and why
+	wrongAt time.Time // when that was; zero: never
 
 	firstToken   *stat.Histogram // times to the first token; nil: unknown
 	firstTokenAt time.Time
@@ -163,7 +164,8 @@ type Scrape struct {
 	Refused bool   // nothing listens there
 	Replica string // name of the replica that scraped; empty for this one
 
-	FirstToken *stat.Histogram // nil: not read this time
+	WrongCounters string          // counters of the page that cannot be right, and why; empty for none
+	FirstToken    *stat.Histogram // nil: not read this time
 }
 
 // source is the health of one kind of source over the whole cluster.
@@ -293,8 +295,8 @@ func (c *Cluster) scraped(address string, report weighting.ServerReport, s Scrap
 		return 0, false
 	}
 	r.failures = 0
-	if report.Implausible > r.server.Implausible {
-		r.implausible = s.At
+	if s.WrongCounters != "" {
+		r.wrong, r.wrongAt = s.WrongCounters, s.At
 	}
 	r.server = report
 	return c.slots(address), true

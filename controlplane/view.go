@@ -144,8 +144,8 @@ func (s *seen) show(e *view.Endpoint, now time.Time) *stat.Histogram {
 	r := &s.records[i]
 	e.LastScrape = viewScrape(r.scrape)
 	if !r.scrape.At.IsZero() {
-		e.ImplausibleReadings, e.LastImplausibleReading = view.Num(float64(r.server.Implausible)),
-			view.At(r.implausible)
+		e.ImplausibleReadings = view.Num(float64(r.server.Implausible))
+		e.WrongCounters, e.LastWrongCounters = r.wrong, view.At(r.wrongAt)
 	}
 	if n := r.server.Completions; n.Known() {
 		e.CompletedRequests = view.Num(n.Value)

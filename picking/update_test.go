@@ -37,8 +37,8 @@ func TestAnUpdateSaysWhoseServerRestarted(t *testing.T) {
 		Endpoints: []weighting.Endpoint{{Address: "10.0.0.1:80", Capacity: 1, Server: report},
 			{Address: "10.0.0.2:80", Capacity: 1}}})
 	u := UpdateOf(&d)
-	if u.Endpoints[0].Restarts != 3 || u.Endpoints[1].Restarts != 0 {
-		t.Errorf("restarts %d and %d, want 3 and 0", u.Endpoints[0].Restarts, u.Endpoints[1].Restarts)
+	if u.Endpoints[0].Restarts != 5 || u.Endpoints[1].Restarts != 0 {
+		t.Errorf("restarts %d and %d, want 5 and 0", u.Endpoints[0].Restarts, u.Endpoints[1].Restarts)
 	}
 	if u.BlockTokens != 128 || u.TokensPerByte != 0 {
 		t.Errorf("blocks of %d tokens, %v tokens in a byte; want those of the one that reports them, and unknown",

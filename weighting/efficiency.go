@@ -57,8 +57,8 @@ func (e *efficiency) plus(o *efficiency) {
 }
 
 // typical is what an engine of some relative speed did, as of a typical one, which would have taken speed times as long.
-// Its products are those of what its own seconds alone do not explain, so they can be added to those of engines of any
-// speed, though that be not known yet.
+// Its products are those of what its own seconds alone do not explain, so they can be added to those of engines of
+// any speed, before that is known.
 func (e *efficiency) typical(speed float64) *efficiency {
 	t := *e
 	t.sum[ofSeconds] *= speed
@@ -89,8 +89,8 @@ func (c cost) rate() float64 {
 
 // cost is that of typical engines: the solution of least squares, in which the prompt tokens are what is explained, by
 // the seconds, less those of the iterations and of the output. Of these numbers only the prompts are inexact, because
-// one counts as a whole when its last token is computed. Where they explained the seconds, long prompts would make their
-// cost too low by half.
+// one counts as a whole when its last token is computed. Where they explained the seconds, long prompts would make
+// their cost too low by half.
 //
 // A slight pull towards an iteration that takes as long as iterationTokens, and an output as outputCost, decides where
 // the readings cannot tell them apart; a strong one would outweigh what little small engines show.

@@ -8,8 +8,8 @@ import (
 	"steelyard/weighting/sim/engine"
 )
 
-// What the law learns of engines is what they do: prompts of 100 to 60,000 tokens, of which more or fewer are cached, or
-// most of most; computed in chunks or at once, in iterations with or without output, at any load.
+// What the law learns of engines is what they do: prompts of 100 to 60,000 tokens, of which more or fewer are cached,
+// or most of most; computed in chunks or at once, in iterations with or without output, at any load.
 func TestThePrefillRateAndTokensPerByteAreThoseOfTheEngines(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -95,7 +95,7 @@ func cached(request func(*rand.Rand) *engine.Request, some, part float64) func(*
 	}
 }
 
-// Where twice the iterations leave time for a third of the tokens, an iteration would take longer than all prompts, and
+// Where twice the iterations leave time for a third of the tokens, an iteration would take longer than prompts do, and
 // a rate without bounds would let any prompt be computed at once.
 func TestAnIterationTakesNoLongerThanAThousandTokens(t *testing.T) {
 	var e efficiency

@@ -121,7 +121,7 @@ func (m *memory) observe(e *Endpoint, now time.Time, alpha float64) {
 		m.observeRates(&m.server, &seen)
 		m.observeService(&m.server, &seen)
 	} else {
-		if m.server != (ServerReport{}) && seen.Restarts-seen.Implausible > m.server.Restarts-m.server.Implausible {
+		if m.server != (ServerReport{}) {
 			m.reversals.note(now)
 		}
 		m.restarted()

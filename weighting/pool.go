@@ -181,7 +181,7 @@ func (m *member) decision(p *pool, share float64) EndpointDecision {
 		d.Latency, d.LatencyAge = m.latency.seconds, max(0, p.now.Sub(m.latency.at))
 	}
 	d.MeanQueueTime = m.meanQueueTime(p)
-	d.Restarts = max(0, m.server.Restarts-m.server.Implausible)
+	d.Restarts = m.server.Restarts
 	d.CountersGoBack = m.reversals.often(p.now)
 	d.BlockTokens = math.NaN()
 	if m.server.BlockTokens.Known() {

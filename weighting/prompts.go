@@ -150,8 +150,8 @@ func (k *prompts) fade(now time.Time, perSecond float64) {
 }
 
 // ratioWindow is how many requests tokens per byte stand on: those of workTau, but few where many come. When caches are
-// cleared a byte costs ten times as much from one moment to the next, and what is typical is the old ratio in part until
-// most of the requests are new.
+// cleared a byte costs ten times as much from one moment to the next, and what is typical is the old ratio in part
+// until most of the requests are new.
 func ratioWindow(perSecond float64) float64 {
 	const fewest, many, soon = 2 * fewestPrompts, 350.0, 7.0 // requests, and seconds
 	return max(fewest, min(perSecond*workTau.Seconds(), many), perSecond*soon)

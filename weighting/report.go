@@ -37,8 +37,9 @@ type ServerReport struct {
 	// Tokens are the counts of an engine that batches continuously.
 	Tokens TokenCounts
 
-	// Restarts is how often the counters went back since the first report, or rose by more than is possible;
-	// Implausible is how often the latter happened.
+	// Restarts is how often most counters went back at once since the first report, as with another process;
+	// Implausible is how often one was higher than is possible, which is no reading of it and leaves the others as they
+	// are.
 	Restarts, Implausible int
 }
 

@@ -2,8 +2,8 @@ package modelserver
 
 import (
 	"cmp"
-	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"steelyard/weighting"
@@ -14,88 +14,154 @@ import (
 // separately, because a server can restart a part of them (Triton does, when a model is reloaded), and the fall of that
 // part must not make the whole sum of the others count again.
 //
-// A series that rose by more than any server can have counted since (weighting.Possible) was misread or miswritten, or
-// belongs to another server at the same address. Its rise shows nothing: the sum stays, and continues from the new
-// value.
+// By Prometheus and OpenMetrics a counter only rises, or begins again at zero when its process does, and then all
+// counters of that process begin again. So it is a restart when more than half of the counters that can fall do. A
+// counter that falls by itself, or rises by more than any server can have counted since (weighting.Possible), is wrong
+// for reasons of its own: its number is unknown, and all others stand, until it goes on from where it was. After
+// patience it goes on from where it is.
 //
 // The zero Counters is ready for use. It belongs to one server and one
 // goroutine.
 type Counters struct {
-	completions, queueSeconds, busySeconds       counterSum
-	prompt, cached, generated, first, iterations counterSum
-	restarts, leaps                              int
-	at                                           time.Time // of the report before; zero for none
+	sums            [8]counterSum // of the fields that are counters, in their order
+	restarts, leaps int
+	at              time.Time // of the report before; zero for none
 }
+
+// Describe names the series of a body that are wrong, and what is.
+func (r *Reader) Describe(body []byte, wrong []Wrong) string {
+	sources, _ := r.Explain(body)
+	var out []string
+	for _, w := range wrong {
+		i := slices.IndexFunc(sources, func(f FieldSource) bool { return f.Field == w.Field })
+		what := "fell, and its other counters did not"
+		if w.Leaps {
+			what = "rose by more than any server can count"
+		}
+		if i >= 0 {
+			out = append(out, strings.Join(sources[i].Series, " + ")+" "+what)
+		}
+	}
+	return strings.Join(out, "; ")
+}
+
+// patience is how long a counter that is wrong is unknown.
+const patience = 10 * time.Second
 
 // A counterSum is the sum of the series of one field.
 type counterSum struct {
 	sum  float64
+	at   time.Time    // when it was last known
 	last []lastSample // sorted by key: for a few series a map would take ten times the memory
 }
 
 // A lastSample is the value that a series had, and when.
 type lastSample struct {
-	key    string // name and labels
-	value  float64
-	at     time.Time
-	leaped bool // the step to this value was a leap, so a fall from it is not a restart
+	key   string // name and labels
+	value float64
+	at    time.Time
+	wrong time.Time // since when the series has shown what cannot follow from that; zero where it does not
 }
 
-// An observation says whether a counter of a report restarted or leaped.
-type observation struct{ restarted, leaped bool }
+// A Wrong is a counter of a report that cannot be right by itself.
+type Wrong struct {
+	Field Field
+	Leaps bool // it rose by more than any server can count; otherwise it fell, and most others did not
+}
 
-// Observe adds a report that was true at the given moment. What is unknown in it is unknown in the result; a sum
-// continues where it was when its field comes back. Restarts rises by one for a report with any counter that fell or
-// rose implausibly, Implausible by one for a report with any that rose implausibly.
-func (c *Counters) Observe(at time.Time, rep Report) weighting.ServerReport {
-	var seen observation
-	cumulative := func(f Field, s *counterSum) weighting.Reading {
-		n := *rep.number(f)
-		if !n.Known {
-			return weighting.Reading{}
-		}
-		s.add(rep.samplesOf(f), c.at, at, &seen)
-		return weighting.Reading{Value: s.sum, At: at}
+// Observe adds a report that was true at the given moment. What is unknown in it is unknown in the result, and so is
+// what is wrong, which is returned; a sum continues where it was when its field comes back. Restarts rises by one for a
+// report of another process, Implausible by one for a report in which a counter begins to be too high.
+func (c *Counters) Observe(at time.Time, rep Report) (weighting.ServerReport, []Wrong) {
+	restarted := c.restarted(&rep)
+	if restarted {
+		c.restarts++
 	}
-	out := weighting.ServerReport{
+	var wrong []Wrong
+	leaps := false
+	for i, f := range counters {
+		if !rep.number(f).Known {
+			continue
+		}
+		s := &c.sums[i]
+		fell, leaped, begins := s.add(rep.samplesOf(f), c.at, at, restarted)
+		if fell || leaped {
+			wrong, leaps = append(wrong, Wrong{f, leaped}), leaps || leaped && begins
+		} else {
+			s.at = at
+		}
+	}
+	if leaps {
+		c.leaps++
+	}
+	c.at = at
+	return weighting.ServerReport{
 		Queue:        reading(at, rep.Queue),
 		Running:      reading(at, rep.Running),
 		Utilization:  reading(at, rep.Utilization),
 		BlockTokens:  reading(at, rep.BlockTokens),
 		Awake:        reading(at, rep.Awake),
-		Completions:  cumulative(FieldCompletions, &c.completions),
-		QueueSeconds: cumulative(FieldQueueSeconds, &c.queueSeconds),
-		BusySeconds:  cumulative(FieldBusySeconds, &c.busySeconds),
-	}
-	out.Tokens = c.tokens(at, &rep, cumulative)
-	if seen.leaped {
-		c.leaps++
-	}
-	if seen.leaped || seen.restarted {
-		c.restarts++
-	}
-	c.at = at
-	out.Restarts, out.Implausible = c.restarts, c.leaps
-	return out
+		Completions:  c.reading(FieldCompletions),
+		QueueSeconds: c.reading(FieldQueueSeconds),
+		BusySeconds:  c.reading(FieldBusySeconds),
+		Tokens:       c.tokens(),
+		Restarts:     c.restarts, Implausible: c.leaps,
+	}, wrong
 }
 
-// tokens returns the sums of an engine that counts prompt tokens and generated tokens.
-func (c *Counters) tokens(
-	at time.Time, rep *Report, sum func(Field, *counterSum) weighting.Reading,
-) weighting.TokenCounts {
-	sum(FieldPromptTokens, &c.prompt)
-	sum(FieldCachedTokens, &c.cached)
-	sum(FieldGeneratedTokens, &c.generated)
-	sum(FieldFirstTokens, &c.first)
-	sum(FieldIterations, &c.iterations)
-	t := weighting.TokenCounts{
-		Prompt: c.prompt.sum, Cached: c.cached.sum, Generated: c.generated.sum,
-		First: c.first.sum, Iterations: c.iterations.sum,
+// counters lists the fields that are cumulative.
+var counters = slices.DeleteFunc(slices.Clone(fields), func(f Field) bool { return !f.counter() })
+
+func (c *Counters) of(f Field) *counterSum { return &c.sums[slices.Index(counters, f)] }
+
+// reading is a sum of the latest report.
+func (c *Counters) reading(f Field) weighting.Reading {
+	if s := c.of(f); s.at.Equal(c.at) {
+		return weighting.Reading{Value: s.sum, At: s.at}
 	}
-	if rep.PromptTokens.Known && rep.GeneratedTokens.Known && rep.FirstTokens.Known {
-		t.At = at
+	return weighting.Reading{}
+}
+
+// tokens returns the sums of an engine that counts prompt tokens and generated tokens. They are of one moment: where
+// one is missing that there was just before, all are unknown.
+func (c *Counters) tokens() weighting.TokenCounts {
+	prompt, cached, generated := c.of(FieldPromptTokens), c.of(FieldCachedTokens), c.of(FieldGeneratedTokens)
+	first, iterations := c.of(FieldFirstTokens), c.of(FieldIterations)
+	t := weighting.TokenCounts{
+		Prompt: prompt.sum, Cached: cached.sum, Generated: generated.sum, First: first.sum, Iterations: iterations.sum,
+	}
+	missing := func(s *counterSum) bool { return !s.at.Equal(c.at) && c.at.Sub(s.at) <= patience }
+	if prompt.at.Equal(c.at) && generated.at.Equal(c.at) && first.at.Equal(c.at) &&
+		!missing(cached) && !missing(iterations) {
+		t.At = c.at
 	}
 	return t
+}
+
+// restarted reports whether the report is of another process than the one before: most counters that can fall do. One
+// that is alone has to lose more than half.
+func (c *Counters) restarted(rep *Report) bool {
+	able, fallen, deep := 0, 0, false
+	for i, f := range counters {
+		if !rep.number(f).Known {
+			continue
+		}
+		stood, fell := false, false
+		for _, sample := range rep.samplesOf(f) {
+			last := c.sums[i].last
+			if k, found := find(last, sample.key); found && last[k].value > 0 {
+				stood, fell = true, fell || sample.value < last[k].value
+				deep = deep || sample.value < last[k].value/2
+			}
+		}
+		if stood {
+			able++
+		}
+		if fell {
+			fallen++
+		}
+	}
+	return 2*fallen > able && (able > 1 || deep)
 }
 
 // reading dates a gauge.
@@ -127,36 +193,46 @@ func (r *Report) samplesOf(f Field) []counterSample {
 // countable is more than any server counts in years; up to it a float64 holds every whole number.
 const countable = 1e15
 
-// add adds what the samples grew by since the report before; a new series adds its whole value.
-func (s *counterSum) add(samples []counterSample, before, at time.Time, seen *observation) {
-	if s.last == nil {
-		s.last = make([]lastSample, 0, len(samples))
-	}
+// add adds what the samples grew by since the report before; a new series adds its whole value. It reports whether one
+// has fallen or leaped, and whether it has just begun to.
+func (s *counterSum) add(samples []counterSample, before, at time.Time, restarted bool) (fell, leaped, begins bool) {
 	known := s.last
 	for _, sample := range samples {
 		last := s.of(known, sample.key, before)
 		growth := sample.value - last.value
-		fell := growth < 0
-		if fell {
+		if restarted && growth < 0 {
 			growth = sample.value
 		}
-		leaped := sample.value > countable || !before.IsZero() && !weighting.Possible(growth, at.Sub(last.at))
-		seen.leaped, seen.restarted = seen.leaped || leaped, seen.restarted || fell
-		if grown := s.sum + growth; !leaped && !(fell && last.leaped) && !math.IsInf(grown, 1) {
-			s.sum = grown
+		falls := growth < 0
+		leaps := sample.value > countable || !before.IsZero() && !weighting.Possible(growth, at.Sub(last.at))
+		switch {
+		case !falls && !leaps:
+			s.sum += growth
+		case last.wrong.IsZero():
+			last.wrong, begins = at, true
+			fallthrough
+		case at.Sub(last.wrong) < patience:
+			fell, leaped = fell || falls, leaped || leaps
+			continue
 		}
-		last.value, last.at, last.leaped = sample.value, at, leaped
+		last.value, last.at, last.wrong = sample.value, at, time.Time{}
 	}
 	if len(s.last) > len(known) {
 		slices.SortFunc(s.last, func(a, b lastSample) int { return cmp.Compare(a.key, b.key) })
 	}
 	s.forget(at, len(samples))
+	return fell, leaped, begins
+}
+
+// find returns where the last sample of a series is.
+func find(known []lastSample, key string) (int, bool) {
+	return slices.BinarySearchFunc(known, key,
+		func(l lastSample, key string) int { return cmp.Compare(l.key, key) })
 }
 
 // of returns the last sample of a series: a known one, or a new one at the end, whose value was zero before.
 func (s *counterSum) of(known []lastSample, key string, before time.Time) *lastSample {
-	i, found := slices.BinarySearchFunc(known, key,
-		func(l lastSample, key string) int { return cmp.Compare(l.key, key) })
+	i, found := find(known, key)
 	if !found {
 		i = len(s.last)
 		s.last = append(s.last, lastSample{key: key, at: before})
@@ -171,5 +247,7 @@ func (s *counterSum) forget(at time.Time, live int) {
 	if len(s.last) <= 2*live+spare {
 		return
 	}
-	s.last = slices.DeleteFunc(s.last, func(l lastSample) bool { return l.at != at })
+	s.last = slices.DeleteFunc(s.last, func(l lastSample) bool {
+		return l.at != at && at.Sub(l.wrong) >= patience
+	})
 }

@@ -117,6 +117,7 @@ func (c *coder) scrape(s *merge.Scrape) {
 	if s.Error == "" {
 		c.text(&s.Doubt, maxError)
 		c.report(&s.Report, s.At)
+		c.text(&s.WrongCounters, maxError)
 	}
 }
 

@@ -37,7 +37,7 @@ func message() *merge.Message {
 				Queue: known(1), Utilization: known(0.5), Completions: known(100), BusySeconds: known(3.5),
 				Tokens:   weighting.TokenCounts{At: at, Prompt: 1, Cached: 2, Generated: 3, First: 4, Iterations: 5},
 				Restarts: 2, Implausible: 1,
-			}},
+			}, WrongCounters: "vllm:prompt_tokens_total fell"},
 			{Cluster: "llama", Address: "10.0.0.2:8000", At: at, Took: time.Second, Refused: true, Error: "refused"},
 			{Cluster: "llama", Address: "10.0.0.3:8000", At: at, Doubt: "twice"},
 		},

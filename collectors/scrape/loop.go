@@ -134,7 +134,11 @@ func (l *loop) scrape(ctx context.Context) Result {
 		result.Err = failure(KindParse, "%s: %w", l.target.redacted(), err)
 		return result
 	}
-	result.Report, result.Doubt = l.counters.Observe(x.at(), report), report.Doubt
+	result.Doubt = report.Doubt
+	var wrong []modelserver.Wrong
+	if result.Report, wrong = l.counters.Observe(x.at(), report); wrong != nil {
+		result.WrongCounters = l.reader.Describe(body.Bytes(), wrong)
+	}
 	// For display only, so once a second is enough.
 	if now := x.at(); l.first != nil && now.Sub(l.firstAt) >= time.Second {
 		l.firstAt, result.FirstToken = now, l.first.Observe(now, body.Bytes())

@@ -21,6 +21,8 @@ type Result struct {
 	Report           weighting.ServerReport // zero if Err is set
 	Err              error                  // see Kind
 	Doubt            string                 // why a number of the page is unknown although it is there; empty for none
+	// WrongCounters says which counters of the page cannot be right, and why; empty if all can.
+	WrongCounters string
 	// FirstToken is set about once a second, if the engine exports it, and nil otherwise.
 	FirstToken *stat.Histogram
 }

@@ -37,6 +37,7 @@ const (
 	kindDispute        view.IncidentKind = "dispute"
 	kindEndpoint       view.IncidentKind = "endpoint"
 	kindUnused         view.IncidentKind = "endpoint_unused"
+	kindCounters       view.IncidentKind = "counters"
 	kindRefuses        view.IncidentKind = "envoy_refuses"
 	kindBehind         view.IncidentKind = "envoy_behind"
 	kindUnknownCluster view.IncidentKind = "envoy_asks_unknown"
@@ -48,6 +49,7 @@ const (
 var groupTitles = map[view.IncidentKind]string{
 	kindEndpoint:       "stall, fail or cannot be read",
 	kindUnused:         "get nothing from the Envoys",
+	kindCounters:       "have counters that are wrong",
 	kindRefuses:        "refuse their weights",
 	kindBehind:         "do not answer",
 	kindUnknownCluster: "subscribe to a cluster that is not configured",

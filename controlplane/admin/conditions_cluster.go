@@ -459,9 +459,41 @@ func refuses(p *observation, cluster, name string) bool {
 // idleRate is below what shows whether an endpoint that is tried again has recovered, in requests per second.
 const idleRate = 0.01
 
-// endpointConditions are what is wrong with one endpoint. All that a dying server goes through is one incident, with
-// the title of the worst: what it reports changes from one second to the next.
+// endpointConditions are what is wrong with one endpoint.
 func endpointConditions(p *observation, c *view.Cluster, e *view.Endpoint) []condition {
+	return append(serviceConditions(p, c, e), counterConditions(p, c, e)...)
+}
+
+// wrongPatience is for how long a counter that was wrong is an incident.
+const wrongPatience = time.Minute
+
+// counterConditions are about counters of a metrics page that cannot be right.
+func counterConditions(p *observation, c *view.Cluster, e *view.Endpoint) []condition {
+	subject := view.Subject{Kind: view.SubjectEndpoint, Cluster: c.Name, Name: e.Address}
+	inspect := sprint("steelyard inspect -c %s --cluster %s %s", quoted(p.status.ConfigFile), quoted(c.Name),
+		quoted(e.Address))
+	switch {
+	case e.CountersGoBack:
+		return []condition{newCondition(kindCounters, view.SeverityWarning, subject,
+			sprint("Several servers seem to answer at %s", e.Address)).explain(
+			"The counters of its metrics go back again and again, all of them at once; its counts of tokens are not "+
+				"used.", view.BlameNo, "Servers behind one address do that; so does one that restarts all the time.",
+			"List the servers instead, such as the endpoints of a Service instead of its address.", inspect)}
+	case within(e.LastWrongCounters, p.now, wrongPatience):
+		return []condition{newCondition(kindCounters, view.SeverityWarning, subject,
+			sprint("A counter of %s is wrong", e.Address)).explain(
+			"Of its metrics page, "+e.WrongCounters+". It is unknown until it goes on from where it was, for ten "+
+				"seconds at most; everything else of that page is used.", view.BlameNo,
+			"Counters only rise, and begin again together, when the server restarts.",
+			"Report it to the authors of the engine. If several processes serve the page, let them share their "+
+				"counters.", inspect)}
+	}
+	return nil
+}
+
+// serviceConditions are about what an endpoint serves. All that a dying server goes through is one incident, with
+// the title of the worst: what it reports changes from one second to the next.
+func serviceConditions(p *observation, c *view.Cluster, e *view.Endpoint) []condition {
 	subject := view.Subject{Kind: view.SubjectEndpoint, Cluster: c.Name, Name: e.Address}
 	health := "curl -m 2 http://" + quoted(e.Address) + "/health"
 	switch state := endpointState(e); {

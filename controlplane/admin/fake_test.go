@@ -157,7 +157,8 @@ func llama(now time.Time) view.Cluster {
 	for i := range endpoints[:2] { // of the others nobody knows
 		endpoints[i].ImplausibleReadings = view.Num(float64(2 * i))
 	}
-	endpoints[1].LastImplausibleReading = view.At(now.Add(-7 * time.Minute))
+	endpoints[1].WrongCounters = "vllm:prompt_tokens_total rose by more than any server can count"
+	endpoints[1].LastWrongCounters = view.At(now.Add(-7 * time.Minute))
 	endpoints[2].LastScrape.Error = "get http://10.0.0.3:8000/metrics: no answer within 200ms"
 	endpoints[4].LastScrape = view.Scrape{}
 	return view.Cluster{

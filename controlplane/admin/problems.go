@@ -20,9 +20,6 @@ const (
 	// stalled, and logMemory how long dropped lines are a problem.
 	logPatience = time.Second
 	logMemory   = 10 * time.Minute
-	// implausiblePatience is for how long an implausible counter is a problem: what was learned from it
-	// is forgotten sooner.
-	implausiblePatience = time.Minute
 )
 
 // Reasons of an endpoint's share that matter here, as package weighting spells them.
@@ -182,14 +179,6 @@ func endpointProblems(p *observation, c *view.Cluster, e *view.Endpoint) []view.
 	}
 	if e.LastScrape.Doubt != "" {
 		out.warn("a number of its metrics is unknown: %s", e.LastScrape.Doubt)
-	}
-	if at := e.LastImplausibleReading; within(at, p.now, implausiblePatience) {
-		out.warn("a counter of its metrics rose by more than any server can count, %s, and %.0f times since the "+
-			"start: that interval does not count", formatAgo(at, p.now), e.ImplausibleReadings.Or(0))
-	}
-	if e.CountersGoBack {
-		out.warn("the counters of its metrics go back again and again, as those of several servers behind one " +
-			"address do: list the servers instead, such as the endpoints of a Service instead of its address")
 	}
 	return out
 }

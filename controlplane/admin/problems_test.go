@@ -59,19 +59,20 @@ func TestEndpointProblems(t *testing.T) {
 			view.Endpoint{Reason: "fill", LastScrape: view.Scrape{Doubt: "app_queue occurs twice"}},
 			[]view.Problem{warning("a number of its metrics is unknown: app_queue occurs twice")},
 		},
-		"a counter leapt": {
-			view.Endpoint{Reason: "fill", ImplausibleReadings: view.Num(3),
-				LastImplausibleReading: view.At(noon.Add(-59 * time.Second))},
-			[]view.Problem{warning("a counter of its metrics rose by more than any server can count, 59.0 s ago, and " +
-				"3 times since the start: that interval does not count")},
+		"a wrong counter": {
+			view.Endpoint{Reason: "fill", WrongCounters: "vllm:x_total fell, and its other counters did not",
+				LastWrongCounters: view.At(noon.Add(-59 * time.Second))},
+			[]view.Problem{warning("A counter of a:1 is wrong: Of its metrics page, vllm:x_total fell, and its other " +
+				"counters did not. It is unknown until it goes on from where it was, for ten seconds at most; " +
+				"everything else of that page is used.")},
 		},
-		"a counter leapt long ago": {view.Endpoint{Reason: "fill", ImplausibleReadings: view.Num(3),
-			LastImplausibleReading: view.At(noon.Add(-time.Minute))}, []view.Problem{}},
+		"a wrong counter long ago": {view.Endpoint{Reason: "fill", WrongCounters: "x fell",
+			LastWrongCounters: view.At(noon.Add(-time.Minute))}, []view.Problem{}},
 		"several servers behind one address": {
-			view.Endpoint{Reason: "fill", CountersGoBack: true},
-			[]view.Problem{warning("the counters of its metrics go back again and again, as those of several servers " +
-				"behind one address do: list the servers instead, such as the endpoints of a Service instead of its " +
-				"address")},
+			view.Endpoint{Reason: "fill", CountersGoBack: true, WrongCounters: "x fell",
+				LastWrongCounters: view.At(noon)},
+			[]view.Problem{warning("Several servers seem to answer at a:1: The counters of its metrics go back again " +
+				"and again, all of them at once; its counts of tokens are not used.")},
 		},
 		"overloaded and stale": {
 			view.Endpoint{Reason: "neutral", Overloaded: true},

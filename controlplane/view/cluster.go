@@ -215,10 +215,13 @@ type Endpoint struct {
 	DoubtedSince Time `json:"doubted_since"`
 
 	LastScrape Scrape `json:"last_scrape"`
-	// ImplausibleReadings are scrapes, since the start, in which a counter rose by more than any server can
-	// count: nothing of that interval counts. Unknown where it is not scraped.
-	ImplausibleReadings    Number `json:"implausible_readings"`
-	LastImplausibleReading Time   `json:"last_implausible_reading"`
+	// ImplausibleReadings are scrapes, since the start, in which a counter began to be higher than any server can have
+	// counted. Unknown where it is not scraped.
+	ImplausibleReadings Number `json:"implausible_readings"`
+	// WrongCounters are the latest series of its metrics page that could not be right, and why: they rose by more than
+	// any server can count, or fell while most others did not. Empty if there was none.
+	WrongCounters     string `json:"wrong_counters"`
+	LastWrongCounters Time   `json:"last_wrong_counters"`
 	// CountersGoBack is whether its counters began again three times within about a minute, as those of several servers
 	// behind one address do. Counts of tokens are not used then.
 	CountersGoBack bool `json:"counters_go_back"`

@@ -132,14 +132,14 @@ func (d *Daemon) scraped(r scrape.Result) {
 	d.metrics.ScrapeDone(r.Cluster, kind, r.Duration, r.BodyBytes)
 	d.traceScrape(r)
 	s := controlplane.Scrape{At: r.At, Took: r.Duration, Err: r.Err, Refused: kind == scrape.KindRefused,
-		Doubt: r.Doubt, FirstToken: r.FirstToken}
+		Doubt: r.Doubt, WrongCounters: r.WrongCounters, FirstToken: r.FirstToken}
 	link := d.signals.link.Load()
 	if link == nil {
 		c.Scraped(r.Address, r.Report, s)
 		return
 	}
 	shared := merge.Scrape{Cluster: r.Cluster, Address: r.Address, At: r.At, Took: r.Duration, Refused: s.Refused,
-		Doubt: r.Doubt, Report: r.Report}
+		Doubt: r.Doubt, Report: r.Report, WrongCounters: r.WrongCounters}
 	if r.Err != nil {
 		shared.Error = r.Err.Error()
 	}
@@ -153,7 +153,8 @@ func (d *Daemon) scrapedElsewhere(from merge.ID, name string, s merge.Scrape) {
 	if c == nil {
 		return
 	}
-	took := controlplane.Scrape{At: s.At, Took: s.Took, Refused: s.Refused, Doubt: s.Doubt, Replica: name}
+	took := controlplane.Scrape{At: s.At, Took: s.Took, Refused: s.Refused, Replica: name, Doubt: s.Doubt,
+		WrongCounters: s.WrongCounters}
 	if s.Error != "" {
 		took.Err = errors.New(s.Error)
 	}

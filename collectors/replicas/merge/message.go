@@ -36,4 +36,5 @@ type Scrape struct {
 	Error            string                 // empty if it succeeded
 	Doubt            string                 // then, why a number of the page is unknown; empty for none
 	Report           weighting.ServerReport // of the time At, with the sums of that replica
+	WrongCounters    string                 // which, and why; empty for none
 }
