@@ -87,7 +87,7 @@ func (c cost) rate() float64 {
 	return 1 / c.token
 }
 
-// cost is that of typical engines: the solution of least squares, in which the prompt tokens are what is explained, by
+// cost returns the cost of typical engines, the solution of least squares, in which the prompt tokens are what is explained, by
 // the seconds, less those of the iterations and of the output. Of these numbers only the prompts are inexact, because
 // one counts as a whole when its last token is computed. Where they explained the seconds, long prompts would make
 // their cost too low by half.

@@ -253,8 +253,8 @@ func isKnown(r *weighting.ServerReport, f Field) bool {
 		FieldBusySeconds: r.BusySeconds.Known()}[f]
 }
 
-// One counter of every engine of a pool steps back three times a minute: the unit of load stays, and nobody is told
-// that a prefix cache is empty. It is named.
+// One counter of every engine of a pool steps back three times a minute: the unit of load stays, and no restart is
+// counted, for which pickers would forget the routes. It is named.
 func TestACounterThatStepsBackKeepsTheUnitAndTheRoutes(t *testing.T) {
 	r := newReader(t, EngineVLLM)
 	p := makePage(EngineVLLM, Custom{})
