@@ -87,10 +87,10 @@ func (c cost) rate() float64 {
 	return 1 / c.token
 }
 
-// cost returns the cost of typical engines, the solution of least squares, in which the prompt tokens are what is explained, by
-// the seconds, less those of the iterations and of the output. Of these numbers only the prompts are inexact, because
-// one counts as a whole when its last token is computed. Where they explained the seconds, long prompts would make
-// their cost too low by half.
+// cost returns the cost of typical engines, the solution of least squares, in which the prompt tokens are what is
+// explained, by the seconds, less those of the iterations and of the output. Of these numbers only the prompts are
+// inexact, because one counts as a whole when its last token is computed. Where they explained the seconds, long
+// prompts would make their cost too low by half.
 //
 // A slight pull towards an iteration that takes as long as iterationTokens, and an output as outputCost, decides where
 // the readings cannot tell them apart; a strong one would outweigh what little small engines show.

@@ -138,8 +138,8 @@ func (c *Counters) tokens() weighting.TokenCounts {
 	return t
 }
 
-// restarted reports whether the report is of another process than the one before: most counters that can fall do. One
-// that is alone has to lose more than half.
+// restarted reports whether the report is of another process than the one before: most counters that can fall do. Where
+// there is only one, it loses more than half.
 func (c *Counters) restarted(rep *Report) bool {
 	able, fallen, deep := 0, 0, false
 	for i, f := range counters {

@@ -102,7 +102,7 @@ func TestACounterThatIsWrongShowsNothing(t *testing.T) {
 	}
 }
 
-// With one counter alone, a fall by more than half is a restart.
+// Where there is only one counter, a fall by more than half is a restart.
 func TestAFallOfTheOnlyCounter(t *testing.T) {
 	number := func(v float64) Number { return Number{Value: v, Known: true} }
 	var c Counters

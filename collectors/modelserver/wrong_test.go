@@ -189,8 +189,8 @@ func TestACounterThatIsWrongCostsNoOther(t *testing.T) {
 							t.Errorf("%s is unknown 20 s later", f)
 						}
 					}
-					anew := readPage(t, r, p.with(func(int) float64 { return 5 }))
-					if seen, _ := c.Observe(readingAt(end), anew); seen.Restarts != 1 {
+					fresh := readPage(t, r, p.with(func(int) float64 { return 5 }))
+					if seen, _ := c.Observe(readingAt(end), fresh); seen.Restarts != 1 {
 						t.Errorf("%d restarts after one", seen.Restarts)
 					}
 				})
