@@ -27,7 +27,8 @@
 // Without a configured maximum, it is the number of requests that the endpoint executes at once; while that is not
 // known, the endpoint has a place for any request.
 //
-// Among endpoints with a free place, the one is drawn that [picking.Picker] draws. An endpoint that is to be avoided
+// Among endpoints with a free place, the one is drawn that [picking.Picker] draws, which takes into account where a
+// part of the prompt is cached. No request waits for a place there while another one is free. An endpoint that is to be avoided
 // gets a request only where all are, and one that is drained only where all are drained.
 //
 // # What ends the waiting

@@ -13,6 +13,8 @@ type Options struct {
 	Classes []Class
 	// MaxInFlight is how many requests an endpoint may have in flight; 0: as many as it executes at once.
 	MaxInFlight int
+	// LongestMatch has the choice among places go by the longest match, as in [picking.Update].
+	LongestMatch bool
 }
 
 // An ID names a request.
@@ -27,6 +29,9 @@ type Request struct {
 	Class, Tenant string
 	Size          int64     // bytes of its body, negative where unknown
 	Since         time.Time // when it came to its proxy
+	// Cached and Key are those of [picking.Request]: they matter where there is a choice of places, and never to the order.
+	Cached []picking.Cached
+	Key    uint64
 }
 
 // An Endpoint is an endpoint as an update describes it.
@@ -60,12 +65,13 @@ type Verdict struct {
 
 // A Queue is the queue of one cluster. It is not safe for concurrent use.
 type Queue struct {
-	random func() float64 // at least 0 and less than 1
-	opens  time.Time      // nothing is granted or refused before; zero once it has passed
-	on     bool
-	line   *line
-	places *places
-	picker picking.Picker
+	random  func() float64 // at least 0 and less than 1
+	opens   time.Time      // nothing is granted or refused before; zero once it has passed
+	on      bool
+	longest bool // the choice of places is by the longest match
+	line    *line
+	places  *places
+	picker  picking.Picker
 }
 
 // New makes a queue that is off: it releases what arrives. Even when it is on, it grants and refuses nothing before
@@ -80,7 +86,7 @@ func (q *Queue) SetOptions(now time.Time, o *Options) []Verdict {
 	if q.on = o != nil; !q.on {
 		return q.release(now)
 	}
-	q.places.max = o.MaxInFlight
+	q.places.max, q.longest = o.MaxInFlight, o.LongestMatch
 	line := newLine(o.Classes)
 	for _, w := range q.line.all() {
 		line.add(w.Request)
@@ -91,7 +97,8 @@ func (q *Queue) SetOptions(now time.Time, o *Options) []Verdict {
 
 // Update replaces the endpoints and their loads.
 func (q *Queue) Update(now time.Time, endpoints []Endpoint, arrivalRate float64, c picking.Cost) []Verdict {
-	u := picking.Update{Endpoints: make([]picking.Endpoint, len(endpoints)), ArrivalRate: arrivalRate, Cost: c}
+	u := picking.Update{Endpoints: make([]picking.Endpoint, len(endpoints)), ArrivalRate: arrivalRate, Cost: c,
+		LongestMatch: q.longest}
 	for i, e := range endpoints {
 		u.Endpoints[i] = e.Endpoint
 	}
@@ -160,7 +167,8 @@ func (q *Queue) settle(now time.Time) (verdicts []Verdict) {
 	}
 	q.places.giveUp(now)
 	for w := q.line.next(); w != nil; w = q.line.next() {
-		c := q.picker.Choose(now, picking.Request{Size: w.Size, May: q.places.free}, q.random())
+		c := q.picker.Choose(now, picking.Request{Size: w.Size, Cached: w.Cached, Key: w.Key, May: q.places.free},
+			q.random())
 		switch {
 		case c.Address == "" && c.Reason == picking.ReasonSubset:
 			return append(verdicts, q.refuse(now)...)

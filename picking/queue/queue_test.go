@@ -614,7 +614,7 @@ func TestWhateverHappensEachRequestHasOneVerdict(t *testing.T) {
 			case 0, 1, 2, 3:
 				r := Request{ID: ID{uint64(rapid.IntRange(1, 2).Draw(t, "stream")), uint64(i)}, Since: now,
 					Class: rapid.SampledFrom([]string{"a", "b", "?"}).Draw(t, "class"), Size: -1,
-					Tenant: rapid.SampledFrom([]string{"x", "y"}).Draw(t, "tenant")}
+					Tenant: rapid.SampledFrom([]string{"x", "y"}).Draw(t, "tenant"), Cached: somewhere(t)}
 				m.open[r.ID] = r
 				m.note(t, q.Arrive(now, r))
 			case 4, 5:

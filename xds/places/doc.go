@@ -18,8 +18,9 @@
 // # Bounds
 //
 // A stream has at most [MaxRequests] requests waiting and in flight, and a message at most [MaxBatch] of each kind.
-// Names are cut to [MaxName] bytes. A verdict is kept until it is sent, one for each request that waits, so a peer that
-// does not read costs memory for what it has asked for.
+// Names are cut to [MaxName] bytes, and of the endpoints that have a part of a prompt [MaxCached] are taken. A verdict
+// is kept until it is sent, one for each request that waits, so a peer that does not read costs memory for what it has
+// asked for.
 //
 // A replica of the control plane has the queue of the Envoys that are connected to it. It sees the requests of the
 // others in the reports of requests in flight, a second or two later.

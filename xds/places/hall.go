@@ -179,9 +179,18 @@ func (h *hall) take(s *stream, m *loadsv1.WaitRequest, now time.Time) error {
 		const most = uint64(time.Hour / time.Microsecond)
 		waited := time.Duration(min(a.GetWaitedMicroseconds(), most)) * time.Microsecond
 		h.give(h.queue.Arrive(now, queue.Request{ID: queue.ID{Stream: s.number, Request: a.GetId()},
-			Class: cut(a.GetClass()), Tenant: cut(a.GetTenant()), Size: a.GetSize(), Since: sent.Add(-waited)}))
+			Class: cut(a.GetClass()), Tenant: cut(a.GetTenant()), Size: a.GetSize(), Since: sent.Add(-waited),
+			Cached: cachedOf(a), Key: a.GetKey()}))
 	}
 	return nil
+}
+
+// cachedOf returns where a part of the prompt of a request is cached, by its Envoy; nil where that does not say.
+func cachedOf(a *loadsv1.Arrival) (out []picking.Cached) {
+	for _, c := range a.GetCached()[:min(len(a.GetCached()), MaxCached)] {
+		out = append(out, picking.Cached{Address: cut(c.GetEndpoint()), Share: c.GetShare()})
+	}
+	return out
 }
 
 // cut bounds a name, and copies it so that its message is not kept.

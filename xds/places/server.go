@@ -32,6 +32,8 @@ const (
 	MaxBatch = 1024
 	// MaxName is the length, in bytes, to which the name of a class or tenant is cut.
 	MaxName = 128
+	// MaxCached is how many endpoints are taken of those that have a part of a request's prompt in their cache.
+	MaxCached = 16
 	// MaxStreams is the number of streams at a time.
 	MaxStreams = 1024
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -222,6 +223,57 @@ func TestRequestsOfAllEnvoysWaitInOneQueue(t *testing.T) {
 	}
 	if state, _ := s.State("llama"); state.Envoys != 2 || *state.MaxInFlight != 1 || state.Classes[0].Granted != 3 {
 		t.Errorf("the state is %+v", state)
+	}
+}
+
+// TestAPlaceIsGrantedWhereAnEnvoySaysThatThePromptIs, of as many endpoints as are taken. Where it says nothing, as an
+// older module does, by chance.
+func TestAPlaceIsGrantedWhereAnEnvoySaysThatThePromptIs(t *testing.T) {
+	const requests, there = 40, "10.0.0.9:80"
+	at := func(others int, share float64) []*loadsv1.Cached {
+		elsewhere := slices.Repeat([]*loadsv1.Cached{{Endpoint: "10.0.0.5:80"}}, others)
+		return append(elsewhere, &loadsv1.Cached{Endpoint: there, Share: share})
+	}
+	for name, c := range map[string]struct {
+		longest bool
+		cached  []*loadsv1.Cached
+		granted bool // there
+	}{
+		"nothing":           {false, nil, false},
+		"one":               {false, at(0, 0.9), true},
+		"the last of many":  {false, at(MaxCached-1, 0.9), true},
+		"one too many":      {false, at(MaxCached, 0.9), false},
+		"the longest match": {true, at(0, 0.1), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			granted := 0
+			for range requests {
+				h, now := newHall("llama", &results{by: make(map[string]int)}, time.Time{}), time.Now()
+				o := one(time.Hour)
+				o.LongestMatch = c.longest
+				h.configure(o, now)
+				s := newStream(true, now)
+				h.enter(s)
+				d := weighting.NewLaw(weighting.DefaultParams()).Step(now, weighting.Snapshot{
+					Endpoints: []weighting.Endpoint{{Address: "10.0.0.1:80", Capacity: 4}, {Address: there, Capacity: 4}}})
+				d.Work = &weighting.Work{PromptTokens: 900, OutputTokens: 200, TokensPerByte: 0.25, BySize: true}
+				h.decided(&d, now)
+				if err := h.take(s, &loadsv1.WaitRequest{Arrivals: []*loadsv1.Arrival{{Id: 1, Size: 4000,
+					Cached: c.cached}}}, now); err != nil {
+					t.Fatal(err)
+				}
+				v := s.taken()
+				if len(v) != 1 || v[0].GetEndpoint() == "" {
+					t.Fatalf("the verdicts are %v", v)
+				}
+				if v[0].GetEndpoint() == there {
+					granted++
+				}
+			}
+			if (granted == requests) != c.granted {
+				t.Errorf("%d of %d were granted a place there", granted, requests)
+			}
+		})
 	}
 }
 

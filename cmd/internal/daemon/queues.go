@@ -24,7 +24,7 @@ func (d *Daemon) configurePickers(cfg *config.Config) {
 		if c.Queue == nil {
 			continue
 		}
-		o := &places.Settings{MaxInFlight: c.Queue.MaxInFlight}
+		o := &places.Settings{MaxInFlight: c.Queue.MaxInFlight, LongestMatch: s.Prefix.GetLongestMatch()}
 		for _, class := range c.Queue.All() {
 			o.Classes = append(o.Classes, queue.Class(class))
 		}

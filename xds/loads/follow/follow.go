@@ -160,16 +160,43 @@ func (p *Pool) Choose(now time.Time, r picking.Request, prompt *prefix.Prompt) p
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.routes != nil && prompt != nil {
-		p.routes.Match(prompt, &p.matches)
-		deepest := 0
-		p.cached = p.cached[:0]
-		for _, m := range p.matches.All {
-			deepest = max(deepest, m.Blocks)
-			p.cached = append(p.cached, picking.Cached{Address: m.Address, Share: prompt.Share(m.Blocks)})
-		}
-		r.Cached, r.Key = p.cached, prompt.Key(deepest)
+		r.Cached, r.Key = p.match(prompt)
 	}
 	return p.picker.Choose(now, r, random)
+}
+
+// match returns what the routes have of a prompt, the most of it first. The memory is reused.
+func (p *Pool) match(prompt *prefix.Prompt) (cached []picking.Cached, key uint64) {
+	p.routes.Match(prompt, &p.matches)
+	deepest := 0
+	p.cached = p.cached[:0]
+	for _, m := range p.matches.All {
+		deepest = max(deepest, m.Blocks)
+		p.cached = append(p.cached, picking.Cached{Address: m.Address, Share: prompt.Share(m.Blocks)})
+	}
+	return p.cached, prompt.Key(deepest)
+}
+
+// Asked returns what the routes have of a prompt, for a request that asks for a place. It has at most maxCached
+// endpoints: where more have a part of the prompt, such as a system prompt that all have, what the others have at most
+// is left out, as it makes no difference.
+func (p *Pool) Asked(prompt *prefix.Prompt) (cached []picking.Cached, key uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.routes == nil {
+		return nil, 0
+	}
+	all, key := p.match(prompt)
+	common := 0.
+	if len(all) > maxCached {
+		common = all[maxCached].Share
+	}
+	for _, c := range all[:min(len(all), maxCached)] {
+		if c.Share > common {
+			cached = append(cached, picking.Cached{Address: c.Address, Share: c.Share - common})
+		}
+	}
+	return cached, key
 }
 
 // Learn notes that an endpoint of the pool has answered a prompt.

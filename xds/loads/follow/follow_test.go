@@ -295,3 +295,62 @@ func TestAFollowerOfAnUnknownClusterLogsTheAnswerOnce(t *testing.T) {
 		t.Errorf("the log has\n%s", text)
 	}
 }
+
+// TestWhatIsAskedNamesSomeEndpointsAndTheirDifferences: where many have a part of a prompt, those that have no more
+// than the others are not named.
+func TestWhatIsAskedNamesSomeEndpointsAndTheirDifferences(t *testing.T) {
+	for _, c := range []struct {
+		name                string
+		all, deeper         int // endpoints that have the first half, and of them those that have three quarters
+		named               int
+		share, sharedByRest float64
+	}{
+		{"nothing", 0, 0, 0, 0, 0},
+		{"a few", 3, 1, 3, 0.75, 0.5},
+		{"as many as are named", maxCached, 1, maxCached, 0.75, 0.5},
+		{"all", 3 * maxCached, 1, 1, 0.25, 0},
+		{"all alike", 3 * maxCached, 0, 0, 0, 0},
+		{"more than are named", 3 * maxCached, 2 * maxCached, 0, 0, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := New(nil, "envoy-1", []string{"llama"}, slog.New(slog.DiscardHandler))
+			p := f.Pool("llama")
+			prompt := prefix.FromBlocks([]uint64{1, 2, 3, 4}, []int32{2, 3})
+			if cached, key := p.Asked(&prompt); cached != nil || key != 0 {
+				t.Errorf("where nothing is learned: %v, key %d", cached, key)
+			}
+			f.LearnRoutes()
+			u := &loadsv1.Update{}
+			for i := range c.all {
+				u.Endpoints = append(u.Endpoints, &loadsv1.Endpoint{Address: fmt.Sprint("e", i), Slots: 1, Speed: 1})
+			}
+			p.set(u, noon)
+			half, more := prompt, prompt
+			half.Steps, more.Steps = prompt.Steps[:1], prompt.Steps[:2]
+			for i := range c.all {
+				learned := half
+				if i < c.deeper {
+					learned = more
+				}
+				p.Learn(&learned, fmt.Sprint("e", i), noon)
+			}
+			cached, key := p.Asked(&prompt)
+			if len(cached) != c.named || key == 0 {
+				t.Fatalf("%d endpoints are named, and the key is %d: %v", len(cached), key, cached)
+			}
+			for i, got := range cached {
+				want := c.sharedByRest
+				if i < c.deeper {
+					want = c.share
+				}
+				if got.Share != want {
+					t.Errorf("the share of %s is %v, want %v", got.Address, got.Share, want)
+				}
+			}
+			again, _ := p.Asked(&prompt)
+			if len(cached) > 0 && &again[0] == &cached[0] {
+				t.Error("two requests have the same memory")
+			}
+		})
+	}
+}

@@ -8,13 +8,15 @@ import (
 // The reasons of requests that waited, for metrics and access logs.
 const (
 	ReasonGranted = "queue"
-	ReasonRefused = "queue_" // and why
+	ReasonCached  = "queue_prefix" // granted a place where a part of the prompt is cached
+	ReasonRefused = "queue_"       // and why
 )
 
 // An Outcome ends the waiting of a request: it is granted an Endpoint, or Refused, or, with neither, released: it goes
 // by the choice that it would have had without a queue.
 type Outcome struct {
 	Endpoint   string
+	Cached     bool   // Endpoint has a part of its prompt in its cache
 	Refused    string // the reason
 	RetryAfter time.Duration
 }
@@ -24,6 +26,8 @@ func (o Outcome) Reason() string {
 	switch {
 	case o.Refused != "":
 		return ReasonRefused + o.Refused
+	case o.Cached:
+		return ReasonCached
 	case o.Endpoint != "":
 		return ReasonGranted
 	}

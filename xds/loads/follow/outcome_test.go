@@ -13,6 +13,7 @@ func TestAnOutcomeHasItsReasonAndARefusalItsAnswer(t *testing.T) {
 		retryAfter, refusedFor string
 	}{
 		{Outcome{Endpoint: "10.0.0.1:80"}, "queue", "", "", "", ""},
+		{Outcome{Endpoint: "10.0.0.1:80", Cached: true}, "queue_prefix", "", "", "", ""},
 		{Outcome{}, "", "", "", "", ""},
 		{Outcome{Refused: "full", RetryAfter: time.Second}, "queue_full",
 			"all model servers are busy, and the queue is full\n", "steelyard_queue_full", "1", "full"},

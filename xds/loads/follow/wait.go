@@ -23,8 +23,11 @@ import (
 const (
 	// maxRequests bounds the requests that may wait or be in flight; others do not wait. Steelyard accepts no more.
 	maxRequests = 16_384
-	// maxBatch bounds the arrivals, and the ends, of one message.
-	maxBatch = 1024
+	// maxBatch bounds the ends of one message, and maxArrivals its arrivals: Steelyard takes 1 MiB.
+	maxBatch    = 1024
+	maxArrivals = 512
+	// maxCached bounds the endpoints that an arrival names.
+	maxCached = 16
 	// heartbeat is the interval of the messages by which Steelyard sees that a Waiter still runs.
 	heartbeat = time.Second
 	// watchInterval is how late requests may be released.
@@ -34,7 +37,11 @@ const (
 // An Arrival is a request that asks for a place.
 type Arrival struct {
 	Class, Tenant string
-	Size          int64 // bytes of its body, negative where unknown
+	Size          int64     // bytes of its body, negative where unknown
+	Since         time.Time // when it came; zero: now
+	// Cached and Key are what Pool.Asked returns for its prompt.
+	Cached []picking.Cached
+	Key    uint64
 }
 
 // A Waiter makes requests wait in the queue of one cluster. It is safe for concurrent use.
@@ -67,7 +74,6 @@ type Waiter struct {
 // request is a request that waits, or that was granted and is in flight.
 type request struct {
 	Arrival
-	since    time.Time
 	endpoint string // empty while it waits
 	settled  func(Outcome)
 }
@@ -89,7 +95,10 @@ func (w *Waiter) Arrive(now time.Time, a Arrival, settled func(Outcome)) (id uin
 	w.last++
 	// A message with a text that is not UTF-8 cannot be sent, and a client can write any bytes into a header.
 	a.Class, a.Tenant = strings.ToValidUTF8(a.Class, "?"), strings.ToValidUTF8(a.Tenant, "?")
-	w.requests[w.last] = &request{Arrival: a, since: now, settled: settled}
+	if a.Since.IsZero() {
+		a.Since = now
+	}
+	w.requests[w.last] = &request{Arrival: a, settled: settled}
 	w.waiting++
 	w.arrivals = append(w.arrivals, w.last)
 	w.wake.Set()
@@ -185,7 +194,9 @@ func (w *Waiter) release(condition func() bool) {
 				ids = append(ids, id)
 			}
 		}
-		slices.Sort(ids)
+		slices.SortFunc(ids, func(a, b uint64) int {
+			return cmp.Or(w.requests[a].Since.Compare(w.requests[b].Since), cmp.Compare(a, b))
+		})
 		for _, id := range ids {
 			released = append(released, w.requests[id])
 			delete(w.requests, id)
@@ -313,14 +324,22 @@ func (w *Waiter) news(now time.Time) *loadsv1.WaitRequest {
 	n := min(len(w.ends), maxBatch)
 	m.Ended = slices.Clone(w.ends[:n])
 	w.ends = w.ends[n:]
-	n = min(len(w.arrivals), maxBatch)
+	n = min(len(w.arrivals), maxArrivals)
 	for _, id := range w.arrivals[:n] {
-		r := w.requests[id]
-		m.Arrivals = append(m.Arrivals, &loadsv1.Arrival{Id: id, Class: r.Class, Tenant: r.Tenant, Size: r.Size,
-			WaitedMicroseconds: microseconds(now.Sub(r.since))})
+		m.Arrivals = append(m.Arrivals, w.requests[id].arrival(id, now))
 	}
 	w.arrivals = w.arrivals[n:]
 	return m
+}
+
+// arrival returns a request as it is reported.
+func (r *request) arrival(id uint64, now time.Time) *loadsv1.Arrival {
+	a := &loadsv1.Arrival{Id: id, Class: r.Class, Tenant: r.Tenant, Size: r.Size, Key: r.Key,
+		WaitedMicroseconds: microseconds(now.Sub(r.Since))}
+	for _, c := range r.Cached {
+		a.Cached = append(a.Cached, &loadsv1.Cached{Endpoint: c.Address, Share: c.Share})
+	}
+	return a
 }
 
 func microseconds(d time.Duration) uint64 { return uint64(max(0, d.Microseconds())) }
@@ -344,8 +363,9 @@ func (w *Waiter) settle(verdicts []*loadsv1.Verdict, now time.Time) {
 	w.mu.Unlock()
 	for i, v := range verdicts {
 		if r := settled[i]; r != nil {
-			r.settled(Outcome{Endpoint: v.GetEndpoint(), Refused: v.GetRefused(),
-				RetryAfter: time.Duration(v.GetRetryAfterSeconds()) * time.Second})
+			cached := func(c picking.Cached) bool { return c.Address == v.GetEndpoint() }
+			r.settled(Outcome{Endpoint: v.GetEndpoint(), Cached: slices.ContainsFunc(r.Cached, cached),
+				Refused: v.GetRefused(), RetryAfter: time.Duration(v.GetRetryAfterSeconds()) * time.Second})
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"slices"
 	"strings"
@@ -143,6 +144,35 @@ func TestArrivalsAreReportedOnceAndVerdictsSettleThem(t *testing.T) {
 	}
 }
 
+// TestAnArrivalSaysWhereItsPromptIsCached, on each stream, and when the request came; the outcome, whether it goes
+// there.
+func TestAnArrivalSaysWhereItsPromptIsCached(t *testing.T) {
+	for endpoint, reason := range map[string]string{"10.0.0.1:80": "queue_prefix", "10.0.0.2:80": "queue"} {
+		w := waiting(t, nil)
+		w.open()
+		var outcome Outcome
+		a := Arrival{Since: noon.Add(-time.Second), Cached: []picking.Cached{{Address: "10.0.0.1:80", Share: 0.75}}, Key: 7}
+		id, ok := w.Arrive(noon, a, func(o Outcome) { outcome = o })
+		if !ok {
+			t.Fatal("it does not wait")
+		}
+		for range 2 { // streams
+			m := w.news(noon.Add(2 * time.Second))
+			want := &loadsv1.WaitRequest{SentMicroseconds: 3602e6, Arrivals: []*loadsv1.Arrival{{Id: id, Key: 7,
+				WaitedMicroseconds: 3e6, Cached: []*loadsv1.Cached{{Endpoint: "10.0.0.1:80", Share: 0.75}}}}}
+			if !proto.Equal(m, want) {
+				t.Errorf("it is reported as %v, want %v", m, want)
+			}
+			w.closed()
+			w.open()
+		}
+		w.settle(verdicts(&loadsv1.Verdict{Id: id, Endpoint: endpoint}), noon)
+		if got := outcome.Reason(); got != reason {
+			t.Errorf("a place at %s has the reason %q, want %q", endpoint, got, reason)
+		}
+	}
+}
+
 func TestARequestThatLeavesBeforeItIsReportedIsNotReported(t *testing.T) {
 	w, s := waiting(t, nil), &settlements{}
 	w.open()
@@ -241,7 +271,7 @@ func TestMessagesAreBounded(t *testing.T) {
 	}
 	all := 0
 	for m := w.news(noon); m != nil; m = w.news(noon) {
-		if all += len(m.GetArrivals()); len(m.GetArrivals()) > maxBatch {
+		if all += len(m.GetArrivals()); len(m.GetArrivals()) > maxArrivals {
 			t.Fatalf("%d arrivals in a message", len(m.GetArrivals()))
 		}
 	}
@@ -258,19 +288,34 @@ func TestTheLargestMessagesAreTaken(t *testing.T) {
 	w.open()
 	name := strings.Repeat("x", 256) // to which module and picker cut it
 	for n := range maxRequests {
-		id, _ := w.Arrive(noon, Arrival{Class: name, Tenant: name, Size: 1 << 40}, s.of(n))
-		if n == maxBatch-1 {
+		const longest = "[2001:db8:1111:2222:3333:4444:5555:6666]:65535"
+		id, _ := w.Arrive(noon, Arrival{Class: name, Tenant: name, Size: 1 << 40, Key: math.MaxUint64,
+			Cached: slices.Repeat([]picking.Cached{{Address: longest, Share: 0.1}}, maxCached)}, s.of(n))
+		if n == maxArrivals-1 {
 			if size := proto.Size(w.news(noon.Add(time.Hour))); size > taken {
 				t.Errorf("a message of arrivals has %d bytes", size)
 			}
 		}
-		const longest = "[2001:db8:1111:2222:3333:4444:5555:6666]:65535"
-		if n >= maxBatch {
+		if n >= maxArrivals {
 			w.settle(verdicts(&loadsv1.Verdict{Id: id, Endpoint: longest}), noon)
 		}
 	}
-	if m := w.open(); len(m.GetHeld()) != maxRequests-maxBatch || proto.Size(m) > taken {
+	if m := w.open(); len(m.GetHeld()) != maxRequests-maxArrivals || proto.Size(m) > taken {
 		t.Errorf("the first message names %d requests in flight, in %d bytes", len(m.GetHeld()), proto.Size(m))
+	}
+}
+
+// TestWhatIsReleasedGoesInTheOrderInWhichItCame: a request whose body was read first asked later than it came.
+func TestWhatIsReleasedGoesInTheOrderInWhichItCame(t *testing.T) {
+	w, s := waiting(t, nil), &settlements{}
+	w.open()
+	arrive(t, w, s, noon, 1)
+	if _, ok := w.Arrive(noon, Arrival{Since: noon.Add(-time.Second)}, s.of(2)); !ok {
+		t.Fatal("it does not wait")
+	}
+	w.release(func() bool { return true })
+	if !s.are("2 ", "1 ")() {
+		t.Errorf("settled %v", s.all)
 	}
 }
 

@@ -765,8 +765,13 @@ type Arrival struct {
 	Size int64 `protobuf:"zigzag64,4,opt,name=size,proto3" json:"size,omitempty"`
 	// How long it has waited already.
 	WaitedMicroseconds uint64 `protobuf:"varint,5,opt,name=waited_microseconds,json=waitedMicroseconds,proto3" json:"waited_microseconds,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// Endpoints that have a part of its prompt in their prefix cache, at most 16: of those with a place, the choice takes
+	// off what is cached from what the request costs there.
+	Cached []*Cached `protobuf:"bytes,6,rep,name=cached,proto3" json:"cached,omitempty"`
+	// Takes the place of chance among equal endpoints, so that equal prompts come together. 0: none.
+	Key           uint64 `protobuf:"fixed64,7,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Arrival) Reset() {
@@ -834,6 +839,73 @@ func (x *Arrival) GetWaitedMicroseconds() uint64 {
 	return 0
 }
 
+func (x *Arrival) GetCached() []*Cached {
+	if x != nil {
+		return x.Cached
+	}
+	return nil
+}
+
+func (x *Arrival) GetKey() uint64 {
+	if x != nil {
+		return x.Key
+	}
+	return 0
+}
+
+type Cached struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Endpoint string                 `protobuf:"bytes,1,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
+	// Of the prompt, 0..1.
+	Share         float64 `protobuf:"fixed64,2,opt,name=share,proto3" json:"share,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Cached) Reset() {
+	*x = Cached{}
+	mi := &file_loads_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Cached) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Cached) ProtoMessage() {}
+
+func (x *Cached) ProtoReflect() protoreflect.Message {
+	mi := &file_loads_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Cached.ProtoReflect.Descriptor instead.
+func (*Cached) Descriptor() ([]byte, []int) {
+	return file_loads_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Cached) GetEndpoint() string {
+	if x != nil {
+		return x.Endpoint
+	}
+	return ""
+}
+
+func (x *Cached) GetShare() float64 {
+	if x != nil {
+		return x.Share
+	}
+	return 0
+}
+
 // An answer without verdicts shows that Steelyard is alive: there is an answer at least once a second.
 type WaitResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -844,7 +916,7 @@ type WaitResponse struct {
 
 func (x *WaitResponse) Reset() {
 	*x = WaitResponse{}
-	mi := &file_loads_proto_msgTypes[10]
+	mi := &file_loads_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -856,7 +928,7 @@ func (x *WaitResponse) String() string {
 func (*WaitResponse) ProtoMessage() {}
 
 func (x *WaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_loads_proto_msgTypes[10]
+	mi := &file_loads_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -869,7 +941,7 @@ func (x *WaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitResponse.ProtoReflect.Descriptor instead.
 func (*WaitResponse) Descriptor() ([]byte, []int) {
-	return file_loads_proto_rawDescGZIP(), []int{10}
+	return file_loads_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *WaitResponse) GetVerdicts() []*Verdict {
@@ -894,7 +966,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_loads_proto_msgTypes[11]
+	mi := &file_loads_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -906,7 +978,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_loads_proto_msgTypes[11]
+	mi := &file_loads_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -919,7 +991,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_loads_proto_rawDescGZIP(), []int{11}
+	return file_loads_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Verdict) GetId() uint64 {
@@ -1013,13 +1085,18 @@ const file_loads_proto_rawDesc = "" +
 	"\x06shared\x18\b \x01(\bR\x06shared\"2\n" +
 	"\x04Held\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1a\n" +
-	"\bendpoint\x18\x02 \x01(\tR\bendpoint\"\x8c\x01\n" +
+	"\bendpoint\x18\x02 \x01(\tR\bendpoint\"\xd2\x01\n" +
 	"\aArrival\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x14\n" +
 	"\x05class\x18\x02 \x01(\tR\x05class\x12\x16\n" +
 	"\x06tenant\x18\x03 \x01(\tR\x06tenant\x12\x12\n" +
 	"\x04size\x18\x04 \x01(\x12R\x04size\x12/\n" +
-	"\x13waited_microseconds\x18\x05 \x01(\x04R\x12waitedMicroseconds\"G\n" +
+	"\x13waited_microseconds\x18\x05 \x01(\x04R\x12waitedMicroseconds\x122\n" +
+	"\x06cached\x18\x06 \x03(\v2\x1a.steelyard.loads.v1.CachedR\x06cached\x12\x10\n" +
+	"\x03key\x18\a \x01(\x06R\x03key\":\n" +
+	"\x06Cached\x12\x1a\n" +
+	"\bendpoint\x18\x01 \x01(\tR\bendpoint\x12\x14\n" +
+	"\x05share\x18\x02 \x01(\x01R\x05share\"G\n" +
 	"\fWaitResponse\x127\n" +
 	"\bverdicts\x18\x01 \x03(\v2\x1b.steelyard.loads.v1.VerdictR\bverdicts\"\x7f\n" +
 	"\aVerdict\x12\x0e\n" +
@@ -1045,7 +1122,7 @@ func file_loads_proto_rawDescGZIP() []byte {
 	return file_loads_proto_rawDescData
 }
 
-var file_loads_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_loads_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_loads_proto_goTypes = []any{
 	(*Learned)(nil),       // 0: steelyard.loads.v1.Learned
 	(*FollowRequest)(nil), // 1: steelyard.loads.v1.FollowRequest
@@ -1057,8 +1134,9 @@ var file_loads_proto_goTypes = []any{
 	(*WaitRequest)(nil),   // 7: steelyard.loads.v1.WaitRequest
 	(*Held)(nil),          // 8: steelyard.loads.v1.Held
 	(*Arrival)(nil),       // 9: steelyard.loads.v1.Arrival
-	(*WaitResponse)(nil),  // 10: steelyard.loads.v1.WaitResponse
-	(*Verdict)(nil),       // 11: steelyard.loads.v1.Verdict
+	(*Cached)(nil),        // 10: steelyard.loads.v1.Cached
+	(*WaitResponse)(nil),  // 11: steelyard.loads.v1.WaitResponse
+	(*Verdict)(nil),       // 12: steelyard.loads.v1.Verdict
 }
 var file_loads_proto_depIdxs = []int32{
 	5,  // 0: steelyard.loads.v1.Update.endpoints:type_name -> steelyard.loads.v1.Endpoint
@@ -1067,18 +1145,19 @@ var file_loads_proto_depIdxs = []int32{
 	4,  // 3: steelyard.loads.v1.Update.prefix:type_name -> steelyard.loads.v1.Prefix
 	8,  // 4: steelyard.loads.v1.WaitRequest.held:type_name -> steelyard.loads.v1.Held
 	9,  // 5: steelyard.loads.v1.WaitRequest.arrivals:type_name -> steelyard.loads.v1.Arrival
-	11, // 6: steelyard.loads.v1.WaitResponse.verdicts:type_name -> steelyard.loads.v1.Verdict
-	1,  // 7: steelyard.loads.v1.Loads.Follow:input_type -> steelyard.loads.v1.FollowRequest
-	0,  // 8: steelyard.loads.v1.Loads.Share:input_type -> steelyard.loads.v1.Learned
-	7,  // 9: steelyard.loads.v1.Queue.Wait:input_type -> steelyard.loads.v1.WaitRequest
-	2,  // 10: steelyard.loads.v1.Loads.Follow:output_type -> steelyard.loads.v1.Update
-	0,  // 11: steelyard.loads.v1.Loads.Share:output_type -> steelyard.loads.v1.Learned
-	10, // 12: steelyard.loads.v1.Queue.Wait:output_type -> steelyard.loads.v1.WaitResponse
-	10, // [10:13] is the sub-list for method output_type
-	7,  // [7:10] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	10, // 6: steelyard.loads.v1.Arrival.cached:type_name -> steelyard.loads.v1.Cached
+	12, // 7: steelyard.loads.v1.WaitResponse.verdicts:type_name -> steelyard.loads.v1.Verdict
+	1,  // 8: steelyard.loads.v1.Loads.Follow:input_type -> steelyard.loads.v1.FollowRequest
+	0,  // 9: steelyard.loads.v1.Loads.Share:input_type -> steelyard.loads.v1.Learned
+	7,  // 10: steelyard.loads.v1.Queue.Wait:input_type -> steelyard.loads.v1.WaitRequest
+	2,  // 11: steelyard.loads.v1.Loads.Follow:output_type -> steelyard.loads.v1.Update
+	0,  // 12: steelyard.loads.v1.Loads.Share:output_type -> steelyard.loads.v1.Learned
+	11, // 13: steelyard.loads.v1.Queue.Wait:output_type -> steelyard.loads.v1.WaitResponse
+	11, // [11:14] is the sub-list for method output_type
+	8,  // [8:11] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_loads_proto_init() }
@@ -1092,7 +1171,7 @@ func file_loads_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_loads_proto_rawDesc), len(file_loads_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
