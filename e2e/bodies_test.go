@@ -18,6 +18,7 @@ import (
 
 	"steelyard/e2e/rig/modelsim"
 	"steelyard/picking"
+	"steelyard/xds/loads/loadsv1"
 )
 
 // choices returns the number of choices of an Envoy's module for a reason.
@@ -111,6 +112,35 @@ func TestTheModuleLearnsWhereAPromptWasAnswered(t *testing.T) {
 	})
 }
 
+// TestEnvoyShowsTheNumberOfRoutesOfTheModule, by cluster, and without a request: another Envoy learns, and an endpoint
+// leaves.
+func TestEnvoyShowsTheNumberOfRoutesOfTheModule(t *testing.T) {
+	withModule(t)
+	pool := servers(t, same(2, wide)...)
+	f := withoutEnvoys(t, plan{servers: pool})
+	loads, address := startIdle(t, pool)
+	f.startModules(t, 2, address, "--prefix")
+	const gauge = "dynamicmodulescustom.picker_prefix_routes.cluster." + cluster
+	is := func(what string, holds func(routes float64) bool) {
+		t.Helper()
+		f.eventually(what, func() error {
+			if n := f.envoyStat(gauge); !holds(n) {
+				return fmt.Errorf("%v routes are shown", n)
+			}
+			return nil
+		})
+	}
+	is("none at first", func(n float64) bool { return n == 0 })
+	f.postTo(t, 0, talk("a conversation"))
+	var own float64
+	is("own ones", func(n float64) bool { own = n; return n > 0 })
+	f.postTo(t, 1, talk("another conversation"))
+	is("those of another Envoy", func(n float64) bool { return n > own })
+	gone := func(u *loadsv1.Update) { u.Endpoints = nil }
+	loads.change.Store(&gone)
+	is("none of endpoints that left", func(n float64) bool { return n == 0 })
+}
+
 // A swallower answers with what it has read of a body: its size and its hash. It reports when it has read enough.
 type swallower struct {
 	*httptest.Server
@@ -165,6 +195,26 @@ func TestBodiesPassTheModuleWhole(t *testing.T) {
 			sent := f.passAll(t)
 			if got := f.choices(t, 0, "fill") + f.choices(t, 0, "prefix") - before; got != sent {
 				t.Errorf("%v choices for %v requests", got, sent)
+			}
+		})
+	}
+}
+
+// TestBodiesPassTheQueueWhole: their requests wait for a place by what has come of them.
+func TestBodiesPassTheQueueWhole(t *testing.T) {
+	for _, buffer := range []int{0, 16 << 10} {
+		eachCarrier(t, func(t *testing.T, by carrier) {
+			f := swallowing(t)
+			f.writeConfig(f.plan.cluster + "queue: {max_in_flight: 1}")
+			f.buffers(buffer)
+			if by == byPicker {
+				f.plan.edits = append(f.plan.edits, patient...)
+			}
+			by.startEnvoy(t, f, "--prefix")
+			f.eventually("the Envoy has joined the queue", func() error { return f.waits(0, 0) })
+			sent := f.passAll(t)
+			if q, err := f.queue(); err != nil || float64(q.Classes[0].Granted) != sent {
+				t.Errorf("the queue is %+v (%v), want %v requests granted", q, err, sent)
 			}
 		})
 	}

@@ -21,10 +21,11 @@ func TestAPinnedEndpointGetsItsShareOfTheChoices(t *testing.T) {
 		cluster string
 		flags   []string
 	}{
-		"by size":               {},
-		"by prompt":             {flags: []string{"--prefix"}},
-		"by the longest prompt": {cluster: "prefix: {choice: longest-match}", flags: []string{"--prefix"}},
-		"with a queue":          {cluster: "queue: {max_in_flight: 1000}"},
+		"by size":                    {},
+		"by prompt":                  {flags: []string{"--prefix"}},
+		"by the longest prompt":      {cluster: "prefix: {choice: longest-match}", flags: []string{"--prefix"}},
+		"with a queue":               {cluster: "queue: {max_in_flight: 1000}"},
+		"with a queue and by prompt": {cluster: "queue: {max_in_flight: 1000}", flags: []string{"--prefix"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachCarrier(t, func(t *testing.T, by carrier) { aPinnedEndpointGetsItsShare(t, by, c.cluster, c.flags) })

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"steelyard/picking/prefix"
 )
 
 // A streamer is a model server whose answers are streams. It answers as soon as a request begins, and ends its answer
@@ -80,12 +82,12 @@ func eachWay(t *testing.T, test func(*testing.T, carrier, plan)) {
 }
 
 // TestAPlaceIsHeldUntilTheLastByteOfAStream, by the queue itself: these Envoys do not report their requests. Nor does
-// the queue wait for bodies: these end only after the answers have begun.
+// the queue wait for more of a body than what is read of it: these end only after the answers have begun.
 func TestAPlaceIsHeldUntilTheLastByteOfAStream(t *testing.T) {
 	t.Parallel()
 	eachWay(t, func(t *testing.T, by carrier, p plan) {
 		const requests = 6
-		const part = 100_000 // bytes
+		const part = prefix.MaxBody
 		s := newStreamer(t)
 		p.envoys, p.bootstrap = 2, append(p.bootstrap, silent...)
 		p.cluster = "endpoints: {static: [{address: " + s.address + "}]}\nqueue: {max_in_flight: 1}"

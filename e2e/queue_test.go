@@ -130,28 +130,34 @@ func (c carrier) start(t *testing.T, p plan) *fleet {
 // launch runs a fleet whose requests are chosen for once there are loads.
 func (c carrier) launch(t *testing.T, p plan) *fleet {
 	t.Helper()
-	envoys := max(1, p.envoys)
-	var f *fleet
+	if c == byPicker {
+		p.edits = slices.Concat(p.edits, patient) // a request that a picker is late for does not wait
+	}
+	f := withoutEnvoys(t, p)
+	for range max(1, p.envoys) {
+		c.startEnvoy(t, f, p.bootstrap...)
+	}
+	return f
+}
+
+// startEnvoy runs one more Envoy of a fleet, with more arguments of bootstrap.
+func (c carrier) startEnvoy(t *testing.T, f *fleet, bootstrap ...string) {
+	t.Helper()
+	i := len(f.envoys)
 	switch c {
 	case byModule:
 		withModule(t)
-		p.bootstrap = append(p.bootstrap, "--module")
-		f = start(t, p)
+		f.plan.bootstrap = slices.Concat(bootstrap, []string{"--module"})
 	case byPicker:
-		p.edits = slices.Concat(p.edits, patient) // a request that a picker is late for does not wait
-		f = withoutEnvoys(t, p)
-		for i := range envoys {
-			args := []string{"--name", fmt.Sprintf("envoy-%d", i)}
-			if slices.Contains(p.bootstrap, "--prefix") {
-				args = append(args, "--prefix")
-			}
-			k := startPicker(t, f.dir, f.xds, "", args...)
-			f.plan.bootstrap = append(slices.Clone(p.bootstrap), "--picker", k.address)
-			f.pickers = append(f.pickers, k)
-			f.startEnvoy(i)
+		args := []string{"--name", fmt.Sprintf("envoy-%d", i)}
+		if slices.Contains(bootstrap, "--prefix") {
+			args = append(args, "--prefix")
 		}
+		k := startPicker(t, f.dir, f.xds, "", args...)
+		f.plan.bootstrap = slices.Concat(bootstrap, []string{"--picker", k.address})
+		f.pickers = append(f.pickers, k)
 	}
-	return f
+	f.startEnvoy(i)
 }
 
 // queueing returns a fleet with a queue.

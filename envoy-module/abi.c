@@ -24,6 +24,11 @@ const char *missing(void) {
       "envoy_dynamic_module_callback_http_get_buffer_limit",
       "envoy_dynamic_module_callback_http_filter_config_define_counter",
       "envoy_dynamic_module_callback_http_filter_increment_counter",
+      "envoy_dynamic_module_callback_http_filter_config_define_gauge",
+      "envoy_dynamic_module_callback_http_filter_config_set_gauge",
+      "envoy_dynamic_module_callback_http_filter_config_scheduler_new",
+      "envoy_dynamic_module_callback_http_filter_config_scheduler_commit",
+      "envoy_dynamic_module_callback_http_filter_config_scheduler_delete",
   };
   for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++)
     if (!dlsym(RTLD_DEFAULT, needed[i])) return needed[i];
@@ -49,27 +54,32 @@ void envoy_dynamic_module_on_http_filter_destroy(void *handle) {
   free(r);
 }
 
-enum { go_on = 0, received = 0, buffered = 1, buffer_and_wait = 2 };
+enum { go_on = 0, received = 0, buffered = 1, stop = 1, buffer_and_wait = 2 };
+
+// choose chooses for a request of which enough has come, or has it wait in the queue.
+static void choose(void *filter, request *r, bool whole) {
+  r->waits = 0;
+  r->held = begun(filter, r, whole);
+}
 
 // A body that waits is kept by Envoy, which stops reading at its own limit: so waits is never above that.
 long envoy_dynamic_module_on_http_filter_request_body(void *filter, request *r, bool end) {
-  if (!r || !r->waits) return go_on;
-  uint64_t size = envoy_dynamic_module_callback_http_get_body_size(filter, received);
-  if (!envoy_dynamic_module_callback_http_received_buffered_request_body(filter))
-    size += envoy_dynamic_module_callback_http_get_body_size(filter, buffered);
-  if (!end && size < r->waits) return buffer_and_wait;
-  begun(filter, r, end);
-  r->waits = 0;
-  return go_on;
+  if (!r) return go_on;
+  if (r->waits) {
+    uint64_t size = envoy_dynamic_module_callback_http_get_body_size(filter, received);
+    if (!envoy_dynamic_module_callback_http_received_buffered_request_body(filter))
+      size += envoy_dynamic_module_callback_http_get_body_size(filter, buffered);
+    if (!end && size < r->waits) return buffer_and_wait;
+    choose(filter, r, end);
+  }
+  return r->held ? buffer_and_wait : go_on;
 }
 
 // Trailers end a body too.
 long envoy_dynamic_module_on_http_filter_request_trailers(void *filter, request *r) {
-  if (r && r->waits) {
-    begun(filter, r, true);
-    r->waits = 0;
-  }
-  return go_on;
+  if (!r) return go_on;
+  if (r->waits) choose(filter, r, true);
+  return r->held ? stop : go_on;
 }
 
 // names reports whether a list of endpoints, separated by commas, has the address.
@@ -126,6 +136,5 @@ HOOK(config_http_stream_data)
 HOOK(config_http_stream_trailers)
 HOOK(config_http_stream_complete)
 HOOK(config_http_stream_reset)
-HOOK(config_scheduled)
 HOOK(per_route_config_new)
 HOOK(per_route_config_destroy)

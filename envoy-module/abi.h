@@ -60,6 +60,18 @@ ENVOY int envoy_dynamic_module_callback_http_filter_config_define_counter(void *
 ENVOY int envoy_dynamic_module_callback_http_filter_increment_counter(void *filter, size_t id, text *labels,
                                                                        size_t count, uint64_t value);
 
+// Gauges: one is set with the values of its labels, in the main thread.
+ENVOY int envoy_dynamic_module_callback_http_filter_config_define_gauge(void *config, text name, text *labels,
+                                                                         size_t count, size_t *id);
+ENVOY int envoy_dynamic_module_callback_http_filter_config_set_gauge(void *config, size_t id, text *values,
+                                                                      size_t count, uint64_t value);
+
+// A scheduler of a configuration calls envoy_dynamic_module_on_http_filter_config_scheduled in the main thread, from
+// any thread, while the configuration is there.
+ENVOY void *envoy_dynamic_module_callback_http_filter_config_scheduler_new(void *config);
+ENVOY void envoy_dynamic_module_callback_http_filter_config_scheduler_commit(void *scheduler, uint64_t event);
+ENVOY void envoy_dynamic_module_callback_http_filter_config_scheduler_delete(void *scheduler);
+
 // A configuration of the filter: its handle of Go, and Envoy's number of the counter of answers of other endpoints than
 // those that were named, where it has that counter.
 typedef struct {
@@ -74,15 +86,17 @@ typedef struct {
   uintptr_t hold;  // of one that waits or waited in the queue
   uintptr_t asked; // of one whose answer is to be learned from
   uint64_t waits;  // bytes of its body before it is chosen for; 0: it is, or never will be
+  int64_t came;    // nanoseconds from when the module was loaded, of one whose body is waited for
+  bool held;       // it waits in the queue, with what has come of its body
 } request;
 
 // missing is the first function of Envoy that does not exist in this process, or NULL.
 const char *missing(void);
 
-// In Go: a request that waits or waited is complete, and ends for good; the first part of a body; the headers of an
-// answer; and the end of a request without an answer.
+// In Go: a request that waits or waited is complete, and ends for good; the first part of a body, after which the
+// request waits where this is true; the headers of an answer; and the end of a request without an answer.
 extern void completed(void *filter, uintptr_t hold);
 extern void ended(uintptr_t hold);
-extern void begun(void *filter, request *r, bool whole);
+extern bool begun(void *filter, request *r, bool whole);
 extern void answered(void *filter, uintptr_t asked);
 extern void forgotten(uintptr_t asked);

@@ -13,6 +13,7 @@ import (
 
 	"steelyard/picking"
 	"steelyard/picking/prefix"
+	"steelyard/xds/loads/follow"
 )
 
 // The bodies of a request.
@@ -27,15 +28,15 @@ type asked struct {
 	prompt prefix.Prompt
 }
 
-// begun chooses for a request by the first part of its body, or by all of it.
+// begun chooses for a request by the first part of its body, or by all of it, or has it wait in the queue.
 //
 //export begun
-func begun(envoy unsafe.Pointer, r *C.request, whole C.bool) {
+func begun(envoy unsafe.Pointer, r *C.request, whole C.bool) (waits C.bool) {
 	defer guard()
 	f := configuredFor(r).(*filter)
 	if aside() {
 		name(envoy, f, "", reasonAside)
-		return
+		return false
 	}
 	b := buffers.Get().(*buffer)
 	defer buffers.Put(b)
@@ -43,11 +44,15 @@ func begun(envoy unsafe.Pointer, r *C.request, whole C.bool) {
 	a := &asked{filter: f}
 	var size int64
 	a.prompt, size = b.first.Read(f.pool.Reader(), sizeOf(header(envoy, contentSize)), bool(whole))
-	endpoints, reason := f.choose(picking.Request{Size: size}, &a.prompt)
-	name(envoy, f, endpoints, reason)
 	if len(a.prompt.Steps) > 0 {
 		r.asked = C.uintptr_t(cgo.NewHandle(a))
 	}
+	if queued(envoy, r, f, follow.Arrival{Size: size, Since: loaded.Add(time.Duration(r.came))}, &a.prompt) {
+		return true
+	}
+	endpoints, reason := f.choose(picking.Request{Size: size}, &a.prompt)
+	name(envoy, f, endpoints, reason)
+	return false
 }
 
 // answered learns where a request was answered, retries included.

@@ -20,7 +20,7 @@ const reasonAside = "aside"
 // reasons lists the reasons of all choices. Each has a counter of Envoy, picker_choices_ with the reason.
 var reasons = []string{string(picking.ReasonFill), string(picking.ReasonPrefix), string(picking.ReasonOverride),
 	string(picking.ReasonNoUpdate), string(picking.ReasonStale), reasonAside, follow.ReasonGranted,
-	follow.ReasonRefused + "full", follow.ReasonRefused + "timeout"}
+	follow.ReasonCached, follow.ReasonRefused + "full", follow.ReasonRefused + "timeout"}
 
 // The other counters, without the prefix picker_.
 const (

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -54,12 +55,18 @@ func parse(text string) (s settings, err error) {
 type filter struct {
 	pool        *follow.Pool
 	waiter      *follow.Waiter
+	cluster     string
 	prefixBytes int
 	counters    map[string]uint64 // Envoy's numbers of them, by reason
-	end         func()            // to be called once
+	routes      uint64            // Envoy's number of their gauge
+	ends        []func()          // to be called once, the last one first
 }
 
-func (f *filter) stop() { f.end() }
+func (f *filter) stop() {
+	for _, end := range slices.Backward(f.ends) {
+		end()
+	}
+}
 
 // followers are shared by all configurations with the same settings, so that an update of the listener keeps the loads.
 var followers = struct {
@@ -87,8 +94,8 @@ func newFilter(s settings, log *slog.Logger) (*filter, error) {
 		followers.by[s] = f
 	}
 	f.users++
-	return &filter{pool: f.follower.Pool(s.Cluster), waiter: f.waiter, prefixBytes: s.PrefixBytes,
-		end: func() { release(s) }}, nil
+	return &filter{pool: f.follower.Pool(s.Cluster), waiter: f.waiter, cluster: s.Cluster, prefixBytes: s.PrefixBytes,
+		ends: []func(){func() { release(s) }}}, nil
 }
 
 func start(s settings, log *slog.Logger) (*shared, error) {

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"steelyard/picking/prefix"
 	"steelyard/xds/loads/follow"
 )
 
@@ -12,6 +13,7 @@ import (
 type held struct {
 	filter *filter
 	size   int64
+	prompt *prefix.Prompt // nil where its body is not looked at
 	// wake has the worker look at the result, and free frees what that needs. Neither is called after free.
 	wake, free func()
 

@@ -13,10 +13,12 @@ import (
 	"runtime"
 	"runtime/cgo"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"steelyard/internal/customrouter"
 	"steelyard/picking"
+	"steelyard/picking/prefix"
 	"steelyard/xds/loads/follow"
 )
 
@@ -41,6 +43,7 @@ var (
 	own         = constant("steelyard")
 	ownKey      = constant("picker")
 	abiVersion  = C.CString("steelyard, for Envoy 1.40")
+	loaded      = time.Now() // requests count the time when they came from then on
 )
 
 // constant is a text in C memory, for the life of the process.
@@ -90,6 +93,9 @@ func envoy_dynamic_module_on_http_filter_config_new(envoy unsafe.Pointer, filter
 		f.counters = define(envoy)
 		id, ok := f.counters[countNotFollowed]
 		c.counts, c.not_followed = C.bool(ok), C.size_t(id)
+		if f.prefixBytes > 0 {
+			f.ends = append(f.ends, f.gauge(envoy))
+		}
 	}
 	return unsafe.Pointer(c)
 }
@@ -136,18 +142,15 @@ func envoy_dynamic_module_on_http_filter_request_headers(envoy unsafe.Pointer, r
 		name(envoy, f, "", reasonAside)
 		return goOn
 	}
-	size := sizeOf(header(envoy, contentSize))
-	if class, tenant, queued := f.pool.Queue(); queued {
-		a := follow.Arrival{Class: headerNamed(envoy, class), Tenant: headerNamed(envoy, tenant), Size: size}
-		if hold(envoy, r, f, a) {
-			return wait
-		}
-		f.count(envoy, countUnqueued)
-	}
 	if !bool(end) && f.readsBody(header(envoy, contentType), header(envoy, expect)) {
 		limit := C.envoy_dynamic_module_callback_http_get_buffer_limit(envoy)
 		r.waits = C.uint64_t(waitsFor(f.prefixBytes, uint64(limit)))
+		r.came = C.int64_t(time.Since(loaded))
 		return waitForBody
+	}
+	size := sizeOf(header(envoy, contentSize))
+	if queued(envoy, r, f, follow.Arrival{Size: size}, nil) {
+		return wait
 	}
 	endpoints, reason := f.choose(picking.Request{Size: size}, nil)
 	name(envoy, f, endpoints, reason)
@@ -176,14 +179,24 @@ func headerNamed(envoy unsafe.Pointer, key string) string {
 	return header(envoy, textOf(key))
 }
 
-// hold has a request wait in the queue; false where it does not wait.
-func hold(envoy unsafe.Pointer, r *C.request, f *filter, a follow.Arrival) bool {
+// queued has a request wait, by its prompt if that is not nil, where the cluster has a queue; false where it does not
+// wait.
+func queued(envoy unsafe.Pointer, r *C.request, f *filter, a follow.Arrival, prompt *prefix.Prompt) bool {
+	class, tenant, on := f.pool.Queue()
+	if !on {
+		return false
+	}
+	a.Class, a.Tenant = headerNamed(envoy, class), headerNamed(envoy, tenant)
+	if prompt != nil {
+		a.Cached, a.Key = f.pool.Asked(prompt)
+	}
 	scheduler := C.envoy_dynamic_module_callback_http_filter_scheduler_new(envoy)
-	h := &held{filter: f, size: a.Size, wake: func() {
+	h := &held{filter: f, size: a.Size, prompt: prompt, wake: func() {
 		C.envoy_dynamic_module_callback_http_filter_scheduler_commit(scheduler, 0)
 	}, free: func() { C.envoy_dynamic_module_callback_http_filter_scheduler_delete(scheduler) }}
 	if !h.arrive(a) {
 		h.free()
+		f.count(envoy, countUnqueued)
 		return false
 	}
 	r.hold = C.uintptr_t(cgo.NewHandle(h))
@@ -195,6 +208,7 @@ func hold(envoy unsafe.Pointer, r *C.request, f *filter, a follow.Arrival) bool 
 //export envoy_dynamic_module_on_http_filter_scheduled
 func envoy_dynamic_module_on_http_filter_scheduled(envoy unsafe.Pointer, r *C.request, event C.uint64_t) {
 	defer guard()
+	r.held = false
 	settled := false
 	defer func() {
 		if !settled { // after a panic it goes on, by the weights; a request of a router, to a 503
@@ -219,7 +233,7 @@ func (h *held) settled(envoy unsafe.Pointer) {
 	case o.Endpoint != "":
 		name(envoy, h.filter, o.Endpoint, o.Reason())
 	default:
-		endpoints, reason := h.filter.choose(picking.Request{Size: h.size}, nil)
+		endpoints, reason := h.filter.choose(picking.Request{Size: h.size}, h.prompt)
 		name(envoy, h.filter, endpoints, reason)
 	}
 	C.envoy_dynamic_module_callback_http_filter_continue_decoding(envoy)

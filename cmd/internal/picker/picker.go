@@ -146,8 +146,8 @@ func (p *Picker) serve(c grpccredentials.TransportCredentials) {
 	}
 	p.server = grpc.NewServer(options...)
 	choices := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "steelyard_picker_choices_total",
-		Help: "Requests by the reason of the choice; all but fill, prefix and queue were left to the proxy, or " +
-			"refused."}, []string{"cluster", "reason"})
+		Help: "Requests by the reason of the choice; all but fill, prefix, queue and queue_prefix were left to " +
+			"the proxy, or refused."}, []string{"cluster", "reason"})
 	unknown := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "steelyard_picker_unknown_endpoints_total",
 		Help: "Requests for which the proxy named an endpoint that is not in the loads: in a subset, or as the one " +
 			"that answered."}, []string{"cluster", "reason"})

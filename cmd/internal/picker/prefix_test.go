@@ -21,13 +21,18 @@ import (
 // publishWork has the picker follow endpoints without load, where requests cost by their size.
 func (r *rig) publishWork(addresses ...string) {
 	r.t.Helper()
-	d := decision(addresses...)
-	d.Work = &weighting.Work{PromptTokens: 900, OutputTokens: 200, TokensPerByte: 0.25, BySize: true}
-	r.loads.Publish("llama", d)
+	r.loads.Publish("llama", worked(addresses...))
 	r.eventually("the picker has the loads", func() bool {
 		n, _, _ := r.picker.loads.Pool("llama").State(time.Now())
 		return n == len(addresses)
 	})
+}
+
+// worked returns the decision of one step where requests cost by their size.
+func worked(addresses ...string) weighting.Decision {
+	d := decision(addresses...)
+	d.Work = &weighting.Work{PromptTokens: 900, OutputTokens: 200, TokensPerByte: 0.25, BySize: true}
+	return d
 }
 
 // chat is a body with a system message and a question.

@@ -173,7 +173,9 @@ type exchange struct {
 	leave    func() // the queue
 	observed bool   // the proxy does not wait for answers
 	modes    modes
-	waits    bool // for the body, before there is a choice
+	arrival  *follow.Arrival // of one that is to wait in the queue; nil: it does not
+	waits    bool            // for the body, before there is a choice
+	placed   bool            // it has a place in the queue
 	asked    picking.Request
 	prompt   prefix.Prompt
 	chosen   string
@@ -184,21 +186,22 @@ type exchange struct {
 // answer is the response to one message: the choice to request headers, or to the first part of the body, and to all
 // else "go on".
 func (x *exchange) answer(r *extprocv3.ProcessingRequest) (*extprocv3.ProcessingResponse, error) {
-	if m := r.GetRequestHeaders(); m != nil {
-		return x.headers(m, r.GetMetadataContext())
+	switch m := r.GetRequest().(type) {
+	case *extprocv3.ProcessingRequest_RequestHeaders:
+		return x.headers(m.RequestHeaders, r.GetMetadataContext())
+	case *extprocv3.ProcessingRequest_RequestBody:
+		return x.body(m.RequestBody)
 	}
 	return x.further(r), nil
 }
 
-// further is the response to a message after the headers of the request.
+// further is the response to a message for which there is no choice.
 func (x *exchange) further(r *extprocv3.ProcessingRequest) *extprocv3.ProcessingResponse {
 	switch m := r.GetRequest().(type) {
 	case *extprocv3.ProcessingRequest_ResponseHeaders:
 		x.learn(m.ResponseHeaders, r)
 		return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ResponseHeaders{
 			ResponseHeaders: &extprocv3.HeadersResponse{}}}
-	case *extprocv3.ProcessingRequest_RequestBody:
-		return x.body(m.RequestBody)
 	case *extprocv3.ProcessingRequest_ResponseBody:
 		return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ResponseBody{
 			ResponseBody: passed(m.ResponseBody, x.modes.response)}}
@@ -213,22 +216,22 @@ func (x *exchange) further(r *extprocv3.ProcessingRequest) *extprocv3.Processing
 }
 
 // body is the answer to a part of the body: with the choice, if it waited for the first.
-func (x *exchange) body(b *extprocv3.HttpBody) *extprocv3.ProcessingResponse {
+func (x *exchange) body(b *extprocv3.HttpBody) (*extprocv3.ProcessingResponse, error) {
 	out := &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestBody{
 		RequestBody: passed(b, x.modes.request)}}
 	if !x.waits {
-		return out
+		return out, nil
 	}
 	x.waits = false
 	var first prefix.First
 	first.Add(b.GetBody(), prefix.MaxBody)
 	x.prompt, x.asked.Size = first.Read(x.loads.Pool(x.cluster).Reader(), x.asked.Size, b.GetEndOfStream())
-	choice := x.choose()
-	if refusal := x.refused(choice); refusal != nil {
-		return refusal
+	choice, refusal, err := x.decide()
+	if err != nil || refusal != nil {
+		return refusal, err
 	}
 	out.GetRequestBody().Response, out.DynamicMetadata = named(choice)
-	return out
+	return out, nil
 }
 
 // learn records which endpoint answered the request; if the proxy does not report it, the chosen one is assumed.
@@ -255,8 +258,7 @@ func passed(b *extprocv3.HttpBody, duplex bool) *extprocv3.BodyResponse {
 			Body: b.GetBody(), EndOfStream: b.GetEndOfStream()}}}}}
 }
 
-// headers is the answer to the headers of a request: the choice, after the request has waited in the queue if there is
-// one; or, if the choice waits for the body, none yet.
+// headers is the answer to the headers of a request: the choice, or none yet, if it waits for the body.
 func (x *exchange) headers(h *extprocv3.HttpHeaders, m *corev3.Metadata) (*extprocv3.ProcessingResponse, error) {
 	var limited bool
 	x.asked.Subset, limited = subsetOf(m)
@@ -264,46 +266,78 @@ func (x *exchange) headers(h *extprocv3.HttpHeaders, m *corev3.Metadata) (*extpr
 	if x.loads.Pool(x.cluster).Unknown(x.asked.Subset...) {
 		x.unknown(x.cluster, unknownSubset)
 	}
+	if limited && len(x.asked.Subset) == 0 {
+		x.choices(x.cluster, string(picking.ReasonSubset))
+		return refusal(picking.ReasonSubset), nil
+	}
 	if !limited && !x.observed { // the queue grants any endpoint
-		o, waited, err := x.wait(h)
-		if err != nil {
-			return nil, err
-		}
-		if waited {
-			return settled(o), nil
-		}
+		x.arrival = x.arrives(h)
 	}
 	response := &extprocv3.HeadersResponse{}
 	out := &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestHeaders{
 		RequestHeaders: response}}
-	choice := picking.Choice{Reason: picking.ReasonSubset}
 	unread := x.tooLong() || x.modes.buffered && expects(h)
-	switch none := limited && len(x.asked.Subset) == 0; {
-	case none:
-		x.choices(x.cluster, string(choice.Reason))
-	case x.prefix && x.modes.buffered && !h.GetEndOfStream() && !unread:
+	if x.prefix && x.modes.buffered && !h.GetEndOfStream() && !unread {
 		// For a body that came in pieces, Envoy 1.40 clears the route when the request has gone on. So it is cleared
 		// here.
 		x.waits = true
 		response.Response, _ = named(picking.Choice{})
-		if x.modes.partial && x.bodyLimit > 0 {
-			// Of a request with trailers, Envoy 1.40 sends some bodies twice in BUFFERED_PARTIAL. In BUFFERED from the
-			// start, it would refuse longer bodies with a 413.
-			out.ModeOverride = &modev3.ProcessingMode{RequestBodyMode: modev3.ProcessingMode_BUFFERED,
-				ResponseHeaderMode: modev3.ProcessingMode_SEND}
-		}
+		out.ModeOverride = x.bodyMode()
 		return out, nil
-	default:
-		choice = x.choose()
 	}
-	if refusal := x.refused(choice); refusal != nil {
-		return refusal, nil
+	choice, refusal, err := x.decide()
+	if err != nil || refusal != nil {
+		return refusal, err
 	}
 	response.Response, out.DynamicMetadata = named(choice)
-	if unread && !h.GetEndOfStream() {
+	switch {
+	case x.placed: // and the body is not to be sent, as nobody looks at it any more
+		out.ModeOverride = &modev3.ProcessingMode{ResponseHeaderMode: modev3.ProcessingMode_SKIP,
+			ResponseTrailerMode: untilTheEnd}
+	case unread && !h.GetEndOfStream():
 		out.ModeOverride = &modev3.ProcessingMode{ResponseHeaderMode: modev3.ProcessingMode_SKIP}
 	}
 	return out, nil
+}
+
+// untilTheEnd is the mode for the trailers of the answer to a request with a place, which is held until then: Envoy
+// ends the stream when it has no more to send on it.
+const untilTheEnd = modev3.ProcessingMode_SEND
+
+// bodyMode is how the proxy is to send a request whose body the choice waits for; nil: as it is configured.
+func (x *exchange) bodyMode() *modev3.ProcessingMode {
+	m := &modev3.ProcessingMode{RequestBodyMode: modev3.ProcessingMode_BUFFERED,
+		ResponseHeaderMode: modev3.ProcessingMode_SEND}
+	// Of a request with trailers, Envoy 1.40 sends some bodies twice in BUFFERED_PARTIAL. In BUFFERED from the start, it
+	// would refuse longer bodies with a 413.
+	whole := x.modes.partial && x.bodyLimit > 0
+	switch {
+	case x.arrival != nil:
+		m.ResponseTrailerMode = untilTheEnd
+		if x.modes.partial && !whole {
+			m.RequestBodyMode = modev3.ProcessingMode_BUFFERED_PARTIAL
+		}
+	case !whole:
+		return nil
+	}
+	return m
+}
+
+// decide has the request wait in the queue if there is one, and names its endpoint otherwise; or refuses it.
+func (x *exchange) decide() (c picking.Choice, refusal *extprocv3.ProcessingResponse, err error) {
+	o, err := x.wait()
+	switch {
+	case err != nil:
+		return c, nil, err
+	case o.Refused != "":
+		r := o.Refusal() // as the module does
+		return c, immediate(typev3.StatusCode_ServiceUnavailable, r.Headers, r.Body, r.Details), nil
+	case o.Endpoint != "":
+		x.placed, x.chosen = true, o.Endpoint
+		return picking.Choice{Address: o.Endpoint}, nil, nil
+	}
+	c = x.choose()
+	return c, x.refused(c), nil
 }
 
 // tooLong reports whether the body is, or may be, longer than what the proxy keeps of it. Envoy 1.40 loses the end of

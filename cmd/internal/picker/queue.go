@@ -3,12 +3,9 @@ package picker
 import (
 	"time"
 
-	modev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
-	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"steelyard/picking"
 	"steelyard/xds/loads/follow"
 )
 
@@ -20,32 +17,41 @@ const (
 	maxName = 256
 )
 
-// wait has a request wait in the queue of its cluster; waited is false if it does not, or was released. err is not nil
-// if the stream ended first.
-func (x *exchange) wait(h *extprocv3.HttpHeaders) (o follow.Outcome, waited bool, err error) {
+// arrives is the request as it asks for a place; nil where its cluster has no queue.
+func (x *exchange) arrives(h *extprocv3.HttpHeaders) *follow.Arrival {
 	class, tenant, queued := x.loads.Pool(x.cluster).Queue()
 	if !queued {
-		return o, false, nil
+		return nil
 	}
+	return &follow.Arrival{Class: nameIn(h, class), Tenant: nameIn(h, tenant), Since: time.Now()}
+}
+
+// wait has the request wait in the queue of its cluster. The outcome is empty if it does not, or was released. err is
+// not nil if the stream ended first.
+func (x *exchange) wait() (o follow.Outcome, err error) {
+	a := x.arrival
+	if a == nil {
+		return o, nil
+	}
+	a.Size = x.asked.Size
+	a.Cached, a.Key = x.loads.Pool(x.cluster).Asked(&x.prompt)
 	outcome := make(chan follow.Outcome, 1)
 	waiter := x.waiters[x.cluster]
-	id, ok := waiter.Arrive(time.Now(), follow.Arrival{Class: nameIn(h, class), Tenant: nameIn(h, tenant),
-		Size: x.asked.Size}, func(o follow.Outcome) { outcome <- o })
+	id, ok := waiter.Arrive(time.Now(), *a, func(o follow.Outcome) { outcome <- o })
 	if !ok {
 		x.unqueued(x.cluster)
-		return o, false, nil
+		return o, nil
 	}
 	x.leave() // a proxy could send the headers of a request twice
 	x.leave = func() { waiter.End(id) }
 	if err := x.in.stream.Send(&extprocv3.ProcessingResponse{
 		OverrideMessageTimeout: durationpb.New(longestWait)}); err != nil {
-		return o, false, err
+		return o, err
 	}
-	if o, err = x.in.await(outcome); err != nil || o.Reason() == "" {
-		return o, false, err
+	if o, err = x.in.await(outcome); err == nil && o.Reason() != "" {
+		x.choices(x.cluster, o.Reason())
 	}
-	x.choices(x.cluster, o.Reason())
-	return o, true, nil
+	return o, err
 }
 
 // nameIn is the value of a header whose name may be empty.
@@ -55,23 +61,6 @@ func nameIn(h *extprocv3.HttpHeaders, header string) string {
 	}
 	name := headerOf(h, header)
 	return name[:min(len(name), maxName)]
-}
-
-// settled is the answer to the headers of a request that was granted a place, or refused.
-func settled(o follow.Outcome) *extprocv3.ProcessingResponse {
-	if o.Refused != "" {
-		r := o.Refusal() // as the module does
-		return immediate(typev3.StatusCode_ServiceUnavailable, r.Headers, r.Body, r.Details)
-	}
-	response := &extprocv3.HeadersResponse{}
-	out := &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestHeaders{
-		RequestHeaders: response},
-		// Envoy ends the stream when it has no more to send on it. The place is held until the end of the answer, so it
-		// is to send that, by its trailers; and not the body, which nobody looks at any more.
-		ModeOverride: &modev3.ProcessingMode{ResponseHeaderMode: modev3.ProcessingMode_SKIP,
-			ResponseTrailerMode: modev3.ProcessingMode_SEND}}
-	response.Response, out.DynamicMetadata = named(picking.Choice{Address: o.Endpoint})
-	return out
 }
 
 // An inbox receives the messages of one stream.

@@ -2,6 +2,7 @@ package picker
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -164,10 +165,8 @@ func (q *request) granted() {
 }
 
 func TestARequestWaitsForItsPlaceAndKeepsItUntilItsStreamEnds(t *testing.T) {
-	r := newQueue(t, Options{Prefix: true}) // where a choice waits for the body
-	buffered := of("gold", "a")
-	buffered.ProtocolConfig = &extprocv3.ProtocolConfiguration{RequestBodyMode: modev3.ProcessingMode_BUFFERED_PARTIAL}
-	first := r.begin(buffered)
+	r := newQueue(t, Options{Prefix: true}) // but it has no body
+	first := r.begin(of("gold", "a"))
 	first.takesLonger()
 	first.granted()
 	second := r.begin(of("gold", "b"))
@@ -184,6 +183,73 @@ func TestARequestWaitsForItsPlaceAndKeepsItUntilItsStreamEnds(t *testing.T) {
 	if page := r.page(); !strings.Contains(page, counted) {
 		t.Errorf("no %s in\n%s", counted, page)
 	}
+}
+
+// TestARequestAsksForAPlaceByItsPrompt, which is learned where it is answered: the next one with that prompt gets a
+// place there, but does not wait for it.
+func TestARequestAsksForAPlaceByItsPrompt(t *testing.T) {
+	r := newQueue(t, Options{Prefix: true})
+	two := []string{only, "10.0.0.2:80"}
+	// ask begins a request, up to the answer to its body.
+	ask := func() (q *request, endpoint string) {
+		t.Helper()
+		r.publishWork(two...)
+		r.places.Publish("llama", worked(two...))
+		first := of("gold", "")
+		first.ProtocolConfig = &extprocv3.ProtocolConfiguration{
+			RequestBodyMode: modev3.ProcessingMode_BUFFERED_PARTIAL}
+		q = r.begin(first)
+		a := q.next()
+		undecided(t, a)
+		if m := a.GetModeOverride(); m.GetRequestBodyMode() != modev3.ProcessingMode_BUFFERED_PARTIAL ||
+			m.GetResponseHeaderMode() != modev3.ProcessingMode_SEND ||
+			m.GetResponseTrailerMode() != modev3.ProcessingMode_SEND {
+			t.Errorf("before the body the mode is %v, want the body, and the answer until its end", m)
+		}
+		q.send(&extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestBody{
+			RequestBody: &extprocv3.HttpBody{Body: []byte(chat("a")), EndOfStream: true}}})
+		q.takesLonger()
+		endpoint, _ = namedBy(q.next())
+		return q, endpoint
+	}
+	first, where := ask()
+	first.send(&extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_ResponseHeaders{
+		ResponseHeaders: &extprocv3.HttpHeaders{Headers: &corev3.HeaderMap{Headers: []*corev3.HeaderValue{
+			{Key: ":status", RawValue: []byte("200")}}}}}})
+	if a := first.next(); a.GetResponseHeaders() == nil || !slices.Contains(two, where) || r.routes() == 0 {
+		t.Fatalf("sent to %q, %d routes are learned, the answer is %v", where, r.routes(), a)
+	}
+	first.end()
+	r.held(0)
+	var second *request
+	r.eventually("the next gets a place there, when the first counts no more", func() bool {
+		var again string
+		if second, again = ask(); again == where {
+			return true
+		}
+		second.end()
+		r.held(0)
+		return false
+	})
+	if _, third := ask(); third != two[1-slices.Index(two, where)] {
+		t.Errorf("while that has no place, the next went to %s", third)
+	}
+	r.held(2)
+	second.end()
+	r.held(1)
+	const counted = `steelyard_picker_choices_total{cluster="llama",reason="queue_prefix"} 1`
+	if page := r.page(); !strings.Contains(page, counted) {
+		t.Errorf("no %s in\n%s", counted, page)
+	}
+}
+
+// held waits until so many requests are in flight.
+func (r *rig) held(n int) {
+	r.t.Helper()
+	r.eventually(fmt.Sprint(n, " are in flight"), func() bool {
+		state, on := r.places.State("llama")
+		return on && state.InFlight == n
+	})
 }
 
 func TestARequestThatTheQueueRefusesGetsItsAnswer(t *testing.T) {
