@@ -1,10 +1,14 @@
 package e2e
 
 import (
+	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"testing"
 	"time"
+
+	"steelyard/e2e/rig/modelsim"
 )
 
 // TestNoWaitingRequestFailsWhenItsPickerDies or hangs: it goes by the weights within seconds. The others keep waiting.
@@ -61,5 +65,46 @@ func TestNoWaitingRequestFailsWhenItsPickerDies(t *testing.T) {
 			}
 			f.eventually("the Envoys have joined the queue again", func() error { return f.waits(0, 0) })
 		})
+	}
+}
+
+// TestARequestMayWaitForLongerThanAPickerMayTakeToAnswer, for its place by its headers and by its body.
+func TestARequestMayWaitForLongerThanAPickerMayTakeToAnswer(t *testing.T) {
+	t.Parallel()
+	const allowed = 3 * time.Second // for an answer
+	f := withoutEnvoys(t, plan{servers: servers(t, wide), cluster: "queue: {max_in_flight: 1}",
+		edits: []edit{{"message_timeout: 0.1s", fmt.Sprintf("message_timeout: %vs", allowed.Seconds())}, patient[1]}})
+	byPicker.startEnvoy(t, f, "--prefix")
+	f.eventually("the Envoy has joined the queue", func() error { return f.waits(0, 0) })
+	c := newCallers(t, f)
+	first, release := context.WithCancel(t.Context())
+	defer release()
+	c.send(first, 0, 0, "", "", time.Minute)
+	f.eventually("the place is taken", func() error { return f.waits(0, 1) })
+	c.send(t.Context(), 1, 0, "", "", time.Millisecond)
+	c.sending.Go(func() {
+		resp := f.postWith(t, talk("a conversation"), modelsim.HeaderService, "0.001")
+		resp.Body.Close()
+		c.answers <- answer{number: 2, code: resp.StatusCode}
+	})
+	f.eventually("two wait", func() error { return f.waits(2, 1) })
+	since := time.Now()
+	f.eventually("they wait for longer", func() error {
+		if age := time.Since(since); age < allowed+allowed/2 {
+			return fmt.Errorf("for %v", age)
+		}
+		return f.waits(2, 1)
+	})
+	release()
+	for range 3 {
+		if a := c.next(); a.number > 0 && a.code != http.StatusOK {
+			t.Errorf("request %d: %+v", a.number, a)
+		}
+	}
+	if n := f.envoyStat("http.ingress.ext_proc.message_timeouts"); n != 0 {
+		t.Errorf("the picker was too late %v times", n)
+	}
+	if n := f.pickers[0].choices(t, "queue"); n != 3 {
+		t.Errorf("%v requests were sent by the queue, want 3", n)
 	}
 }
