@@ -99,10 +99,11 @@ func conversationsThatWaitGoWhereTheyAreCached(t *testing.T, by carrier) {
 	f.eventually("the other Envoy has joined the queue", func() error { return f.waits(0, 0) })
 	f.chats(t, 1, 2, "to begin with", pool)
 	f.eventually("what tokens cost is known", func() error {
-		if v, err := f.view(); err != nil || v.Decision.Unit != view.UnitWork {
-			return fmt.Errorf("unit %q, error %v", v.Decision.Unit, err)
+		v, err := f.view()
+		if err == nil && v.Decision.Unit != view.UnitWork {
+			err = fmt.Errorf("the unit of load is %q", v.Decision.Unit)
 		}
-		return nil
+		return err
 	})
 	longest := f.longestQueue(t)
 	var shares [2]float64

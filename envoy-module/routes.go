@@ -31,7 +31,8 @@ var (
 func (f *filter) gauge(config unsafe.Pointer) (stop func()) {
 	var id C.size_t
 	//nolint:gocritic // cgo writes 0 == 0 for the address of a variable
-	if C.envoy_dynamic_module_callback_http_filter_config_define_gauge(config, gaugeRoutes, &labelCluster, 1, &id) != 0 {
+	if C.envoy_dynamic_module_callback_http_filter_config_define_gauge(config, gaugeRoutes, &labelCluster, 1,
+		&id) != 0 {
 		return func() {}
 	}
 	f.routes = uint64(id)

@@ -124,8 +124,9 @@ func TestWhereAPromptIsCachedDoesNotMatterToTheOrder(t *testing.T) {
 			now = now.Add(time.Duration(rapid.IntRange(0, 900).Draw(t, "ms")) * time.Millisecond)
 			both(func(q *Queue, _ bool) []Verdict { return q.Update(now, endpoints(0, 0, 0), 0, bySize) })
 			if rapid.Bool().Draw(t, "arrives") || len(held) == 0 {
-				r := Request{ID: id(uint64(i)), Class: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "class"), Since: now,
-					Tenant: rapid.SampledFrom([]string{"x", "y"}).Draw(t, "tenant"), Size: 1000}
+				r := Request{ID: id(uint64(i)), Since: now, Size: 1000,
+					Class:  rapid.SampledFrom([]string{"a", "b"}).Draw(t, "class"),
+					Tenant: rapid.SampledFrom([]string{"x", "y"}).Draw(t, "tenant")}
 				cached := somewhere(t)
 				both(func(q *Queue, known bool) []Verdict {
 					if known {

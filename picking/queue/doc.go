@@ -28,8 +28,8 @@
 // known, the endpoint has a place for any request.
 //
 // Among endpoints with a free place, the one is drawn that [picking.Picker] draws, which takes into account where a
-// part of the prompt is cached. No request waits for a place there while another one is free. An endpoint that is to be avoided
-// gets a request only where all are, and one that is drained only where all are drained.
+// part of the prompt is cached. No request waits for a place there while another one is free. An endpoint that is to be
+// avoided gets a request only where all are, and one that is drained only where all are drained.
 //
 // # What ends the waiting
 //

@@ -29,7 +29,8 @@ type Request struct {
 	Class, Tenant string
 	Size          int64     // bytes of its body, negative where unknown
 	Since         time.Time // when it came to its proxy
-	// Cached and Key are those of [picking.Request]: they matter where there is a choice of places, and never to the order.
+	// Cached and Key are those of [picking.Request]: they matter where there is a choice of places, and never to the
+	// order.
 	Cached []picking.Cached
 	Key    uint64
 }

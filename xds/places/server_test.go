@@ -255,7 +255,8 @@ func TestAPlaceIsGrantedWhereAnEnvoySaysThatThePromptIs(t *testing.T) {
 				s := newStream(true, now)
 				h.enter(s)
 				d := weighting.NewLaw(weighting.DefaultParams()).Step(now, weighting.Snapshot{
-					Endpoints: []weighting.Endpoint{{Address: "10.0.0.1:80", Capacity: 4}, {Address: there, Capacity: 4}}})
+					Endpoints: []weighting.Endpoint{{Address: "10.0.0.1:80", Capacity: 4},
+						{Address: there, Capacity: 4}}})
 				d.Work = &weighting.Work{PromptTokens: 900, OutputTokens: 200, TokensPerByte: 0.25, BySize: true}
 				h.decided(&d, now)
 				if err := h.take(s, &loadsv1.WaitRequest{Arrivals: []*loadsv1.Arrival{{Id: 1, Size: 4000,

@@ -308,8 +308,8 @@ const untilTheEnd = modev3.ProcessingMode_SEND
 func (x *exchange) bodyMode() *modev3.ProcessingMode {
 	m := &modev3.ProcessingMode{RequestBodyMode: modev3.ProcessingMode_BUFFERED,
 		ResponseHeaderMode: modev3.ProcessingMode_SEND}
-	// Of a request with trailers, Envoy 1.40 sends some bodies twice in BUFFERED_PARTIAL. In BUFFERED from the start, it
-	// would refuse longer bodies with a 413.
+	// Of a request with trailers, Envoy 1.40 sends some bodies twice in BUFFERED_PARTIAL. In BUFFERED from the start,
+	// it would refuse longer bodies with a 413.
 	whole := x.modes.partial && x.bodyLimit > 0
 	switch {
 	case x.arrival != nil:

@@ -151,7 +151,8 @@ func TestAnArrivalSaysWhereItsPromptIsCached(t *testing.T) {
 		w := waiting(t, nil)
 		w.open()
 		var outcome Outcome
-		a := Arrival{Since: noon.Add(-time.Second), Cached: []picking.Cached{{Address: "10.0.0.1:80", Share: 0.75}}, Key: 7}
+		a := Arrival{Since: noon.Add(-time.Second), Key: 7,
+			Cached: []picking.Cached{{Address: "10.0.0.1:80", Share: 0.75}}}
 		id, ok := w.Arrive(noon, a, func(o Outcome) { outcome = o })
 		if !ok {
 			t.Fatal("it does not wait")
