@@ -2,7 +2,9 @@ package prefix
 
 import (
 	"cmp"
+	"math"
 	"slices"
+	"strconv"
 )
 
 // MaxBody is how much of a body is worth reading, in bytes: what comes after it is guessed from its size.
@@ -34,125 +36,291 @@ func (r *Reader) perPiece(text bool) float64 {
 	return tokens / float64(cmp.Or(max(0, r.BlockTokens), PieceTokens))
 }
 
-// found are the values of a body that are parts of the prompt, as they are written; nil where there is none.
-type found struct{ model, tools, system, messages, input, prompt, ids []byte }
+// The members of a body that count: those before slotTools are parts of engines' cache keys, see package comment, the
+// others of the prompt. Members with one slot mean the same.
+const (
+	slotNone = iota
+	slotModel
+	slotSalt
+	slotExtraKey
+	slotLoRAPath
+	slotLoRARequest
+	slotLoRATask
+	slotLoRAName
+	slotAdapter
+	slotImages
+	slotVideos
+	slotAudios
+	slotPromptEmbeds
+	slotInputEmbeds
+	slotProcessor
+	slotTemplate
+	slotTools
+	slotDocuments
+	slotSystem
+	slotInstructions
+	slotMessages
+	slotInput
+	slotInputIDs
+	slotPromptIDs
+	slotPrompt
+	slotInputs
+	slotText
+	slotTextInput
+	slots
+)
+
+// slotOf returns the slot of a member of a body.
+func slotOf(name []byte) int {
+	switch string(name) {
+	case "model":
+		return slotModel
+	case "cache_salt":
+		return slotSalt
+	case "extra_key":
+		return slotExtraKey
+	case "lora_path":
+		return slotLoRAPath
+	case "lora_request":
+		return slotLoRARequest
+	case "lora_task_id":
+		return slotLoRATask
+	case "image_data":
+		return slotImages
+	case "video_data":
+		return slotVideos
+	case "audio_data":
+		return slotAudios
+	case "prompt_embeds":
+		return slotPromptEmbeds
+	case "input_embeds":
+		return slotInputEmbeds
+	case "mm_processor_kwargs":
+		return slotProcessor
+	case "chat_template":
+		return slotTemplate
+	case "tools":
+		return slotTools
+	case "documents":
+		return slotDocuments
+	case "system":
+		return slotSystem
+	case "instructions":
+		return slotInstructions
+	case "messages":
+		return slotMessages
+	case "input":
+		return slotInput
+	case "input_ids":
+		return slotInputIDs
+	case "prompt_token_ids":
+		return slotPromptIDs
+	case "prompt":
+		return slotPrompt
+	case "inputs":
+		return slotInputs
+	case "text":
+		return slotText
+	case "text_input":
+		return slotTextInput
+	}
+	return slotNone
+}
+
+// slotOfParameter returns the slot of a member of parameters.
+func slotOfParameter(name []byte) int {
+	switch string(name) {
+	case "adapter_id":
+		return slotAdapter
+	case "lora_name":
+		return slotLoRAName
+	}
+	return slotNone
+}
+
+// found are the values of the members of a body, by slot; 0 where there is none.
+type found [slots]int32
 
 // Read returns the prompt of a body, of which the first part is given, at most MaxBody of it is looked at. size is that
 // of the whole body in bytes, negative where unknown. A body of an unknown form has no steps. The prompt does not refer
 // to the body.
 func (r *Reader) Read(body []byte, size int64) Prompt {
 	body = body[:min(len(body), MaxBody)]
-	var f found
-	s := scanner{text: body}
-	s.members(f.note)
-	if f.messages == nil {
-		f.messages = f.input
-	}
-	w := writer{per: r.perPiece(!f.inTokens())}
-	w.seed(f.model)
-	r.write(&w, &f)
-	whole := w.written()
+	b := readings.Get().(*reading)
+	defer b.release()
+	b.begin(body)
+	f := b.find()
+	b.per = r.perPiece(!b.inTokens(&f))
+	b.key(&f)
+	r.write(b, &f)
+	whole := b.written()
 	if read := int64(len(body)); size > read && read > 0 {
 		whole *= float64(size) / float64(read)
 	}
-	return w.prompt(whole)
+	return b.prompt(whole)
 }
 
-// note keeps a member if it is a part of the prompt. Of several with one name it keeps the first.
-func (f *found) note(key, value []byte) {
-	var of *[]byte
-	switch string(key) {
-	case "model":
-		of = &f.model
-	case "tools":
-		of = &f.tools
-	case "system", "instructions":
-		of = &f.system
-	case "messages":
-		of = &f.messages
-	case "input":
-		of = &f.input
-	case "prompt", "inputs", "text", "text_input":
-		of = &f.prompt
-	case "input_ids", "prompt_token_ids":
-		of = &f.ids
-	default:
-		return
+// find returns the members of the body that count.
+func (r *reading) find() (f found) {
+	if len(r.nodes) == 0 {
+		return f
 	}
-	if *of == nil {
-		*of = value
+	for name, value := range r.each(0) {
+		if string(name) == "parameters" {
+			f[slotAdapter], f[slotLoRAName] = 0, 0
+			for name, value := range r.each(value) {
+				f[slotOfParameter(name)] = r.present(value)
+			}
+			continue
+		}
+		f[slotOf(name)] = r.present(value)
 	}
+	f[slotNone] = 0
+	return f
 }
+
+// present returns the value, 0 if that is empty: to engines, as if it was not there.
+func (r *reading) present(i int32) int32 {
+	if r.isEmpty(i) {
+		return 0
+	}
+	return i
+}
+
+// first returns the first that there is of some members.
+func (f *found) first(slots ...int) int32 {
+	for _, slot := range slots {
+		if f[slot] > 0 {
+			return f[slot]
+		}
+	}
+	return 0
+}
+
+func (f *found) messages() int32   { return f.first(slotMessages, slotInput) }
+func (f *found) ids() int32        { return f.first(slotInputIDs, slotPromptIDs) }
+func (f *found) completion() int32 { return f.first(slotPrompt, slotInputs, slotText, slotTextInput) }
 
 // inTokens reports whether the prompt is token ids.
-func (f *found) inTokens() bool {
-	if f.messages != nil || f.ids != nil {
-		return f.messages == nil
+func (r *reading) inTokens(f *found) bool {
+	if f.messages() > 0 || f.ids() > 0 {
+		return f.messages() == 0
 	}
-	s := scanner{text: f.prompt}
-	return s.take('[') && s.next() != '"'
+	p := f.completion()
+	return p > 0 && r.kind(p) == '[' && (r.isNumbers(p) || r.kind(p+1) != '"')
+}
+
+// key begins the prompt with the parts of the engines' cache keys. A list of one value is that value.
+func (r *reading) key(f *found) {
+	for slot, i := range f[:slotTools] {
+		if i > 0 {
+			r.put(byte(slot))
+			r.value(r.only(i))
+		}
+	}
+	r.seed()
+}
+
+// only returns the one element of an array; every other value as it is.
+func (r *reading) only(i int32) int32 {
+	if r.kind(i) == '[' && r.after(i) > i+1 && r.after(i+1) == r.after(i) {
+		return i + 1
+	}
+	return i
 }
 
 // write writes the prompt in the order in which chat templates do.
-func (r *Reader) write(w *writer, f *found) {
+func (r *Reader) write(b *reading, f *found) {
 	switch {
-	case f.messages != nil:
-		compact(w, f.tools)
-		compact(w, f.system)
-		w.step()
-		s := scanner{text: f.messages}
-		text, _ := s.quoted() // instead of an array
-		w.write(text)
-		s.elements(func(message []byte, whole bool) {
-			compact(w, message)
-			if whole {
-				w.step()
-			}
-		})
-	case f.ids != nil:
-		r.tokens(w, f.ids)
-	case f.prompt != nil:
-		r.completion(w, f.prompt)
+	case f.messages() > 0:
+		b.conversation(f)
+	case f.ids() > 0:
+		r.batch(b, f.ids())
+	case f.completion() > 0:
+		r.batch(b, f.completion())
 	}
 }
 
-// completion writes a text, or an array: of token ids, of texts, or of arrays of token ids.
-func (r *Reader) completion(w *writer, prompt []byte) {
-	s := scanner{text: prompt}
-	if s.next() == '"' {
-		text, _ := s.quoted()
-		w.write(text)
+// conversation writes messages, with what is in front of them.
+func (r *reading) conversation(f *found) {
+	for slot := slotTools; slot <= slotDocuments; slot++ {
+		if f[slot] > 0 {
+			r.put(byte(slot))
+			r.value(f[slot])
+		}
+	}
+	if i := f.first(slotSystem, slotInstructions); i > 0 {
+		r.message("system", i)
+	}
+	r.step()
+	all := f.messages()
+	if r.kind(all) != '[' {
+		r.message("user", all)
 		return
 	}
-	r.tokens(w, prompt)
-}
-
-// tokens writes the token ids of an array. Texts in it, and arrays of token ids, are one message each.
-func (r *Reader) tokens(w *writer, array []byte) {
-	s := scanner{text: array}
-	s.elements(func(text []byte, whole bool) {
-		inner := scanner{text: text}
-		if inner.next() != '[' {
-			r.token(w, text, whole)
-			return
+	if r.isNumbers(all) {
+		r.value(all)
+	}
+	for i := all + 1; i < r.after(all); i = r.after(i) {
+		r.put(',')
+		if r.value(i) {
+			r.step()
 		}
-		inner.elements(func(text []byte, whole bool) { r.token(w, text, whole) })
-		w.step()
-	})
+	}
 }
 
-// token writes a token id; something else as it is written.
-func (r *Reader) token(w *writer, text []byte, whole bool) {
-	id, ok := number(text)
+// message writes a message that the body has as a content only.
+func (r *reading) message(role string, content int32) {
+	r.write([]byte(`,{"role":"` + role + `","content":`))
+	if r.content(content) {
+		r.put('}')
+	}
+}
+
+// batch writes a text, token ids, or an array of such prompts: each is a message then.
+func (r *Reader) batch(b *reading, i int32) {
+	if b.kind(i) != '[' || b.isNumbers(i) {
+		r.one(b, i)
+		return
+	}
+	for k := i + 1; k < b.after(i); k = b.after(k) {
+		if k > i+1 {
+			b.write(between)
+		}
+		r.one(b, k)
+		b.step()
+	}
+}
+
+// between is between the texts of an array: none of them has a quote that is not escaped.
+var between = []byte(`","`)
+
+// one writes a text without quotes, or token ids.
+func (r *Reader) one(b *reading, i int32) {
 	switch {
-	case !ok:
-		compact(w, text)
-		w.step()
-	case whole:
-		if slices.Contains(r.markers(), id) {
-			w.step()
+	case b.kind(i) == '"':
+		b.text(b.inner(i), b.whole(i))
+	case b.kind(i) != '[' || !b.isNumbers(i):
+		b.value(i)
+	default:
+		r.tokens(b, b.inner(i), b.whole(i))
+	}
+}
+
+// tokens writes an array of token ids; a number that is none as any other value.
+func (r *Reader) tokens(b *reading, array []byte, whole bool) {
+	markers := r.markers()
+	for s := range eachNumber(array, whole) {
+		id, ok := tokenID(s)
+		if !ok {
+			b.number(s)
+			b.step()
+			continue
 		}
-		w.token(id)
+		if slices.Contains(markers, id) {
+			b.step()
+		}
+		b.token(id)
 	}
 }
 
@@ -163,17 +331,15 @@ func (r *Reader) markers() []uint32 {
 	return r.Markers
 }
 
-// number returns the value of a token id; false if it is not one.
-func number(text []byte) (id uint32, ok bool) {
-	const mostDigits = 9 // fits
-	if len(text) == 0 || len(text) > mostDigits {
-		return 0, false
-	}
-	for _, c := range text {
-		if c < '0' || c > '9' {
-			return 0, false
+// tokenID returns the value of a token id, also of one that is spelled as a float; false if it is not one.
+func tokenID(s []byte) (id uint32, ok bool) {
+	if isPlain(s) {
+		n := uint64(0)
+		for _, c := range s {
+			n = 10*n + uint64(c-'0')
 		}
-		id = 10*id + uint32(c-'0')
+		return uint32(n), n <= math.MaxUint32
 	}
-	return id, true
+	f, err := strconv.ParseFloat(string(s), 64)
+	return uint32(f), err == nil && f == math.Trunc(f) && f >= 0 && f <= math.MaxUint32
 }

@@ -11,7 +11,9 @@
 // into pieces of 64 bytes, or of 16 token ids of 4 bytes each, and each is hashed together with the hash of those
 // before it:
 //
-//	h_0 = hash(model),  h_i = hash(h_{i−1}, piece i)
+//	h_0 = hash(key),  h_i = hash(h_{i−1}, piece i)
+//
+// The key is that of an engine's cache, besides the tokens: what differs in it shares nothing.
 //
 // How much of the engine's cache that is, follows from the size of its blocks, B tokens, and the tokens of a byte of
 // text, c, as the control plane reports them (16 tokens and 1/4 where it does not know):
@@ -44,9 +46,42 @@
 //	prompt_token_ids
 //
 // Messages in token ids begin at a marker: 128006 (Llama 3, <|start_header_id|>) and 151644 (Qwen's ChatML,
-// <|im_start|>), unless configured. JSON is compared byte by byte, but for the white space between values: clients that
-// escape text in different ways share no routes. A body may end anywhere, as only its first part is read. Everything
-// else has no prompt.
+// <|im_start|>), unless configured. A body may end anywhere, as only its first part is read. Everything else has no
+// prompt.
+//
+// These members are the key, with the engines that have them in theirs:
+//
+//	model                the name of a LoRA adapter: vLLM (generate_block_hash_extra_keys of kv_cache_utils.py), TGI
+//	cache_salt           vLLM, SGLang; TensorRT-LLM (cacheSaltID of its BlockKey)
+//	extra_key            SGLang (_compute_extra_key of serving_base.py)
+//	lora_path            SGLang (Req of schedule_batch.py appends the adapter to the extra key)
+//	lora_request,        TensorRT-LLM (loraTaskId of its BlockKey)
+//	lora_task_id
+//	parameters           of it, adapter_id (TGI) and lora_name (Triton's vLLM backend)
+//	image_data, …        SGLang's own media, which may be anywhere in its text; also video_data, audio_data
+//	prompt_embeds,       vLLM and SGLang: what comes in place of tokens
+//	input_embeds
+//	mm_processor_kwargs  vLLM: a part of the hash of each medium
+//	chat_template        the frame of all messages
+//
+// vLLM's hash has the salt in the first block only; as each hash contains the one before, it differs in all. Media in
+// messages count where they are, as in the engines; vLLM hashes their contents, or takes the uuid of the client.
+//
+// # Spelling
+//
+// Equal values are equal, however a client spells them, by what encoding/json and Python's json make of them: escapes,
+// numbers, white space and the order of members do not matter, the last of equal members counts, a byte order mark does
+// not. A member that is null is none; nor is one of the body that is empty. These are equal, because engines make them
+// so (vLLM's chat_utils.py, SGLang's jinja_template_utils.py):
+//
+//   - a content that is a text, and a list of this text; a part of kind text is its text, whatever else it has;
+//   - a prompt, or a part of the key, and a list of one;
+//   - system or instructions, and a first message with the role system; input as a text, and one message of a user;
+//   - image_url (video_url, audio_url) as an address, and as an object with its url; with a uuid, only that counts.
+//
+// Members cache_control are left out: clients move them with each turn. To hash equal values as equal bytes, a body is
+// indexed ([index]) and written in one spelling ([reading]): messages with role and content first, what often differs,
+// such as ids, behind. In the schemas of tools, the order of members is part of an engine's prompt, and here it is not.
 //
 // Strangers write bodies. So hashes are not secret, and a client that makes up collisions misroutes requests: it costs
 // a cache miss, never a wrong answer.

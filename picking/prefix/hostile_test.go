@@ -1,6 +1,8 @@
 package prefix
 
 import (
+	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -21,26 +23,72 @@ func TestHostileBodiesAreReadInOnePass(t *testing.T) {
 		}
 		return least
 	}
-	fill := func(before, one, after string) []byte {
-		return []byte(before + strings.Repeat(one, (MaxBody-len(before)-len(after))/len(one)) + after)
-	}
 	plain := best(fill(`{"prompt":"`, "text ", `"}`), time.Hour)
-	for name, body := range map[string][]byte{
-		"open objects":      fill("", `{"messages":[`, ""),
-		"open arrays":       fill(`{"prompt":`, "[", ""),
-		"arrays of arrays":  fill(`{"prompt":[`, "[1],", "]}"),
-		"members":           fill(`{`, `"a":1,`, `"b":2}`),
-		"backslashes":       fill(`{"prompt":"`, `\`, `"}`),
-		"escaped quotes":    fill(`{"prompt":"`, `\"`, `"}`),
-		"quotes":            fill(`{"messages":[`, `"`, `]}`),
-		"empty messages":    fill(`{"messages":[`, `{},`, `{}]}`),
-		"white space":       fill(`{"messages":[`, " ", `]}`),
-		"commas and colons": fill(`{"prompt":[`, `,:`, `]}`),
-		"markers":           fill(`{"prompt":[`, `128006,`, `1]}`),
-		"zeros":             fill("", "\x00", ""),
-	} {
+	for name, body := range hostile() {
 		if got := best(body, 1000*plain); got > 1000*plain {
 			t.Errorf("%s: %v, and %v for a text of the same size", name, got, plain)
+		}
+	}
+}
+
+func fill(before, one, after string) []byte {
+	return []byte(before + strings.Repeat(one, (MaxBody-len(before)-len(after))/len(one)) + after)
+}
+
+// hostile are bodies that could make a careless reader slow, or large.
+func hostile() map[string][]byte {
+	shuffled := func(form string) []byte {
+		var b strings.Builder
+		for i := range MaxBody / 16 {
+			fmt.Fprintf(&b, form, i*40503%65536)
+		}
+		return []byte(`{"messages":[{` + b.String() + `"x":1}]}`)
+	}
+	nested := func(before, after string) []byte {
+		const levels = maxDepth/2 - 2 // of an object and an array
+		return fill(`{"messages":[`+strings.Repeat(before, levels), "1,", "1"+strings.Repeat(after, levels)+`]}`)
+	}
+	return map[string][]byte{
+		"open objects":                    fill("", `{"messages":[`, ""),
+		"open arrays":                     fill(`{"prompt":`, "[", ""),
+		"arrays of arrays":                fill(`{"prompt":[`, "[1],", "]}"),
+		"members":                         fill(`{`, `"a":1,`, `"b":2}`),
+		"backslashes":                     fill(`{"prompt":"`, `\`, `"}`),
+		"escaped quotes":                  fill(`{"prompt":"`, `\"`, `"}`),
+		"quotes":                          fill(`{"messages":[`, `"`, `]}`),
+		"empty messages":                  fill(`{"messages":[`, `{},`, `{}]}`),
+		"white space":                     fill(`{"messages":[`, " ", `]}`),
+		"commas and colons":               fill(`{"prompt":[`, `,:`, `]}`),
+		"markers":                         fill(`{"prompt":[`, `128006,`, `1]}`),
+		"zeros":                           fill("", "\x00", ""),
+		"empty texts":                     fill(`{"messages":[`, `""`, `]}`),
+		"open objects in objects":         fill(`{"messages":[`, `{"a":`, ""),
+		"deep objects, large inside":      nested(`{"b":1,"a":[`, `]}`),
+		"deep contents":                   nested(`{"content":[`, `]}`),
+		"escapes":                         fill(`{"prompt":"`, `\u0041`, `"}`),
+		"escapes of slashes":              fill(`{"prompt":"`, `\/`, `"}`),
+		"backslashes and u":               fill(`{"prompt":"`, `\\u`, `"}`),
+		"a long run of backslashes":       fill(`{"prompt":"\n`, `\\`, `\u0041"}`),
+		"names in no order":               shuffled(`"%d":1,`),
+		"names with escapes":              shuffled(`"\u0041%d":1,`),
+		"the same name":                   fill(`{"messages":[{`, `"a":1,`, `"b":2}]}`),
+		"the same part":                   fill(`{"messages":[{"content":[{`, `"text":"",`, `"b":2}]}]}`),
+		"a long number":                   fill(`{"prompt":[`, `1`, `]}`),
+		"floats":                          fill(`{"prompt":[`, `1e1,`, `1]}`),
+		"arrays of numbers that are none": fill(`{"prompt":`, `[1,`, ``),
+	}
+}
+
+// TestTheMemoryForABodyIsBounded, whatever is in it.
+func TestTheMemoryForABodyIsBounded(t *testing.T) {
+	const most = 64 * MaxBody
+	for name, body := range hostile() {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		read(body)
+		runtime.ReadMemStats(&after)
+		if got := after.TotalAlloc - before.TotalAlloc; got > most {
+			t.Errorf("%s: %d bytes of memory, want at most %d", name, got, most)
 		}
 	}
 }

@@ -79,26 +79,35 @@ type writer struct {
 	steps  []Step
 }
 
-// seed begins the chain with a text.
-func (w *writer) seed(text []byte) {
-	for len(text) > 0 {
-		n := copy(w.part[:], text)
-		clear(w.part[n:])
-		w.hash = chained(w.hash, &w.part)
-		text = text[n:]
-	}
+// seed begins the chain with what was written so far, which is then no part of the prompt.
+func (w *writer) seed() {
+	clear(w.part[w.filled:])
+	*w = writer{per: w.per, hash: chained(w.hash, &w.part)}
 }
 
 // write adds text to the prompt.
 func (w *writer) write(text []byte) {
-	for len(text) > 0 {
-		n := copy(w.part[w.filled:], text)
-		w.filled += n
-		text = text[n:]
-		if w.filled == PieceBytes {
-			w.add(chained(w.hash, &w.part))
-			w.filled = 0
-		}
+	if w.filled+len(text) < PieceBytes {
+		w.filled += copy(w.part[w.filled:], text)
+		return
+	}
+	if w.filled > 0 {
+		text = text[copy(w.part[w.filled:], text):]
+		w.add(chained(w.hash, &w.part))
+	}
+	for len(text) >= PieceBytes {
+		w.add(chained(w.hash, (*[PieceBytes]byte)(text)))
+		text = text[PieceBytes:]
+	}
+	w.filled = copy(w.part[:], text)
+}
+
+// put adds one byte.
+func (w *writer) put(c byte) {
+	w.part[w.filled] = c
+	if w.filled++; w.filled == PieceBytes {
+		w.filled = 0
+		w.add(chained(w.hash, &w.part))
 	}
 }
 
@@ -147,13 +156,14 @@ func (w *writer) prompt(whole float64) Prompt {
 	return Prompt{Steps: w.steps, Whole: whole}
 }
 
-// chained returns the hash of a piece after that of all before it.
+// chained returns the hash of a piece after that of all before it. Its quarters do not wait for one another.
 func chained(before uint64, piece *[PieceBytes]byte) uint64 {
-	h := before
-	for i := 0; i < PieceBytes; i += 16 {
-		h = mixed(h^binary.LittleEndian.Uint64(piece[i:]), binary.LittleEndian.Uint64(piece[i+8:]))
+	var quarters [4]uint64
+	for i := range quarters {
+		at := piece[16*i : 16*i+16]
+		quarters[i] = mixed(binary.LittleEndian.Uint64(at)+uint64(i), binary.LittleEndian.Uint64(at[8:]))
 	}
-	return h
+	return mixed(before^quarters[0]^bits.RotateLeft64(quarters[1], 32), quarters[2]^bits.RotateLeft64(quarters[3], 32))
 }
 
 // mixed folds the product of two words (as wyhash does, with two of its constants).
