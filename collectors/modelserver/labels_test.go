@@ -234,8 +234,9 @@ sglang:realtime_tokens_total{dp_rank="0",mode="decode",tp_rank="1"} 150
 			t.Fatal(err)
 		}
 		c.Observe(t0.Add(time.Duration(i)*time.Second), report)
-		if want := 100 + 50*float64(i); c.generated.sum != want || len(c.generated.last) != 1 || c.restarts != 0 {
-			t.Errorf("page %d: %v tokens of %d series, %d restarts; want %v", i, c.generated.sum, len(c.generated.last),
+		tokens := c.of(FieldGeneratedTokens)
+		if want := 100 + 50*float64(i); tokens.sum != want || len(tokens.last) != 1 || c.restarts != 0 {
+			t.Errorf("page %d: %v tokens of %d series, %d restarts; want %v", i, tokens.sum, len(tokens.last),
 				c.restarts, want)
 		}
 	}

@@ -100,7 +100,8 @@ func (r *reading) numbers(i int32) (whole bool) {
 	return r.closed(i, ']')
 }
 
-// eachNumber visits the numbers of an array, given without its brackets. Where that is not whole, the last may continue.
+// eachNumber visits the numbers of an array, given without its brackets; but for the last one of an array that is not
+// whole, as that may continue.
 func eachNumber(array []byte, whole bool) func(visit func(number []byte) bool) {
 	return func(visit func([]byte) bool) {
 		for at := 0; at < len(array); at++ {

@@ -50,12 +50,12 @@ func fewest(s []byte) int {
 	return len(s)
 }
 
-// isLong reports whether the escape at a byte of a string is \u or \/, or breaks off. Of the letters that JSON has after
-// a backslash, only these two are odd.
+// isLong reports whether the escape at a byte of a string is \u or \/, or breaks off. Of the characters that JSON has
+// after a backslash, only these two are odd.
 func isLong(s []byte, at int) bool { return at+1 == len(s) || s[at+1]&1 > 0 }
 
-// firstLong returns where the first \u or \/ is in a string, from a byte on at which no escape has begun; or, if none is
-// found, how far it has looked.
+// firstLong returns where the first \u or \/ is in a string, from a byte on at which no escape has begun; or, if none
+// is found, how far it has looked.
 func firstLong(s []byte, from int) (at int, found bool) {
 	const stride = 32
 	for at = from; at+stride < len(s); at += stride {

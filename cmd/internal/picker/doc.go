@@ -11,7 +11,8 @@
 // It needs the headers of a request only: bodies are sent on as they come. Any mode of bodies works, so that it can
 // take the place of a picker that reads them. With Options.Prefix, and a proxy that buffers bodies, it reads prompts
 // (package prefix): the choice is then in the answer to the first part of the body, and a route is learned from the
-// headers of a successful answer, to the endpoint that gave it.
+// headers of a successful answer, to the endpoint that gave it. The proxy then takes the content-length away from the
+// request, and the picker sets it again: by it, the access log has the size of the request.
 //
 // # The queue
 //

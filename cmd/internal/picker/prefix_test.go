@@ -71,14 +71,62 @@ func (r *rig) askAt(body, status string, answer *extprocv3.ProcessingRequest) (e
 	return endpoint
 }
 
-// undecided checks the answer to headers whose body is waited for: what a client named is removed, and the route is
-// found again, with the header that comes later.
+// undecided checks the answer to headers whose body is waited for: what a client named is removed, the route is found
+// again, with the header that comes later, and the length of the body is given back.
 func undecided(t *testing.T, answer *extprocv3.ProcessingResponse) {
 	t.Helper()
 	got := answer.GetRequestHeaders().GetResponse()
 	if !got.GetClearRouteCache() || !slices.Equal(got.GetHeaderMutation().GetRemoveHeaders(), []string{destination}) ||
-		got.GetHeaderMutation().GetSetHeaders() != nil || answer.GetDynamicMetadata() != nil {
+		len(got.GetHeaderMutation().GetSetHeaders()) != 1 || lengthIn(got) != "1200" || answer.GetDynamicMetadata() != nil {
 		t.Errorf("before the body the answer is %v", answer)
+	}
+}
+
+// lengthIn returns the content-length that an answer sets; empty where it sets none.
+func lengthIn(r *extprocv3.CommonResponse) string {
+	for _, h := range r.GetHeaderMutation().GetSetHeaders() {
+		if h.GetHeader().GetKey() == "content-length" {
+			return string(h.GetHeader().GetRawValue())
+		}
+	}
+	return ""
+}
+
+// TestTheLengthOfABodyIsGivenBack: Envoy takes the header away where the picker gets the body, and the access log would
+// not have the size of the request.
+func TestTheLengthOfABodyIsGivenBack(t *testing.T) {
+	r := newRig(t, Options{Prefix: true})
+	r.publishWork("10.0.0.1:80")
+	for name, c := range map[string]struct {
+		mode                        modev3.ProcessingMode_BodySendMode
+		length                      string
+		whole                       bool // the body that comes, of 4 bytes
+		withTheHeaders, withTheBody string
+	}{
+		"of a whole body":     {modev3.ProcessingMode_BUFFERED_PARTIAL, "4", true, "4", ""},
+		"of a long body":      {modev3.ProcessingMode_BUFFERED_PARTIAL, "3000000", false, "3000000", ""},
+		"of an empty body":    {modev3.ProcessingMode_BUFFERED_PARTIAL, "0", true, "0", ""},
+		"in chunks":           {modev3.ProcessingMode_BUFFERED, "", true, "", "4"},
+		"in chunks, a part":   {modev3.ProcessingMode_BUFFERED, "", false, "", ""},
+		"in chunks, not held": {modev3.ProcessingMode_BUFFERED_PARTIAL, "", true, "", ""},
+		"that is not shown":   {modev3.ProcessingMode_NONE, "4", true, "", ""},
+		"that goes through":   {modev3.ProcessingMode_FULL_DUPLEX_STREAMED, "4", true, "", ""},
+	} {
+		first := headers(nil)
+		first.ProtocolConfig = &extprocv3.ProtocolConfiguration{RequestBodyMode: c.mode}
+		first.GetRequestHeaders().GetHeaders().GetHeaders()[0].RawValue = []byte(c.length)
+		got, err := r.exchange(t.Context(), first, &extprocv3.ProcessingRequest{
+			Request: &extprocv3.ProcessingRequest_RequestBody{
+				RequestBody: &extprocv3.HttpBody{Body: []byte("body"), EndOfStream: c.whole}}})
+		if err != nil || len(got) != 2 {
+			t.Fatalf("%s: %d answers, error %v", name, len(got), err)
+		}
+		if length := lengthIn(got[0].GetRequestHeaders().GetResponse()); length != c.withTheHeaders {
+			t.Errorf("%s: a length of %q with the headers, want %q", name, length, c.withTheHeaders)
+		}
+		if length := lengthIn(got[1].GetRequestBody().GetResponse()); length != c.withTheBody {
+			t.Errorf("%s: a length of %q with the body, want %q", name, length, c.withTheBody)
+		}
 	}
 }
 

@@ -39,6 +39,8 @@ const (
 	upstream   = "upstream.address"
 )
 
+const contentLength = "content-length"
+
 // clusterKey is the gRPC metadata by which an Envoy names the cluster that it asks for.
 const clusterKey = "x-steelyard-cluster"
 
@@ -225,13 +227,31 @@ func (x *exchange) body(b *extprocv3.HttpBody) (*extprocv3.ProcessingResponse, e
 	x.waits = false
 	var first prefix.First
 	first.Add(b.GetBody(), prefix.MaxBody)
-	x.prompt, x.asked.Size = first.Read(x.loads.Pool(x.cluster).Reader(), x.asked.Size, b.GetEndOfStream())
+	announced := x.asked.Size
+	x.prompt, x.asked.Size = first.Read(x.loads.Pool(x.cluster).Reader(), announced, b.GetEndOfStream())
 	choice, refusal, err := x.decide()
 	if err != nil || refusal != nil {
 		return refusal, err
 	}
 	out.GetRequestBody().Response, out.DynamicMetadata = named(choice)
+	if announced < 0 && b.GetEndOfStream() {
+		x.announce(out.GetRequestBody().Response)
+	}
 	return out, nil
+}
+
+// announce sets the content-length of a request whose size is known. Envoy 1.40 takes it away where a body is shown to
+// the picker, though that changes none; and it is by this header that the access log has the size, when the request
+// begins at its endpoint. In modes in which Envoy cannot know that the body stays as it is, it ignores this.
+func (x *exchange) announce(r *extprocv3.CommonResponse) {
+	if x.asked.Size < 0 || !x.modes.buffered {
+		return
+	}
+	if r.HeaderMutation == nil {
+		r.HeaderMutation = &extprocv3.HeaderMutation{}
+	}
+	r.HeaderMutation.SetHeaders = append(r.HeaderMutation.SetHeaders, setting(contentLength,
+		strconv.FormatInt(x.asked.Size, 10)))
 }
 
 // learn records which endpoint answered the request; if the proxy does not report it, the chosen one is assumed.
@@ -282,6 +302,7 @@ func (x *exchange) headers(h *extprocv3.HttpHeaders, m *corev3.Metadata) (*extpr
 		// here.
 		x.waits = true
 		response.Response, _ = named(picking.Choice{})
+		x.announce(response.Response)
 		out.ModeOverride = x.bodyMode()
 		return out, nil
 	}
@@ -290,6 +311,7 @@ func (x *exchange) headers(h *extprocv3.HttpHeaders, m *corev3.Metadata) (*extpr
 		return refusal, err
 	}
 	response.Response, out.DynamicMetadata = named(choice)
+	x.announce(response.Response)
 	switch {
 	case x.placed: // and the body is not to be sent, as nobody looks at it any more
 		out.ModeOverride = &modev3.ProcessingMode{ResponseHeaderMode: modev3.ProcessingMode_SKIP,
@@ -380,10 +402,8 @@ func named(c picking.Choice) (*extprocv3.CommonResponse, *structpb.Struct) {
 		return out, nil
 	}
 	endpoints := strings.Join(append([]string{c.Address}, c.Others...), ",")
-	out.HeaderMutation = &extprocv3.HeaderMutation{SetHeaders: []*corev3.HeaderValueOption{{
-		Header:       &corev3.HeaderValue{Key: destination, RawValue: []byte(endpoints)},
-		AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
-	}}}
+	out.HeaderMutation = &extprocv3.HeaderMutation{SetHeaders: []*corev3.HeaderValueOption{
+		setting(destination, endpoints)}}
 	return out, &structpb.Struct{Fields: map[string]*structpb.Value{
 		destinationSpace: structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{
 			destination: structpb.NewStringValue(endpoints)}})}}
@@ -407,8 +427,7 @@ func refusal(reason picking.Reason) *extprocv3.ProcessingResponse {
 func immediate(code typev3.StatusCode, headers [][2]string, body, details string) *extprocv3.ProcessingResponse {
 	var set []*corev3.HeaderValueOption
 	for _, h := range headers {
-		set = append(set, &corev3.HeaderValueOption{Header: &corev3.HeaderValue{Key: h[0], RawValue: []byte(h[1])},
-			AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD})
+		set = append(set, setting(h[0], h[1]))
 	}
 	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ImmediateResponse{
 		ImmediateResponse: &extprocv3.ImmediateResponse{
@@ -418,9 +437,15 @@ func immediate(code typev3.StatusCode, headers [][2]string, body, details string
 		}}}
 }
 
+// setting gives a header a value, whatever it was before.
+func setting(name, value string) *corev3.HeaderValueOption {
+	return &corev3.HeaderValueOption{Header: &corev3.HeaderValue{Key: name, RawValue: []byte(value)},
+		AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD}
+}
+
 // sizeOf is the content-length of a request, -1 where it has none.
 func sizeOf(h *extprocv3.HttpHeaders) int64 {
-	if n, err := strconv.ParseInt(headerOf(h, "content-length"), 10, 64); err == nil && n >= 0 {
+	if n, err := strconv.ParseInt(headerOf(h, contentLength), 10, 64); err == nil && n >= 0 {
 		return n
 	}
 	return -1
