@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// TestHostileBodiesAreReadInOnePass, whatever is nested or left open. Something quadratic would take some ten thousand
-// times as long as a text of the same size; one pass takes up to fifty times.
+// TestHostileBodiesAreReadInOnePass, whatever is nested or left open. Something quadratic would take tens of
+// thousands of times as long as a text of the same size; one pass takes up to two hundred times, and a sort three times
+// that.
 func TestHostileBodiesAreReadInOnePass(t *testing.T) {
 	// The least time of some readings counts, for up to a second while it is too long, as the machine may be busy.
 	best := func(body []byte, enough time.Duration) time.Duration {
@@ -25,7 +26,7 @@ func TestHostileBodiesAreReadInOnePass(t *testing.T) {
 	}
 	plain := best(fill(`{"prompt":"`, "text ", `"}`), time.Hour)
 	for name, body := range hostile() {
-		if got := best(body, 1000*plain); got > 1000*plain {
+		if got := best(body, 5000*plain); got > 5000*plain {
 			t.Errorf("%s: %v, and %v for a text of the same size", name, got, plain)
 		}
 	}

@@ -69,12 +69,13 @@ func TestEqualPromptsMatchHoweverTheyAreSpelled(t *testing.T) {
 		{"chat_template", chat(`"x"`, `,"chat_template":"{{x}}"`), chat(`"x"`, ""), false},
 		{"another sampling", chat(`"x"`, `,"temperature":0.7`), chat(`"x"`, `,"seed":1`), true},
 
-		{"an image", image(`{"url":"data:image/png;base64,AAAA"}`, ""), image(`{"url":"data:image/png;base64,AAAB"}`, ""),
-			false},
-		{"an image by its address", image(`{"url":"https://a/1.png"}`, ""), image(`{"url":"https://a/2.png"}`, ""), false},
+		{"an image", image(`{"url":"data:image/png;base64,AAAA"}`, ""),
+			image(`{"url":"data:image/png;base64,AAAB"}`, ""), false},
+		{"an image by its address", image(`{"url":"https://a/1.png"}`, ""),
+			image(`{"url":"https://a/2.png"}`, ""), false},
 		{"an image as a text", image(`{"url":"https://a/1.png"}`, ""), image(`"https:\/\/a\/1.png"`, ""), true},
-		{"an image named again by its uuid", image(`{"url":"https://a/1.png"}`, `,"uuid":"u"`), image(`null`, `,"uuid":"u"`),
-			true},
+		{"an image named again by its uuid", image(`{"url":"https://a/1.png"}`, `,"uuid":"u"`),
+			image(`null`, `,"uuid":"u"`), true},
 		{"another uuid", image(`null`, `,"uuid":"u"`), image(`null`, `,"uuid":"v"`), false},
 
 		{"two prompts, the last is the same", `{"prompt":"x","prompt":"z"}`, `{"prompt":"y","prompt":"z"}`, true},
@@ -99,7 +100,8 @@ func TestEqualPromptsMatchHoweverTheyAreSpelled(t *testing.T) {
 		{"a part of another kind", chat(`"x"`, ""), chat(`[{"type":"refusal","text":"x"}]`, ""), false},
 		{"parts of responses", chat(`"x"`, ""), chat(`[{"annotations":[],"text":"x","type":"output_text"}]`, ""), true},
 		{"a tool's result in parts", `{"messages":[{"role":"user","content":[{"type":"tool_result","content":"x"}]}]}`,
-			`{"messages":[{"role":"user","content":[{"type":"tool_result","content":[{"type":"text","text":"x"}]}]}]}`, true},
+			`{"messages":[{"role":"user","content":[{"type":"tool_result","content":[{"type":"text","text":"x"}]}]}]}`,
+			true},
 		{"a prompt in a list", `{"prompt":"x"}`, `{"prompt":["x"]}`, true},
 		{"prompts in a list", `{"prompt":["x","y"]}`, `{"prompt":"xy"}`, false},
 		{"what looks like a list of prompts", `{"prompt":["x","y"]}`, `{"prompt":"x\",\"y"}`, false},
@@ -114,7 +116,8 @@ func TestEqualPromptsMatchHoweverTheyAreSpelled(t *testing.T) {
 		{"order of members", chat(`"x"`, ""), `{"messages":[{"content":"x","role":"system"}],"model":"m"}`, true},
 		{"order of messages", `{"messages":[{"content":"x"},{"content":"y"}]}`,
 			`{"messages":[{"content":"y"},{"content":"x"}]}`, false},
-		{"role as content", `{"messages":[{"role":"x","content":"y"}]}`, `{"messages":[{"role":"y","content":"x"}]}`, false},
+		{"role as content", `{"messages":[{"role":"x","content":"y"}]}`,
+			`{"messages":[{"role":"y","content":"x"}]}`, false},
 		{"escapes of names", `{"m\u0065ssages":[{"c\u006fntent":"x"}]}`, `{"messages":[{"content":"x"}]}`, true},
 		{"escapes", chat(`"\u4f60\u597D\/\u000a\ud83d\ude00\u005c\u0022\u001F\n"`, ""),
 			chat("\"你好/\\n😀\\\\\\\"\\u001f\\n\"", ""), true},
@@ -355,7 +358,8 @@ func (m maker) body() map[string]any {
 		case 4, 5:
 			b[m.pick("messages", "input").(string)] = m.pick(m.messages(), m.text(), nil)
 		case 6:
-			b[m.pick("prompt", "text", "inputs").(string)] = m.pick(m.text(), []any{m.text(), m.text()}, []any{m.text()}, nil)
+			b[m.pick("prompt", "text", "inputs").(string)] =
+				m.pick(m.text(), []any{m.text(), m.text()}, []any{m.text()}, nil)
 		case 7:
 			b[m.pick("input_ids", "prompt_token_ids").(string)] = m.pick(m.ids(), []any{m.ids()}, nil)
 		}
@@ -525,7 +529,8 @@ func FuzzPromptsAreThoseOfEncodingJSON(f *testing.F) {
 		read(a[:r.IntN(len(a))]) // may end anywhere
 		want := reflect.DeepEqual(expected(t, a), expected(t, b))
 		if got := same(a, b); got != want {
-			t.Fatalf("the same prompt is %v, want %v:\n%s\n%s\n%#v\n%#v", got, want, a, b, expected(t, a), expected(t, b))
+			t.Fatalf("the same prompt is %v, want %v:\n%s\n%s\n%#v\n%#v", got, want, a, b, expected(t, a),
+				expected(t, b))
 		}
 		if x, y := read(a), read(b); want && (!slices.Equal(x.Steps, y.Steps) || x.Whole != y.Whole) {
 			t.Fatalf("%v\n%v", x, y)

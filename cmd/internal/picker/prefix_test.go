@@ -77,7 +77,8 @@ func undecided(t *testing.T, answer *extprocv3.ProcessingResponse) {
 	t.Helper()
 	got := answer.GetRequestHeaders().GetResponse()
 	if !got.GetClearRouteCache() || !slices.Equal(got.GetHeaderMutation().GetRemoveHeaders(), []string{destination}) ||
-		len(got.GetHeaderMutation().GetSetHeaders()) != 1 || lengthIn(got) != "1200" || answer.GetDynamicMetadata() != nil {
+		len(got.GetHeaderMutation().GetSetHeaders()) != 1 || lengthIn(got) != "1200" ||
+		answer.GetDynamicMetadata() != nil {
 		t.Errorf("before the body the answer is %v", answer)
 	}
 }
