@@ -15,9 +15,10 @@ package weighting
 // that is shorter than the time between two readings counts as none: an endpoint whose share was high gets requests,
 // and its share falls, all between the two.
 //
-// Requests whose endpoint a hash chose (affinity) are no such arrivals. Where shares hardly change there is no evidence,
-// and a lag does no harm. A lag that is known evens out the shares of endpoints that batch continuously, so there it
-// stands until little of its evidence is left: otherwise it would be forgotten and found again, each time by doing harm.
+// Requests whose endpoint a hash chose (affinity) are no such arrivals. Where shares hardly change there is no
+// evidence, and a lag does no harm. A lag that is known evens out the shares of endpoints that batch continuously, so
+// there it stands until little of its evidence is left: otherwise it would be forgotten and found again, each time by
+// doing harm.
 
 import (
 	"math"

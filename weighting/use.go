@@ -14,8 +14,8 @@ package weighting
 // Requests whose endpoint a hash chose, as far as the proxies report that, are not among the n. Where proxies choose by
 // the conversation or the prompt otherwise, requests gather: for long none comes, and then many do. So w·n must also be
 // half as much again as it was at a typical endpoint of the pool, at most, when a request came. If the endpoint was
-// found not to be used before that, then as it was at that time: else a pool of two whose proxies eject one and then the
-// other would learn that such gaps are usual.
+// found not to be used before that, then as it was at that time: else a pool of two whose proxies eject one and then
+// the other would learn that such gaps are usual.
 
 import (
 	"slices"

@@ -374,7 +374,8 @@ func TestAReportHasNoMoreRequestsThanItsIntervalAllows(t *testing.T) {
 			c.load.Address = one
 			w.nextReport(e, 0, 0)
 			w.after(c.after)
-			e.reports.Report(w.now, []ClusterLoad{{Cluster: "chat", Dropped: c.dropped, Endpoints: []EndpointLoad{c.load}}})
+			e.reports.Report(w.now, []ClusterLoad{{Cluster: "chat", Dropped: c.dropped,
+				Endpoints: []EndpointLoad{c.load}}})
 			want, dropped := EndpointLoad{Address: one}, c.dropped
 			if c.counts {
 				want = c.load
@@ -385,7 +386,8 @@ func TestAReportHasNoMoreRequestsThanItsIntervalAllows(t *testing.T) {
 			got := w.read(t).Proxies
 			if got.Issued.Value != float64(want.Issued) || got.Succeeded.Value != float64(want.Succeeded) ||
 				got.Errors.Value != float64(want.Errors) || w.ledger.Cluster("chat", w.now).Dropped != dropped {
-				t.Errorf("%+v, %d dropped, want %+v and %d", got, w.ledger.Cluster("chat", w.now).Dropped, want, dropped)
+				t.Errorf("%+v, %d dropped, want %+v and %d", got, w.ledger.Cluster("chat", w.now).Dropped, want,
+					dropped)
 			}
 			if rate := w.ledger.Envoys(w.now)[0].RequestRate; rate > float64(want.Issued)*1000 {
 				t.Errorf("%v requests a second", rate)

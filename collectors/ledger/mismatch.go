@@ -12,8 +12,8 @@ import (
 
 // Bounds on what one Envoy may report against the reports of the endpoint and of all other Envoys.
 const (
-	// tolerated is how many requests of an Envoy that is confirmed an endpoint's own report may lack: slow uploads, idle
-	// streams.
+	// tolerated is how many requests of an Envoy that is confirmed an endpoint's own report may lack: slow uploads,
+	// idle streams.
 	tolerated = 8
 	// maxCounts of one endpoint are compared.
 	maxCounts = 256

@@ -28,8 +28,8 @@ func message() *merge.Message {
 			Head: flight.Watchers{Watching: 5, Events: 3, Reports: 1, Reconciled: 2,
 				Rate: 12.5, Age: 40 * time.Millisecond,
 				Interval: 100 * time.Millisecond},
-			Parts: []flight.Part{{Address: "10.0.0.1:8000", InFlight: 9, Sums: flight.Sums{Issued: 1 << 40, Hashed: 12, Ended: 2,
-				Failed: 3, Errors: 4, Succeeded: 5, Answered: 6, Latency: 7.5, Sized: 8, Bytes: 9e12,
+			Parts: []flight.Part{{Address: "10.0.0.1:8000", InFlight: 9, Sums: flight.Sums{Issued: 1 << 40,
+				Hashed: 12, Ended: 2, Failed: 3, Errors: 4, Succeeded: 5, Answered: 6, Latency: 7.5, Sized: 8, Bytes: 9e12,
 				Refused: 10, RefusedBytes: 11e9}}},
 		}, {Name: "other", Parts: []flight.Part{}}},
 		Scrapes: []merge.Scrape{
@@ -172,7 +172,8 @@ func TestALargeMessageIsSentInPieces(t *testing.T) {
 		c := merge.Cluster{Name: "llama"}
 		for range 5000 {
 			c.Parts = append(c.Parts, flight.Part{Address: "10.10.10.10:8000", InFlight: maxCount, Sums: flight.Sums{
-				Issued: most, Hashed: most, Ended: most, Failed: most, Errors: most, Succeeded: most, Answered: most, Latency: 1,
+				Issued: most, Hashed: most, Ended: most, Failed: most, Errors: most, Succeeded: most, Answered: most,
+				Latency: 1,
 				Sized: most, Bytes: 1, Refused: most, RefusedBytes: 1,
 			}})
 		}

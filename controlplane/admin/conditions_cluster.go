@@ -155,8 +155,8 @@ func disputeCondition(p *observation, c *view.Cluster, d view.Dispute) condition
 		return e.Overloaded && slices.Contains(d.Endpoints, e.Address)
 	}); {
 	case d.Kind == stat.DisputeInFlight:
-		why += sprint("%.0f requests in progress at %s, but the metrics there contradict it: it is wrong, or these are "+
-			"idle streams and uploads.", d.Requests.Or(0), endpoints)
+		why += sprint("%.0f requests in progress at %s, but the metrics there contradict it: it is wrong, or these "+
+			"are idle streams and uploads.", d.Requests.Or(0), endpoints)
 	case d.Kind == stat.DisputeIssued:
 		why += sprint("more requests to %s than it can have sent, %.0f the last time. They are not counted.", endpoints,
 			d.Requests.Or(0))

@@ -15,7 +15,8 @@ func TestSumsThatAreNotReportedAreUnknownNotZero(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	read := func(value float64) weighting.Reading { return weighting.Reading{Value: value, At: now} }
 	byReports := weighting.ProxyReport{
-		Issued: read(1), Hashed: read(12), Ended: read(2), Errors: read(4), Succeeded: read(5), Sized: read(8), SizedBytes: read(9.5),
+		Issued: read(1), Hashed: read(12), Ended: read(2), Errors: read(4), Succeeded: read(5), Sized: read(8),
+		SizedBytes: read(9.5),
 		Refused: read(10), RefusedBytes: read(11.5),
 	}
 	byLogs := byReports
