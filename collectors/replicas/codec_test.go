@@ -29,8 +29,8 @@ func message() *merge.Message {
 				Rate: 12.5, Age: 40 * time.Millisecond,
 				Interval: 100 * time.Millisecond},
 			Parts: []flight.Part{{Address: "10.0.0.1:8000", InFlight: 9, Sums: flight.Sums{Issued: 1 << 40,
-				Hashed: 12, Ended: 2, Failed: 3, Errors: 4, Succeeded: 5, Answered: 6, Latency: 7.5, Sized: 8, Bytes: 9e12,
-				Refused: 10, RefusedBytes: 11e9}}},
+				Hashed: 12, Ended: 2, Failed: 3, Errors: 4, Succeeded: 5, Answered: 6, Latency: 7.5, Sized: 8,
+				Bytes: 9e12, Refused: 10, RefusedBytes: 11e9}}},
 		}, {Name: "other", Parts: []flight.Part{}}},
 		Scrapes: []merge.Scrape{
 			{Cluster: "llama", Address: "10.0.0.1:8000", At: at, Took: time.Millisecond, Report: weighting.ServerReport{
@@ -174,7 +174,7 @@ func TestALargeMessageIsSentInPieces(t *testing.T) {
 			c.Parts = append(c.Parts, flight.Part{Address: "10.10.10.10:8000", InFlight: maxCount, Sums: flight.Sums{
 				Issued: most, Hashed: most, Ended: most, Failed: most, Errors: most, Succeeded: most, Answered: most,
 				Latency: 1,
-				Sized: most, Bytes: 1, Refused: most, RefusedBytes: 1,
+				Sized:   most, Bytes: 1, Refused: most, RefusedBytes: 1,
 			}})
 		}
 		m.Clusters = append(m.Clusters, c)

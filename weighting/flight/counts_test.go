@@ -17,7 +17,7 @@ func TestSumsThatAreNotReportedAreUnknownNotZero(t *testing.T) {
 	byReports := weighting.ProxyReport{
 		Issued: read(1), Hashed: read(12), Ended: read(2), Errors: read(4), Succeeded: read(5), Sized: read(8),
 		SizedBytes: read(9.5),
-		Refused: read(10), RefusedBytes: read(11.5),
+		Refused:    read(10), RefusedBytes: read(11.5),
 	}
 	byLogs := byReports
 	byLogs.Failed, byLogs.Answered, byLogs.LatencySeconds = read(3), read(6), read(7.5)
