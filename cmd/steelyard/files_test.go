@@ -241,7 +241,7 @@ func (e *everything) answers(t *testing.T, admin string, ended <-chan error) boo
 	t.Helper()
 	client := &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true,
 		TLSClientConfig: &tls.Config{RootCAs: e.pair.Pool(), Certificates: []tls.Certificate{e.pair.TLS()}}}}
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
 		resp, err := client.Get("https://" + admin + "/healthz")
 		if err == nil {
 			_ = resp.Body.Close()
