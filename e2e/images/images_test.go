@@ -161,7 +161,7 @@ func serves(t *testing.T, i image) {
 		t.Fatal(err)
 	}
 	config := fmt.Sprintf("xds: {listen: %q}\nadmin: {listen: %q}\nclusters:\n- name: llama\n  engine: vllm\n"+
-		"  endpoints: {static: [\"127.0.0.1:1\"]}\n", free[0], free[1])
+		"  endpoints: {static: [{address: \"127.0.0.1:1\"}]}\n", free[0], free[1])
 	folder := filepath.Join(i.root, "etc/steelyard")
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		t.Fatal(err)
