@@ -149,7 +149,7 @@ page: need-cc tools-envoy tools-chromium $(RUNNER) ## tests of the page in a rea
 	$(call step,page)
 	@$(call gotest,$(PAGE_MODULE),page) --packages ./... -- -count=1 -timeout 20m
 
-# CI runs it beside `make test`: both programs are built with the flags of the images, which takes minutes at first.
+# A job of its own in CI: both programs are built with the flags of the images, which takes minutes at first.
 .PHONY: images
 images: need-cc tools-envoy tools-rootfs ## the Dockerfile's steps without a container engine, and both images' programs
 	$(call step,images)

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
-// ownCluster and ownMembers tell an Envoy of its own cluster, with one member in each of two zones, as Envoy Gateway
+// ownCluster and ownMembers name the cluster of the Envoys, with one member in each of two zones, as Envoy Gateway
 // does.
 const (
 	ownCluster = "cluster_manager:\n  local_cluster_name: gateways\n"

@@ -223,7 +223,7 @@ func (b *builder) command(dir, name string, args ...string) {
 	}
 }
 
-// platform is that of this machine, as BuildKit names it.
+// platform returns the arguments that BuildKit would set for this machine.
 func platform(version string) map[string]string {
 	return map[string]string{"TARGETOS": runtime.GOOS, "TARGETARCH": runtime.GOARCH, "VERSION": version}
 }

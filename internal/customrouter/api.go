@@ -36,7 +36,7 @@ type Health struct {
 	Backends   []BackendHealth `json:"backends"`
 	// Removed are backends that are not set any more and still have requests, which may never end.
 	Removed []BackendHealth `json:"removed,omitempty"`
-	// LeftOut are those of the last list that cannot be used.
+	// LeftOut has the backends of the last list that cannot be used.
 	LeftOut []LeftOut `json:"left_out,omitempty"`
 }
 
