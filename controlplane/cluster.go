@@ -258,7 +258,7 @@ func terminates(e discovery.Endpoint) bool { return e.Terminating }
 // why the set stays as it was.
 func (c *Cluster) Discovered(at time.Time, err error) {
 	omitted, _ := errors.AsType[*discovery.Omissions](err)
-	if err == error(omitted) { // not the cause of a failure
+	if _, partly := err.(*discovery.Omissions); partly { //nolint:errorlint // wrapped in an error, they are a failure
 		err = nil
 	}
 	c.mu.Lock()

@@ -303,7 +303,8 @@ func TestTheRouterKeepsTheContract(t *testing.T) {
 		}
 	}
 	code, text := r.set(fmt.Sprintf(`{"backends": [%q, "https://10.0.0.1:443", %q, "no-such-name.invalid:80"]}`, a, b))
-	for _, want := range []string{`"ok":true`, `"backends":2`, `{"backend":"https://10.0.0.1:443","error":"the scheme is`,
+	for _, want := range []string{`"ok":true`, `"backends":2`,
+		`{"backend":"https://10.0.0.1:443","error":"the scheme is`,
 		`{"backend":"no-such-name.invalid:80","error":"lookup no-such-name.invalid`} {
 		if code != http.StatusOK || !strings.Contains(text, want) {
 			t.Errorf("two that cannot be used are answered with %d: %s, want %s", code, text, want)

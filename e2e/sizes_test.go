@@ -99,7 +99,8 @@ func TestSizesAreKnownThroughThePicker(t *testing.T) {
 				t.Errorf("%d of a known size, %d bytes; want %d, %d", n, b, wantSized, wantBytes)
 			}
 			if l, n := up.lengths.Load(), up.bytes.Load(); int(l) != wantBytes || int(n) != wantAll {
-				t.Errorf("the endpoint got content-lengths of %d and %d bytes, want %d and %d", l, n, wantBytes, wantAll)
+				t.Errorf("the endpoint got content-lengths of %d and %d bytes, want %d and %d", l, n, wantBytes,
+					wantAll)
 			}
 			if got := p.choices(t, "fill") + p.choices(t, "prefix"); int(got) != sent {
 				t.Errorf("%v choices, want %d", got, sent)

@@ -101,7 +101,8 @@ func TestEveryClusterOfModelServersUsesAllZones(t *testing.T) {
 		t.Helper()
 		checked := 0
 		for name, c := range found {
-			if !strings.HasPrefix(name, "llama") || c.GetClusterType() != nil || c.GetLbPolicy() == clusterv3.Cluster_MAGLEV {
+			if !strings.HasPrefix(name, "llama") || c.GetClusterType() != nil ||
+				c.GetLbPolicy() == clusterv3.Cluster_MAGLEV {
 				continue // no model servers, or a policy that knows no zones
 			}
 			checked++
@@ -109,7 +110,8 @@ func TestEveryClusterOfModelServersUsesAllZones(t *testing.T) {
 			if c.GetLoadBalancingPolicy() != nil { // common_lb_config does not apply
 				settings = protojson.Format(c.GetLoadBalancingPolicy())
 			}
-			if compact := strings.Join(strings.Fields(settings), ""); !strings.Contains(compact, `"routingEnabled":{}`) {
+			compact := strings.Join(strings.Fields(settings), "")
+			if !strings.Contains(compact, `"routingEnabled":{}`) {
 				t.Errorf("%+v: %s prefers the endpoints of its own zone: %s", o, name, settings)
 			}
 		}

@@ -56,7 +56,8 @@ func (e *efficiency) plus(o *efficiency) {
 	}
 }
 
-// typical is what an engine of some relative speed did, as of a typical one, which would have taken speed times as long.
+// typical is what an engine of some relative speed did, as of a typical one, which would have taken speed times as
+// long.
 // Its products are those of what its own seconds alone do not explain, so they can be added to those of engines of
 // any speed, before that is known.
 func (e *efficiency) typical(speed float64) *efficiency {

@@ -54,7 +54,8 @@ type Overload struct {
 	MaxShare float64
 }
 
-// Shedding is how long requests may wait in a saturated pool before it refuses some, to keep the wait there (package shed).
+// Shedding is how long requests may wait in a saturated pool before it refuses some, to keep the wait there (package
+// shed).
 // Nothing is refused while an endpoint has a free slot.
 type Shedding struct {
 	Enabled bool // default false

@@ -190,10 +190,12 @@ func TestEachKeyThatNamesAFileRefusesWhatIsNoFile(t *testing.T) {
 			}
 			name := key[strings.LastIndex(key, ".")+1:]
 			if status == 0 || !slices.ContainsFunc(got.Findings, func(f finding) bool {
-				return f.Severity == severityError && f.File == file && f.Line == n.Line && strings.Contains(f.Text, name) &&
+				return f.Severity == severityError && f.File == file && f.Line == n.Line &&
+					strings.Contains(f.Text, name) &&
 					strings.Contains(f.Text, path) && regexp.MustCompile(what).MatchString(f.Text)
 			}) {
-				t.Errorf("%s: %s: status %d, %+v; want an error in line %d that it is %s", key, path, status, got.Findings,
+				t.Errorf("%s: %s: status %d, %+v; want an error in line %d that it is %s", key, path, status,
+					got.Findings,
 					n.Line, what)
 			}
 		}

@@ -86,8 +86,9 @@ func brokenReaders(t testing.TB, how, newline string) map[string]reader {
 	shown := func(file string) []string { return []string{"simulate", "--scenario", file, "--print"} }
 	const good = "ok, 1 cluster"
 	return map[string]reader{
-		"endpoints, JSON, " + how:               {"list.json", 10_000, list(address), listed, good},
-		"endpoints, JSON, faults, " + how:       {"list.json", 10_000, list(same), listed, "group 2, target 0: address"},
+		"endpoints, JSON, " + how: {"list.json", 10_000, list(address), listed, good},
+		"endpoints, JSON, faults, " + how: {"list.json", 10_000, list(same), listed,
+			"group 2, target 0: address"},
 		"endpoints, JSON, a long group, " + how: {"list.json", 10_000, targets, listed, good},
 		"endpoints, YAML, " + how:               {"list.yaml", 10_000, list(address), listed, good},
 		"endpoints, YAML, a long group, " + how: {"list.yaml", 10_000, targets, listed, good},
@@ -104,7 +105,7 @@ func otherReaders(t testing.TB) map[string]reader {
 	}
 	faults := func(n int) string {
 		return "clusters: [{name: llama, engine: vllm, endpoints: {static: [" +
-			repeated(n, ", ", func(int) string { return "{adress: 10.0.0.1}" }) + "]}}]\n"
+			repeated(n, ", ", func(int) string { return "{addr: 10.0.0.1}" }) + "]}}]\n"
 	}
 	contexts := func(n int) string {
 		return "{current-context: a, contexts: [{name: a, context: {cluster: a0}}], clusters: [" +
@@ -122,7 +123,7 @@ func otherReaders(t testing.TB) map[string]reader {
 		"clusters: [{name: llama, engine: vllm, inflight: {redis_key: a}, "+static+"}]\n")
 	return map[string]reader{
 		"endpoints, YAML, block":     {"list.yaml", 10_000, block, listed, "ok, 1 cluster"},
-		"configuration, faults":      {"steelyard.yaml", 10_000, faults, checking, `static[2]: unknown key "adress"`},
+		"configuration, faults":      {"steelyard.yaml", 10_000, faults, checking, `static[2]: unknown key "addr"`},
 		"kubeconfig":                 {"kubeconfig", 5000, contexts, connecting, "ok, 1 cluster"},
 		"authorities":                {"ca.pem", 1200, authorities, trusting, "ok, 1 cluster"},
 		"authorities without an end": {"ca.pem", 30_000, endless, trusting, "ends within a PEM block"},

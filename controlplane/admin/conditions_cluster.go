@@ -212,7 +212,8 @@ func sourceConditions(p *observation, c *view.Cluster, s *view.SourceStatus, sub
 		}
 		why = sprint("It is down%s%s.", lastWorked(*s, p.now), causedBy(s.LastError))
 	case s.State == view.SourcePartly:
-		title, because = sprint("Discovery of %s leaves something out", c.Name), "It uses everything else that it finds."
+		title, because = sprint("Discovery of %s leaves something out", c.Name),
+			"It uses everything else that it finds."
 		why = sprint("%s in use. Left out: %s.", endpointsInWords(c), omissions(s.Omitted))
 	case s.State == view.SourceStale && s.Name == sourceDiscovery:
 		why = sprint("It fails%s%s. %s in use.", lastWorked(*s, p.now), causedBy(s.LastError), endpointsInWords(c))

@@ -171,7 +171,8 @@ func llama(now time.Time) view.Cluster {
 			{Name: "discovery", State: view.SourcePartly, LastSuccess: view.At(now.Add(-20 * time.Minute)),
 				Omitted: view.Omissions{Count: 21, First: []stat.Omission{
 					{Object: "steelyard.dev/capacity of Pod small", Reason: `it is "eight": write a number of slots`},
-					{Address: "gpu1.example.net", Object: "EndpointSlice llama-x", Reason: "it has addresses of type FQDN"},
+					{Address: "gpu1.example.net", Object: "EndpointSlice llama-x",
+						Reason: "it has addresses of type FQDN"},
 				}}},
 			{Name: view.SourceAccessLog, State: view.SourcePartial,
 				LastSuccess: view.At(now.Add(-4 * time.Millisecond)),

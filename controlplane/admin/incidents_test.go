@@ -152,7 +152,8 @@ func TestAnEndpointThatNothingCountsIsNotSaidToHaveNoMetrics(t *testing.T) {
 // TestWhatDiscoverySaysIsTrue: of what is in use, of what is left out, and of what was never found.
 func TestWhatDiscoverySaysIsTrue(t *testing.T) {
 	small := stat.Omission{Object: "capacity of Pod small", Reason: "it is not a number."}
-	many := view.Omissions{Count: 41, First: []stat.Omission{small, {Address: "10.0.0.7", Object: "Pod b", Reason: "no port"},
+	many := view.Omissions{Count: 41, First: []stat.Omission{small, {Address: "10.0.0.7", Object: "Pod b",
+		Reason: "no port"},
 		{Object: "c", Reason: "d"}, {Object: "e", Reason: "f"}}}
 	for name, c := range map[string]struct {
 		source   view.SourceStatus
@@ -864,8 +865,8 @@ func TestAFrozenServerThatIsTriedAgainIsTheSameIncident(t *testing.T) {
 	}
 }
 
-// A quarter of a pool is flagged, by reports that stand still. Each endpoint has an incident with what to do, which stays
-// the same while it is tried; the pool has none.
+// A quarter of a pool is flagged, by reports that stand still. Each endpoint has an incident with what to do, which
+// stays the same while it is tried; the pool has none.
 func TestADoubtedReportIsItsEndpointsIncidentAndNoOverloadOfThePool(t *testing.T) {
 	s := calm()
 	s.look()

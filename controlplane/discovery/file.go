@@ -82,8 +82,9 @@ func (f *fileSource) Run(ctx context.Context, sets chan<- []Endpoint) error {
 			late.Reset(f.patience)
 			readings.Go(func() { done <- f.read(ctx) })
 		case <-late.C:
-			r.Done(nil, fmt.Errorf("reading endpoints: %s is not read after %v, and still being read: make it smaller, "+
-				"or give this process more CPU time", f.path, f.patience))
+			r.Done(nil,
+				fmt.Errorf("reading endpoints: %s is not read after %v, and still being read: make it smaller, "+
+					"or give this process more CPU time", f.path, f.patience))
 		case outcome := <-done:
 			late.Stop()
 			due = changed

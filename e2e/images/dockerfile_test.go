@@ -1,7 +1,6 @@
 package images
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -75,9 +74,10 @@ type builder struct {
 	t       *testing.T
 	context string // what is built
 	stages  []stage
-	bases   map[string]string // folders for images, by their beginning; empty: an empty one, and this machine's programs
-	env     map[string]string
-	built   map[string]image
+	// bases are folders for images, by their beginning; empty: an empty one, and this machine's programs.
+	bases map[string]string
+	env   map[string]string
+	built map[string]image
 }
 
 // build returns the image of a stage, by its name; that of the last one has none.
@@ -255,8 +255,8 @@ func TestADockerfileIsReadAsItIsWritten(t *testing.T) {
 	if text := fmt.Sprint(got); text != want || arguments["A"] != "1" {
 		t.Errorf("it reads as %s, want %s", text, want)
 	}
-	if got := inImage.ReplaceAllString("go build -o /x ./cmd/x && a /y >/dev/null", "${1}R/${2}"); !bytes.Equal([]byte(got),
-		[]byte("go build -o R/x ./cmd/x && a R/y >/dev/null")) {
-		t.Errorf("the paths of the image are found as %s", got)
+	command := inImage.ReplaceAllString("go build -o /x ./cmd/x && a /y >/dev/null", "${1}R/${2}")
+	if command != "go build -o R/x ./cmd/x && a R/y >/dev/null" {
+		t.Errorf("the paths of the image are found as %s", command)
 	}
 }

@@ -89,21 +89,24 @@ var oddServices = map[string]struct {
 		left:   []string{"10.4.0.2 EndpointSlice odd-1, Pod y: it has no port 8000: its ports"},
 	},
 	"a slice without ports, by name": {
-		slices: []slice{{ports: httpPort, entries: []entry{at("10.5.0.1", "x")}}, {entries: []entry{at("10.5.0.2", "job")}}},
+		slices: []slice{{ports: httpPort, entries: []entry{at("10.5.0.1", "x")}},
+			{entries: []entry{at("10.5.0.2", "job")}}},
 		config: source.ServiceConfig{Port: "http"},
 		want:   "10.5.0.1:8000",
 		left:   []string{"10.5.0.2 EndpointSlice odd-1, Pod job: it has no TCP port, though its Service has ports"},
 	},
 	"a slice without ports, by number": {
-		slices: []slice{{ports: httpPort, entries: []entry{at("10.5.0.1", "x")}}, {entries: []entry{at("10.5.0.2", "job")}}},
+		slices: []slice{{ports: httpPort, entries: []entry{at("10.5.0.1", "x")}},
+			{entries: []entry{at("10.5.0.2", "job")}}},
 		config: source.ServiceConfig{Port: "8000"},
 		want:   "10.5.0.1:8000",
 		left:   []string{"10.5.0.2 EndpointSlice odd-1, Pod job: it has no TCP port, though its Service has ports"},
 	},
 	"a slice without ports, and no word of the port": {
-		slices: []slice{{ports: httpPort, entries: []entry{at("10.5.0.1", "x")}}, {entries: []entry{at("10.5.0.2", "job")}}},
-		want:   "10.5.0.1:8000",
-		left:   []string{"10.5.0.2 EndpointSlice odd-1, Pod job: it has no TCP port, though its Service has ports"},
+		slices: []slice{{ports: httpPort, entries: []entry{at("10.5.0.1", "x")}},
+			{entries: []entry{at("10.5.0.2", "job")}}},
+		want: "10.5.0.1:8000",
+		left: []string{"10.5.0.2 EndpointSlice odd-1, Pod job: it has no TCP port, though its Service has ports"},
 	},
 	"a port of another protocol only": {
 		slices: []slice{{ports: ports(discoveryv1.EndpointPort{Name: new("dns"), Port: new(int32(8000)),
@@ -134,12 +137,14 @@ var oddServices = map[string]struct {
 		left: []string{"gpu1.example.net:8000 EndpointSlice odd-1: it has addresses of type FQDN"},
 	},
 	"a port without a number, by name": {
-		slices: []slice{{ports: ports(discoveryv1.EndpointPort{Name: new("http")}), entries: []entry{at("10.9.0.1", "a")}}},
+		slices: []slice{{ports: ports(discoveryv1.EndpointPort{Name: new("http")}),
+			entries: []entry{at("10.9.0.1", "a")}}},
 		config: source.ServiceConfig{Port: "http"},
 		fault:  "10.9.0.1 (EndpointSlice odd-0, Pod a): it has no TCP port: write a number as the value of port",
 	},
 	"a port without a number, by number": {
-		slices: []slice{{ports: ports(discoveryv1.EndpointPort{Name: new("http")}), entries: []entry{at("10.9.0.1", "a")}}},
+		slices: []slice{{ports: ports(discoveryv1.EndpointPort{Name: new("http")}),
+			entries: []entry{at("10.9.0.1", "a")}}},
 		config: source.ServiceConfig{Port: "8000"},
 		want:   "10.9.0.1:8000",
 	},
@@ -167,18 +172,21 @@ var oddServices = map[string]struct {
 		want:   "10.12.0.1:8000",
 	},
 	"a port for the metrics": {
-		slices: []slice{{ports: ports(tcp("http", 8000), tcp("metrics", 8002)), entries: []entry{at("10.13.0.1", "a")}}},
+		slices: []slice{{ports: ports(tcp("http", 8000), tcp("metrics", 8002)),
+			entries: []entry{at("10.13.0.1", "a")}}},
 		config: source.ServiceConfig{Port: "http", MetricsPort: "metrics"},
 		want:   "10.13.0.1:8000",
 	},
 	"a port for the metrics, and no word of the port": {
-		slices: []slice{{ports: ports(tcp("http", 8000), tcp("metrics", 8002)), entries: []entry{at("10.13.0.1", "a")}}},
-		fault:  "10.13.0.1 (EndpointSlice odd-0, Pod a): it has the ports http 8000, metrics 8002",
+		slices: []slice{{ports: ports(tcp("http", 8000), tcp("metrics", 8002)),
+			entries: []entry{at("10.13.0.1", "a")}}},
+		fault: "10.13.0.1 (EndpointSlice odd-0, Pod a): it has the ports http 8000, metrics 8002",
 	},
 	"two Pods that are ready at one address": {
 		slices: []slice{{ports: httpPort, entries: []entry{at("10.14.0.1", "a"), at("10.14.0.1", "b")}}},
 		want:   "10.14.0.1:8000",
-		left:   []string{"10.14.0.1:8000 EndpointSlice odd-0, Pod a: EndpointSlice odd-0, Pod b is ready at the same address"},
+		left: []string{"10.14.0.1:8000 EndpointSlice odd-0, Pod a: EndpointSlice odd-0, Pod b is ready at the " +
+			"same address"},
 	},
 }
 
@@ -213,7 +221,8 @@ func TestEndpointsOfOddObjectsAreUsedAndTheOthersAreNamed(t *testing.T) {
 		rows++
 		service_ := fmt.Sprintf("odd-%d", rows)
 		for i, s := range row.slices {
-			r.sliceOf(cmp.Or(s.family, discoveryv1.AddressTypeIPv4), service_, fmt.Sprintf("%s-%d", service_, i), s.ports,
+			r.sliceOf(cmp.Or(s.family, discoveryv1.AddressTypeIPv4), service_, fmt.Sprintf("%s-%d", service_, i),
+				s.ports,
 				s.entries...)
 		}
 		row.config.Namespace, row.config.Service = r.name, service_
@@ -221,7 +230,8 @@ func TestEndpointsOfOddObjectsAreUsedAndTheOthersAreNamed(t *testing.T) {
 		eventually(t, name, func() error {
 			set, err := v.now()
 			if row.fault != "" {
-				if set != nil || err == nil || !strings.Contains(err.Error(), strings.ReplaceAll(row.fault, "odd-", service_+"-")) {
+				if set != nil || err == nil ||
+					!strings.Contains(err.Error(), strings.ReplaceAll(row.fault, "odd-", service_+"-")) {
 					return fmt.Errorf("endpoints %s (%w), want none: %s", shown(set), cmp.Or(err, errNone), row.fault)
 				}
 				return nil
@@ -290,7 +300,8 @@ func TestOddPodsOfAPoolAreNamedAndTheOthersAreUsed(t *testing.T) {
 	r.must(err)
 	r.terminate("going")
 	r.pool(s, "odd", app, 8000, 8001)
-	p := r.serve(fmt.Sprintf("scrape: {disabled: true}\n  warm_up: 1s\n  endpoints: {inferencePool: {name: odd, namespace: %s}}",
+	p := r.serve(fmt.Sprintf("scrape: {disabled: true}\n  warm_up: 1s\n"+
+		"  endpoints: {inferencePool: {name: odd, namespace: %s}}",
 		r.name))
 	want := []string{"10.20.0.8 steelyard.dev/capacity of Pod small: it is \"eight\": write a number of slots",
 		"10.20.0.9:8000 Pod host-", "10.20.0.9:8001 Pod host-"}
@@ -300,7 +311,8 @@ func TestOddPodsOfAPoolAreNamedAndTheOthersAreUsed(t *testing.T) {
 			return err
 		}
 		i := slices.IndexFunc(v.Sources, func(s view.SourceStatus) bool { return s.Name == "discovery" })
-		if i < 0 || v.Sources[i].State != view.SourcePartly || v.Sources[i].LastSuccess.IsZero() || v.Counts.Total != 12 ||
+		if i < 0 || v.Sources[i].State != view.SourcePartly || v.Sources[i].LastSuccess.IsZero() ||
+			v.Counts.Total != 12 ||
 			v.Counts.Terminating != 2 {
 			return fmt.Errorf("%+v, sources %+v", v.Counts, v.Sources)
 		}

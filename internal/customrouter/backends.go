@@ -101,7 +101,8 @@ func lookUp(ctx context.Context, backends []backend, guard func()) ([]netip.Addr
 			defer func() { <-running }()
 			found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 			if errs[i] = err; err == nil {
-				ips[i] = slices.MinFunc(found, func(a, b netip.Addr) int { return a.Unmap().Compare(b.Unmap()) }).Unmap()
+				byValue := func(a, b netip.Addr) int { return a.Unmap().Compare(b.Unmap()) }
+				ips[i] = slices.MinFunc(found, byValue).Unmap()
 			}
 		})
 	}
@@ -199,7 +200,8 @@ func parseBackends(body io.Reader) (a asked, err error) {
 	for _, item := range list {
 		var text *string
 		if err := json.Unmarshal(item, &text); err != nil || text == nil {
-			a.leftOut = append(a.leftOut, leaveOut(string(item), errors.New("want a text such as \"http://10.0.0.1:80\"")))
+			a.leftOut = append(a.leftOut, leaveOut(string(item),
+				errors.New("want a text such as \"http://10.0.0.1:80\"")))
 			continue
 		}
 		b, err := parseBackend(*text)
@@ -257,7 +259,8 @@ func backendList(d *json.Decoder) (list []json.RawMessage, err error) {
 			return nil, errors.New(`the key "backends" is there twice: ` + wanted)
 		}
 		if found = true; json.Unmarshal(value, &list) != nil || list == nil {
-			return nil, fmt.Errorf("the backends are %s, which is not a list: %s", clipped(string(value), longestQuote), wanted)
+			return nil, fmt.Errorf("the backends are %s, which is not a list: %s",
+				clipped(string(value), longestQuote), wanted)
 		}
 	}
 	if _, err := d.Token(); err != nil { // the closing brace

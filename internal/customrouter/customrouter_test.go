@@ -177,7 +177,8 @@ func TestAnyMixtureOfBackendsIsSplitInThoseThatCanBeUsedAndTheOthers(t *testing.
 				items = append(items, rapid.SampledFrom(bads).Draw(t, "bad"))
 				bad++
 			default:
-				form := rapid.SampledFrom([]string{"http://10.0.0.%d:80", "10.0.0.%d:80", "http://10.0.0.%d"}).Draw(t, "form")
+				form := rapid.SampledFrom([]string{"http://10.0.0.%d:80", "10.0.0.%d:80", "http://10.0.0.%d"}).Draw(t,
+					"form")
 				n := rapid.IntRange(1, 4).Draw(t, "n")
 				text := fmt.Sprintf(form, n)
 				items = append(items, strconv.Quote(text))
@@ -315,7 +316,8 @@ func TestANameThatIsNotFoundIsLookedUpAgain(t *testing.T) {
 	if code, text := setBackends(r, `{"backends": ["http://c.test.:80"]}`); code != http.StatusBadRequest {
 		t.Errorf("the answer is %d: %s", code, text)
 	}
-	expect("where none is found", "http://a.test.:80=10.0.0.1:80 http://b.test.:80=10.0.0.2:80 without http://c.test.:80")
+	expect("where none is found",
+		"http://a.test.:80=10.0.0.1:80 http://b.test.:80=10.0.0.2:80 without http://c.test.:80")
 	know("c.test.", net.IPv4(10, 0, 0, 3))
 	r.tick(time.Now().Add(lookAgain))
 	r.checks.Wait()
@@ -542,7 +544,8 @@ func TestTheRouterItselfIsNoBackend(t *testing.T) {
 	} {
 		host, _, _ := net.SplitHostPort(c.backend)
 		got, leftOut, later := New(Options{Own: c.own}).resolve(asked{backends: []backend{{key: c.backend}}})
-		if refused := len(leftOut) == 1 && strings.Contains(leftOut[0].Error, "this router itself"); refused != c.itself ||
+		refused := len(leftOut) == 1 && strings.Contains(leftOut[0].Error, "this router itself")
+		if refused != c.itself ||
 			len(got)+len(leftOut) != 1 || later != (refused && host == "localhost") {
 			t.Errorf("%s at %s: %v, %v, %v", c.backend, c.own, got, leftOut, later)
 		}
@@ -705,7 +708,8 @@ func TestARequestThatAStopEndsIsNotEvicted(t *testing.T) {
 	arrive()
 	want := []picking.Refusal{picking.RefusedEvicted, picking.RefusedStopped, picking.RefusedStopped,
 		picking.RefusedStopped}
-	if s := r.state(); !slices.Equal(refused, want) || s.evicted != 1 || s.timedOut != 0 || s.dispatched != 0 || s.depth != 0 {
+	if s := r.state(); !slices.Equal(refused, want) || s.evicted != 1 || s.timedOut != 0 || s.dispatched != 0 ||
+		s.depth != 0 {
 		t.Errorf("refused %v, want %v; counted %+v", refused, want, s)
 	}
 }

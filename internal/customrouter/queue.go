@@ -257,8 +257,9 @@ func (r *Router) log() {
 
 // state is what is shown of a router.
 type state struct {
-	depth                         int
-	backends                      []picking.Backend // as they were given, with those that were removed and have requests
+	depth int
+	// backends are as they were given, with those that were removed and have requests.
+	backends                      []picking.Backend
 	leftOut                       []LeftOut
 	dispatched, evicted, timedOut uint64
 }

@@ -27,8 +27,8 @@ type Endpoint struct {
 	Waiting float64       // requests; NaN unknown
 	Free    float64       // slots that the next requests would take
 	FreeFor time.Duration // since when one has been free, less what the reports may be late
-	// All are the completions and Pair arrivals and ends by one source, since the last step; Change is of the load where
-	// no source counts requests.
+	// All are the completions and Pair arrivals and ends by one source, since the last step; Change is of the load,
+	// where no source counts requests.
 	All, Pair, Change Flow
 }
 

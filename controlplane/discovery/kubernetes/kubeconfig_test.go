@@ -25,7 +25,8 @@ func TestAFileOfAKubeconfigThatNeverEndsIsRefused(t *testing.T) {
 	kubeconfig := func(cluster, user string) string {
 		path := filepath.Join(dir, "kubeconfig")
 		text := fmt.Appendf(nil, "current-context: a\ncontexts: [{name: a, context: {cluster: a, user: a}}]\n"+
-			"clusters: [{name: a, cluster: {server: 'https://127.0.0.1:1'%s}}]\nusers: [{name: a, user: {%s}}]\n", cluster, user)
+			"clusters: [{name: a, cluster: {server: 'https://127.0.0.1:1'%s}}]\nusers: [{name: a, user: {%s}}]\n",
+			cluster, user)
 		if err := os.WriteFile(path, text, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -42,9 +43,11 @@ func TestAFileOfAKubeconfigThatNeverEndsIsRefused(t *testing.T) {
 		for key, text := range map[string]func() string{
 			"":                      func() string { return at },
 			"certificate-authority": func() string { return kubeconfig(", certificate-authority: "+name, "token: b") },
-			"client-certificate":    func() string { return kubeconfig("", "client-certificate: "+name+", client-key: "+name) },
-			"tokenFile":             func() string { return kubeconfig("", "tokenFile: "+name) },
-			"tokenFile:":            func() string { return kubeconfig("", "token: b, tokenFile: "+name) },
+			"client-certificate": func() string {
+				return kubeconfig("", "client-certificate: "+name+", client-key: "+name)
+			},
+			"tokenFile":  func() string { return kubeconfig("", "tokenFile: "+name) },
+			"tokenFile:": func() string { return kubeconfig("", "token: b, tokenFile: "+name) },
 		} {
 			path := text()
 			err := CheckKubeconfig(t.Context(), path)

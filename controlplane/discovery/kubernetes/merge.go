@@ -89,16 +89,18 @@ func (m *merger) hint(c *candidate, pod meta.ObjectMeta) {
 		if err == nil && n > 0 && n <= discovery.MaxCapacity {
 			c.Capacity = n
 		} else {
-			m.note(c.address, capacityHint+" of Pod "+pod.Name, "it is %.40q: write a number of slots above 0, at most "+
-				"%d; until then the Pod has the capacity of the cluster's configuration", v, discovery.MaxCapacity)
+			m.note(c.address, capacityHint+" of Pod "+pod.Name,
+				"it is %.40q: write a number of slots above 0, at most "+
+					"%d; until then the Pod has the capacity of the cluster's configuration", v, discovery.MaxCapacity)
 		}
 	}
 	if v := hintOf(engineHint); v != "" {
 		if slices.Contains(engines.Names(), v) {
 			c.Engine = v
 		} else {
-			m.note(c.address, engineHint+" of Pod "+pod.Name, "it is %.40q: write one of %s; until then the Pod has the "+
-				"engine of the cluster's configuration", v, strings.Join(engines.Names(), ", "))
+			m.note(c.address, engineHint+" of Pod "+pod.Name,
+				"it is %.40q: write one of %s; until then the Pod has the "+
+					"engine of the cluster's configuration", v, strings.Join(engines.Names(), ", "))
 		}
 	}
 }

@@ -113,7 +113,8 @@ func (s *serviceSource) endpoints(found, pods cache.Store, unlabelled error) ([]
 	}
 	all := found.List()
 	if len(all) == 0 {
-		return []discovery.Endpoint{}, fmt.Errorf("%s: it has no EndpointSlice: check the name and the namespace", m.what)
+		return []discovery.Endpoint{}, fmt.Errorf("%s: it has no EndpointSlice: check the name and the namespace",
+			m.what)
 	}
 	ported := make(map[string]bool) // by Service
 	for _, object := range all {

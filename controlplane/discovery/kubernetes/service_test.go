@@ -93,7 +93,8 @@ func TestAServiceWithoutPortsIsOneByItself(t *testing.T) {
 		"c": {"", "10.0.0.5", nil},
 	} {
 		slice := &discoveryv1.EndpointSlice{ObjectMeta: meta.ObjectMeta{Name: name}, Ports: c.ports,
-			AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{c.address}}}}
+			AddressType: discoveryv1.AddressTypeIPv4,
+			Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{c.address}}}}
 		if c.service != "" {
 			slice.Labels = map[string]string{discoveryv1.LabelServiceName: c.service}
 		}
