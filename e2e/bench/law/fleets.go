@@ -122,7 +122,8 @@ func together(n int) change {
 // logNormal is a size in tokens: its median, and the standard deviation of its logarithm.
 type logNormal struct{ median, sigma float64 }
 
-// made is a trace of requests of such sizes, with intervals that are exponential to a power: above 1 they come in bursts.
+// made is a trace of requests of such sizes, with intervals that are exponential to a power: above 1 they come in
+// bursts.
 func made(power float64, prompt, output logNormal) *trace.Trace {
 	random := rand.New(rand.NewPCG(5, 5)) // the same for every seed of a scenario
 	draw := func(d logNormal) int32 { return max(1, int32(d.median*math.Exp(d.sigma*random.NormFloat64()))) }
@@ -150,7 +151,8 @@ func (f fleet) changed(c func(*sim.Steelyard)) fleet {
 func engineFleets() []fleet {
 	const whole, long, medium, short = 330 * time.Second, 4 * time.Minute, 3 * time.Minute, 2 * time.Minute
 	at := func(kind sim.EventKind, factor float64) change {
-		return events(sim.Event{At: 80 * time.Second, Kind: kind, Pods: []int{2}, Factor: factor, For: 40 * time.Second})
+		return events(sim.Event{At: 80 * time.Second, Kind: kind, Pods: []int{2}, Factor: factor,
+			For: 40 * time.Second})
 	}
 	return []fleet{
 		ofEngines("llm", []string{byLog, byReports, byPages}, whole),
@@ -159,14 +161,16 @@ func engineFleets() []fleet {
 		ofEngines("a third half as fast", logAndPages, whole, someOther(4, func(g *sim.PodGroup) { g.Speed = 0.5 })),
 		ofEngines("40 engines", log, short, count(40)),
 		ofEngines("4 engines", logAndPages, whole, count(4)),
-		ofEngines("KV cache short", logAndPages, medium, func(_ *sim.Scenario, p *engine.Params) { p.KVTokens = 30_000 }),
+		ofEngines("KV cache short", logAndPages, medium,
+			func(_ *sim.Scenario, p *engine.Params) { p.KVTokens = 30_000 }),
 		ofEngines("KV cache short at some", logAndPages, medium,
 			someOther(6, func(g *sim.PodGroup) { g.Engine.KVTokens = 25_000 })),
 		ofEngines("chunked bodies", log, medium, func(s *sim.Scenario, _ *engine.Params) { s.Prompts.Chunked = 1 }),
 		ofEngines("sizes say little", log, medium, func(s *sim.Scenario, _ *engine.Params) {
 			s.Prompts.BytesSpread, s.Prompts.Chunked = 0.6, 0.3
 		}),
-		ofEngines("prefix caches", logAndPages, medium, func(s *sim.Scenario, _ *engine.Params) { s.Prompts.Cached = 0.6 }),
+		ofEngines("prefix caches", logAndPages, medium,
+			func(s *sim.Scenario, _ *engine.Params) { s.Prompts.Cached = 0.6 }),
 		ofEngines("late by 60 ms", log, long, late(60*time.Millisecond)),
 		ofEngines("late by 500 ms", log, long, late(500*time.Millisecond)),
 		ofEngines("pages late by 2 s", logAndPages, long, func(s *sim.Scenario, _ *engine.Params) {
@@ -226,7 +230,8 @@ func slotFleets() []fleet {
 		ofSlots("1 slot", []string{byLog, byReports, byPages}, of(1), 0.8, lasting(12*time.Minute)),
 		ofSlots("1 slot, load 0.95", logAndPages, of(1), 0.95),
 		ofSlots("4 slots, load 0.9", logAndPages, of(4), 0.9, lasting(4*time.Minute)),
-		ofSlots("16 slots of 5 s", logAndPages, of(16), 0.8, func(s *sim.Scenario) { s.Service.Mean = 5 * time.Second }),
+		ofSlots("16 slots of 5 s", logAndPages, of(16), 0.8,
+			func(s *sim.Scenario) { s.Service.Mean = 5 * time.Second }),
 		ofSlots("1 slot, a quarter slow", logAndPages, someSlow(1), 0.8),
 		ofSlots("4 slots, a quarter slow", logAndPages, someSlow(4), 0.8),
 		ofSlots("1 slot of 50 ms", logAndPages, of(1), 0.8, lasting(time.Minute), func(s *sim.Scenario) {
@@ -248,7 +253,8 @@ func slotFleets() []fleet {
 		ofSlots("late by 500 ms", log, of(1), 0.8, func(s *sim.Scenario) { s.Signals.Delay = &half }),
 		ofSlots("1 % of the counts lost", []string{byRedis, byRedisToo}, of(1), 0.8).
 			changed(func(s *sim.Steelyard) { s.Loss = 0.01 }),
-		ofSlots("shed at load 1.5", []string{byLog, byPages, byRedis}, of(4), 1.5, lasting(5*time.Minute)).changed(shed),
+		ofSlots("shed at load 1.5", []string{byLog, byPages, byRedis}, of(4), 1.5,
+			lasting(5*time.Minute)).changed(shed),
 		ofSlots("a crowd is shed", logAndPages, of(4), 0.6, lasting(5*time.Minute),
 			at(sim.FlashCrowd, 2*time.Minute, 3)).changed(shed),
 		ofSlots("Steelyard away for 20 s", log, of(4), 0.8, func(s *sim.Scenario) {

@@ -77,7 +77,8 @@ func TestOtherFilesAreRefused(t *testing.T) {
 	row := strings.Join((&row{set: "s", fleet: "f", source: "log", seed: 1}).record(), ",")
 	head := strings.Join(header(), ",")
 	for name, content := range map[string]string{
-		"other columns": "a,b\n1,2\n", "nothing": "", "a seed that is no number": head + "\n" + strings.Replace(row, ",1,", ",x,", 1),
+		"other columns": "a,b\n1,2\n", "nothing": "",
+		"a seed that is no number":   head + "\n" + strings.Replace(row, ",1,", ",x,", 1),
 		"a figure that is no number": head + "\n" + strings.TrimSuffix(row, "0") + "x",
 	} {
 		if rows, err := read(strings.NewReader(content)); err == nil {
