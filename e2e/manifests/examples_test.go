@@ -89,7 +89,8 @@ func TestTheExamplesForOtherControlPlanesAreUpToDate(t *testing.T) {
 	golden.Check(t, filepath.Join(manifests, "examples/envoy-gateway.yaml"), string(envoyGateway(t, p)))
 }
 
-const aboutIstio = `# For an ingress gateway of Istio in the namespace models, whose VirtualService has a route named "llama". The
+const aboutIstio = "" +
+	`# For an ingress gateway of Istio in the namespace models, whose VirtualService has a route named "llama". The
 # model servers are the Service llama there, port 8000: it gets the requests of an Envoy that cannot follow Steelyard.
 #
 # 1. Apply this file.
@@ -103,7 +104,8 @@ const aboutIstio = `# For an ingress gateway of Istio in the namespace models, w
 # does nothing since Istio 1.21 (istio/istio#48693).
 `
 
-const aboutIstioGatewayAPI = `# For a Gateway of the Gateway API, whose Deployment Istio makes, in place of step 2: let
+const aboutIstioGatewayAPI = "" +
+	`# For a Gateway of the Gateway API, whose Deployment Istio makes, in place of step 2: let
 # spec.infrastructure.parametersRef of the Gateway name this ConfigMap ({group: "", kind: ConfigMap, name:
 # steelyard-gateway}), and name the rule of its HTTPRoute "llama".
 `
@@ -229,7 +231,8 @@ func envoyGateway(t *testing.T, p parts) []byte {
 	})
 }
 
-const aboutEnvoyGateway = `# For the Gateway "eg" with the listener "http" and the HTTPRoute "llama", all in the namespace models. The
+const aboutEnvoyGateway = "" +
+	`# For the Gateway "eg" with the listener "http" and the HTTPRoute "llama", all in the namespace models. The
 # model servers are the Service llama there, port 8000: it gets the requests of an Envoy that cannot follow Steelyard.
 #
 # 1. In the configuration of Envoy Gateway, extensionApis.enableEnvoyPatchPolicy is true, and the runtime flag
@@ -242,7 +245,8 @@ const aboutEnvoyGateway = `# For the Gateway "eg" with the listener "http" and t
 # status" does.
 `
 
-const aboutRetries = `# Envoy Gateway's routes retry nothing by themselves. Of such a policy, only what is for the route has an effect
+const aboutRetries = "" +
+	`# Envoy Gateway's routes retry nothing by themselves. Of such a policy, only what is for the route has an effect
 # here: timeouts, circuit breakers and health checks are for the cluster that is replaced below.
 `
 
