@@ -224,6 +224,11 @@ func TestArrivalRateComesFromWhatThereIs(t *testing.T) {
 			e.Server.Completions = known(7, at)
 			return e
 		}, 0, RateCompletions},
+		{"a counter of completions that stands still", func(i int, at time.Time) Endpoint {
+			e := scraped("x", 4, float64(3*(i%2)), 4, at)
+			e.Server.Completions = known(7, at)
+			return e
+		}, 1.5, RateIncrements},
 		{"never negative", func(i int, at time.Time) Endpoint { // requests that vanish without completing
 			e := scraped("x", 4, 1000-float64(10*i), 0, at)
 			e.Server.Completions = known(7, at)

@@ -92,6 +92,9 @@ func explainAddress(s string) error {
 	if _, err := netip.ParseAddr(host); err == nil {
 		return fmt.Errorf("address %q: port %q is not a number from 1 to 65535", s, port)
 	}
+	if strings.Trim(host, "0123456789.") == "" {
+		return fmt.Errorf("address %q: %q is not an IP: each of its four numbers is 0 to 255, without leading zeros", s, host)
+	}
 	return fmt.Errorf("address %q: %q is not an IP, and EDS hands IPs to the proxies; "+
 		"if it is a name, use dns: {name: %s, type: A, port: %s} instead", s, host, host, port)
 }
@@ -147,11 +150,18 @@ func unfitForPath(r rune) bool { return r <= ' ' || r == 0x7f || r == utf8.RuneE
 // A collector gathers endpoints into a set and what is wrong with them, each
 // with the position its source gives it.
 type collector struct {
-	set    []Endpoint
-	where  map[string]string // canonical address -> position of its first mention
-	faults []error
-	more   int    // faults beyond maxFaults
-	next   string // position of the first of them
+	set     []Endpoint
+	given   map[string]given // by canonical address
+	repeats bool             // the same endpoint again is no fault
+	faults  []error
+	more    int    // faults beyond maxFaults
+	next    string // position of the first of them
+}
+
+// given is an endpoint, and the position of its first mention.
+type given struct {
+	where    string
+	endpoint Endpoint
 }
 
 func (c *collector) fault(where string, err error) {
@@ -173,18 +183,20 @@ func (c *collector) add(where string, e Endpoint) {
 		return
 	}
 	e.Address = address
-	if first, ok := c.where[address]; ok {
-		c.fault(where, fmt.Errorf("address %s is already given at %s; leave one of them out", address, first))
+	if first, ok := c.given[address]; ok {
+		if !c.repeats || first.endpoint != e {
+			c.fault(where, fmt.Errorf("address %s is already given at %s; leave one of them out", address, first.where))
+		}
 		return
 	}
 	if len(c.set) == MaxEndpoints {
 		c.fault(where, ErrTooMany)
 		return
 	}
-	if c.where == nil {
-		c.where = map[string]string{}
+	if c.given == nil {
+		c.given = map[string]given{}
 	}
-	c.where[address] = where
+	c.given[address] = given{where, e}
 	c.set = append(c.set, e)
 }
 

@@ -60,7 +60,7 @@ func TestFileKeepsItsSetThroughGarbageAndRemoval(t *testing.T) {
 	write(t, path, `[{"targets": ["10.0.0.1:80"]}]`)
 	r := watchFile(t, path)
 	r.next("10.0.0.1:80")
-	for _, garbage := range []string{`[{"targets": ["10.0.0.1`, "", `[{"targets": ["10.0.0.1:80", "10.0.0.1:80"]}]`,
+	for _, garbage := range []string{`[{"targets": ["10.0.0.1`, "", `[{"targets": ["10.0.0.1:80"]}, {"targets": [7]}]`,
 		"null"} {
 		n, _ := r.lastReport()
 		write(t, path, garbage)

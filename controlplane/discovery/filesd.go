@@ -51,7 +51,7 @@ func CheckFile(ctx context.Context, path string) (endpoints []Endpoint, unused [
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s:%w", path, err)
 	}
-	r := groupReader{path: path}
+	r := groupReader{path: path, collector: collector{repeats: true}}
 	r.groups(document)
 	endpoints, err = r.result()
 	return endpoints, r.unused, err
@@ -70,6 +70,7 @@ func parserFor(path string) (func([]byte) (value, error), error) {
 }
 
 // A groupReader turns a document into endpoints.
+// A target may be in several groups, as they may differ in labels that are not used here.
 type groupReader struct {
 	collector
 	path   string

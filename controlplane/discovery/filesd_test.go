@@ -40,6 +40,10 @@ func TestReadFile(t *testing.T) {
 			want: []Endpoint{{Address: "10.0.0.1:8000", Capacity: 4, MetricsPort: 8002},
 				{Address: "10.0.0.2:8000", Capacity: 4, MetricsPort: 8002}},
 		},
+		// github.com/prometheus/prometheus/issues/884
+		{name: "one target in groups that differ in labels that are not used", file: "f.yml",
+			body: "- targets: [10.0.0.1:80]\n  labels: {team: a}\n- targets: [10.0.0.1:80]\n  labels: {team: b}\n",
+			want: []Endpoint{{Address: "10.0.0.1:80"}}},
 		{name: "YAML anchors", file: "f.yml", body: "- targets: [10.0.0.1:80]\n  labels: &l {zone: a}\n- targets: " +
 			"[10.0.0.2:80]\n  labels: *l\n",
 			want: []Endpoint{{Address: "10.0.0.1:80", Zone: "a"}, {Address: "10.0.0.2:80", Zone: "a"}}},
@@ -97,7 +101,8 @@ func TestReadFile(t *testing.T) {
 			err: []string{`label "metrics_port"`, "99999"}},
 		{name: "metrics path without slash", file: "f.yaml", body: "- targets: []\n  labels: {metrics_path: m}\n",
 			err: []string{`label "metrics_path"`, `write "/m"`}},
-		{name: "one address twice", file: "f.yaml", body: "- targets: [10.0.0.1:80]\n- targets:\n  - 10.0.0.1:80\n",
+		{name: "one address twice", file: "f.yaml", body: "- targets: [10.0.0.1:80]\n- targets:\n  - 10.0.0.1:80\n" +
+			"  labels: {zone: b}\n",
 			err: []string{"f.yaml:3:5: group 1, target 0", "already given at ", "f.yaml:1:13: group 0, target 0"}},
 		{name: "an alias to itself", file: "f.yaml", body: "- &a\n  targets: [*a]\n", err: []string{"f.yaml"}},
 		{name: "deep nesting", file: "f.json", body: strings.Repeat("[", 100),

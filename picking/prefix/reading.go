@@ -234,9 +234,41 @@ func (r *reading) content(i int32) (whole bool) {
 		r.put('[')
 		return r.value(i) && r.closed(i, ']')
 	case r.kind(i) == '[' && !r.isNumbers(i):
-		return r.array(i, (*reading).part)
+		return r.parts(i)
 	}
 	return r.value(i)
+}
+
+// attribution begins a part that Claude Code puts in front of its system prompt, with a hash of each request; vLLM drops
+// it (github.com/vllm-project/vllm/pull/36829).
+var attribution = []byte("x-anthropic-billing-header")
+
+// parts writes the parts of a content, but for an attribution.
+func (r *reading) parts(i int32) (whole bool) {
+	r.put('[')
+	first := true
+	for k := i + 1; k < r.after(i); k = r.after(k) {
+		if r.isAttribution(k) {
+			continue
+		}
+		if !first {
+			r.put(',')
+		}
+		first = false
+		if !r.part(k) {
+			return false
+		}
+	}
+	return r.closed(i, ']')
+}
+
+func (r *reading) isAttribution(i int32) bool {
+	for name, value := range r.each(i) {
+		if string(name) == "text" && r.kind(value) == '"' && bytes.HasPrefix(r.inner(value), attribution) {
+			return true
+		}
+	}
+	return false
 }
 
 // part writes a part of a content. Of a text, engines use no other member; media with a uuid are cached by that.

@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
 
 	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -139,10 +142,29 @@ func (p *poolSource) addPod(m *merger, s spec, pod *core.Pod) {
 			c.family = IPv6
 		}
 		for _, port := range s.TargetPorts {
-			c.port = int(port.Number)
+			if c.port = int(port.Number); !active(pod, c.port) {
+				continue
+			}
 			m.add(c)
 		}
 	}
+}
+
+// activePorts are the annotations in which a Pod lists those of its pool's target ports that it serves, the newer first:
+// github.com/kubernetes-sigs/gateway-api-inference-extension/pull/2256.
+var activePorts = []string{"llm-d.ai/active-ports", "inference.networking.k8s.io/active-ports"}
+
+// active reports whether a Pod serves a port of its pool: all, unless it lists them.
+func active(pod *core.Pod, port int) bool {
+	for _, name := range activePorts {
+		if listed, ok := pod.Annotations[name]; ok {
+			return slices.ContainsFunc(strings.Split(listed, ","), func(s string) bool {
+				n, err := strconv.Atoi(strings.TrimSpace(s))
+				return err == nil && n == port
+			})
+		}
+	}
+	return true
 }
 
 // A selection is the Pods that a selector selects, which may change.

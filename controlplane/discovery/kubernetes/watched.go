@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -271,7 +272,7 @@ func slimPod(p *core.Pod) {
 			conditions = []core.PodCondition{{Type: c.Type, Status: c.Status}}
 		}
 	}
-	p.ObjectMeta = slim(p.ObjectMeta, append(hints[:len(hints):len(hints)], core.LabelTopologyZone))
+	p.ObjectMeta = slim(p.ObjectMeta, slices.Concat(hints, activePorts, []string{core.LabelTopologyZone}))
 	p.Spec = core.PodSpec{NodeName: p.Spec.NodeName}
 	p.Status = core.PodStatus{
 		Phase: p.Status.Phase, PodIP: p.Status.PodIP, PodIPs: p.Status.PodIPs, Conditions: conditions,
