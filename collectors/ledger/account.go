@@ -17,8 +17,9 @@ type account struct {
 	closed int32  // of the Envoy's closed requests, those of the account
 	ended  uint32 // requests, as in the sums; it wraps around
 
-	next    tally // of the report that is being read
-	watched bool  // the Envoy watches the slot's cluster: the slot counts it
+	next    tally  // of the report that is being read
+	watched bool   // the Envoy watches the slot's cluster: the slot counts it
+	shown   uint16 // the most in flight while the endpoint's report had as many
 	recent  outcomes
 }
 
@@ -28,9 +29,9 @@ type tally struct{ inProgress, issued, succeeded, errors int32 }
 // counted returns how many requests are in flight, without those that are contradicted or not confirmed.
 func (s *slot) counted() int64 {
 	n := s.inFlight - s.excess
-	for _, a := range s.discounted {
-		if a.watched {
-			n -= int64(a.count.InFlight())
+	for _, c := range s.discounted {
+		if a := c.account; a.watched {
+			n -= int64(max(0, a.count.InFlight()-int32(c.shown)))
 		}
 	}
 	return n
@@ -44,8 +45,8 @@ func (l *Ledger) apply(a *account, change *flight.Change) {
 	a.envoy.totals.Reconciled += uint64(change.Corrected)
 	a.ended += uint32(change.Sums.Ended)
 	l.shift(a, change.InFlight)
-	if e := a.envoy; !e.confirmed && change.Sums.Ended > 0 && a.slot.at.served.worked.After(e.came) {
-		l.confirm(e)
+	if change.Sums.Ended > 0 {
+		l.confirm(a)
 	}
 	if a.watched && change.Sums != (flight.Sums{}) {
 		a.slot.sums.Add(&change.Sums)

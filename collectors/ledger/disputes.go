@@ -28,7 +28,7 @@ func (l *Ledger) Disputes(name string, now time.Time) (all []Dispute) {
 		return nil
 	}
 	for _, s := range c.members {
-		for _, count := range s.at.served.mismatch.contradicted() {
+		for _, count := range s.at.served.disputed() {
 			if a := count.account; a.slot == s && a.watched {
 				all = append(all,
 					Dispute{stat.DisputeInFlight, a.envoy.node, s.address, int(count.least), count.contradicted})

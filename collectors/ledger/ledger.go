@@ -95,7 +95,7 @@ type slot struct {
 	at         *address
 	address    string // as the caller wrote it
 	inFlight   int64
-	discounted []*account // their part of inFlight does not count
+	discounted []*reportedCount // their part of inFlight does not count
 
 	unconfirmed int64 // of inFlight, of Envoys that are not confirmed; see mismatch.go
 	excess      int64 // of those, as many do not count

@@ -363,6 +363,8 @@ func TestAReportHasNoMoreRequestsThanItsIntervalAllows(t *testing.T) {
 		"a hundred million":                {EndpointLoad{Issued: 100_000_000}, 7, time.Second, false},
 		"more than a number holds":         {EndpointLoad{Issued: math.MaxUint64}, 7, time.Second, false},
 		"of a longer interval":             {EndpointLoad{Issued: 3 * maxPerSecond}, 7, 3 * time.Second, true},
+		"of a stream that was silent":      {EndpointLoad{Issued: 100_000_000}, 7, 1000 * time.Second, false},
+		"the most of such a stream":        {EndpointLoad{Issued: 10 * maxPerSecond}, 7, 1000 * time.Second, true},
 		"of a report right behind another": {EndpointLoad{Issued: maxPerSecond}, 7, time.Millisecond, true},
 		"more that succeeded":              {EndpointLoad{Succeeded: maxPerSecond + 1}, 7, time.Second, false},
 		"more errors":                      {EndpointLoad{Errors: maxPerSecond + 1}, 7, time.Second, false},

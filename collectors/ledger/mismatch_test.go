@@ -1,8 +1,10 @@
 package ledger
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -45,8 +47,11 @@ func newScrapedEndpoint() *scrapedEndpoint {
 	return w
 }
 
+// sender adds an Envoy: NODE, or NODE@HOST.
 func (w *scrapedEndpoint) sender(name string, logs bool, every, take int) *sender {
-	s := &sender{testEnvoy: w.envoy(name), every: every, take: take, reports: 20}
+	node, host, _ := strings.Cut(name, "@")
+	s := &sender{testEnvoy: w.envoy(node), every: every, take: take, reports: 20}
+	s.node.Host = cmp.Or(host, s.node.Host)
 	w.senders = append(w.senders, s)
 	var all []*testEnvoy
 	for _, other := range w.senders {
@@ -157,6 +162,17 @@ func (w *scrapedEndpoint) run(length time.Duration) (discounted, first time.Dura
 
 func constantly(n uint64) func() uint64 { return func() uint64 { return n } }
 
+// once is that many in the third report, the second of which the counters count.
+func once(n uint64) func() uint64 {
+	reports := 0
+	return func() uint64 {
+		if reports++; reports == 3 {
+			return n
+		}
+		return 0
+	}
+}
+
 // fleet are three Envoys with logs that send 20 requests a second each, which take 200 ms.
 func (w *scrapedEndpoint) fleet() {
 	for _, name := range []string{"a", "b", "c"} {
@@ -259,6 +275,62 @@ func TestAnIdleEndpointIsNotKeptFromRequests(t *testing.T) {
 			d := w.ledger.Disputes("chat", w.now)
 			if len(d) == 0 || d[0].Envoy.NodeID != "liar" || d[0].Kind != stat.DisputeInFlight {
 				t.Errorf("disputes %+v", d)
+			}
+		})
+	}
+}
+
+// TestAnEndpointThatFellIdleIsNotKeptFromRequests: by an Envoy that is confirmed, because it reported an end while
+// others worked.
+func TestAnEndpointThatFellIdleIsNotKeptFromRequests(t *testing.T) {
+	for _, claim := range []uint64{9, 1000} {
+		t.Run(fmt.Sprint(claim), func(t *testing.T) {
+			w := newScrapedEndpoint()
+			w.fleet()
+			liar := w.sender("liar@10.0.0.2", false, 0, 0)
+			liar.alsoIssued = once(1)
+			w.run(10 * time.Second)
+			for _, s := range w.senders[:3] {
+				s.every = 0
+			}
+			w.run(10 * time.Second)
+			liar.alsoInFlight = constantly(claim)
+			_, _, named := w.run(5 * time.Second)
+			if !slices.Equal(named, []string{"liar"}) {
+				t.Errorf("named %v, want the liar", named)
+			}
+			for range 1000 {
+				w.step()
+				if c := w.ticked().Read("chat", w.now, nil)[0]; c.InFlight.Value > 0 {
+					t.Fatalf("%v in flight", c.InFlight.Value)
+				}
+			}
+		})
+	}
+}
+
+// TestAServerThatHangsKeepsWhatItsOnlySenderHasThere: the others have no requests there that would be stuck as well. At
+// least as many count as it had while the server showed them.
+func TestAServerThatHangsKeepsWhatItsOnlySenderHasThere(t *testing.T) {
+	for name, others := range map[string]int{"of several Envoys": 2, "of one": 0} {
+		t.Run(name, func(t *testing.T) {
+			w := newScrapedEndpoint()
+			for i := range others {
+				w.sender(fmt.Sprintf("other-%d@10.0.0.%d", i, i+2), true, 1, 4)
+			}
+			w.sender("only", true, 1, 8)
+			w.run(5 * time.Second)
+			for _, s := range w.senders[:others] {
+				s.every = 0
+			}
+			w.run(5 * time.Second)
+			w.stalled, w.seen = true, func(int) float64 { return 0 }
+			for range 1000 {
+				w.step()
+				c := w.ticked().Read("chat", w.now, nil)[0]
+				if c.InFlight.Value < 7 || others == 0 && !w.allCounts() {
+					t.Fatalf("%v in flight", c.InFlight.Value)
+				}
 			}
 		})
 	}
@@ -432,7 +504,7 @@ func TestWhatIsNoLieStaysExact(t *testing.T) {
 		},
 		"slow uploads": func(w *scrapedEndpoint) {
 			w.fleet()
-			w.stand(w.senders[1], tolerated)
+			w.stand(w.senders[1], int(smallThreshold(w.slots, 1000).tolerated))
 		},
 		"slow uploads through all": func(w *scrapedEndpoint) {
 			w.fleet()
@@ -471,17 +543,19 @@ func TestWhatIsNoLieStaysExact(t *testing.T) {
 		},
 	} {
 		for _, slots := range []float64{0, 4, 16, 64} {
-			t.Run(fmt.Sprint(name, " at ", slots, " slots"), func(t *testing.T) {
-				w := newScrapedEndpoint()
-				w.slots = slots
-				honest(w)
-				for !w.allCounts() { // until all have reported
-					w.step()
-				}
-				if discounted, first, named := w.run(40 * time.Second); discounted > 0 {
-					t.Errorf("not all counts for %v, first after %v: %v", discounted, first, named)
-				}
-			})
+			for _, uncounted := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s at %v slots, uncounted %t", name, slots, uncounted), func(t *testing.T) {
+					w := newScrapedEndpoint()
+					w.slots, w.uncounted = slots, uncounted
+					honest(w)
+					for !w.allCounts() { // until all have reported
+						w.step()
+					}
+					if discounted, first, named := w.run(40 * time.Second); discounted > 0 {
+						t.Errorf("not all counts for %v, first after %v: %v", discounted, first, named)
+					}
+				})
+			}
 		}
 	}
 }
@@ -549,34 +623,40 @@ func TestAFewRequestsDoNotOverruleAnEndpointForLong(t *testing.T) {
 		"eight of forty, slots are unknown":  {0, 40, 8, 15 * time.Second, 8, 0},
 		"two of twenty, slots are unknown":   {0, 20, 2, 15 * time.Second, 8, 6},
 	} {
-		t.Run(name, func(t *testing.T) {
-			w := newScrapedEndpoint()
-			w.slots = c.slots
-			w.fleet()
-			for i := range c.liars {
-				w.sender(fmt.Sprint("liar-", i), false, 0, 0).alsoInFlight = constantly(c.invented)
-			}
-			for _, s := range w.senders[:3] {
-				s.every = max(s.every, c.every)
-			}
-			w.run(c.within)
-			for range 100 {
-				w.step()
-				read := w.ticked().Read("chat", w.now, nil)[0].InFlight.Value
-				if most := 12 + c.left; read > most {
-					t.Fatalf("%v in flight, want at most %v, of which 12 are the others'", read, most)
+		for _, confirmed := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, confirmed %t", name, confirmed), func(t *testing.T) {
+				w := newScrapedEndpoint()
+				w.slots = c.slots
+				w.fleet()
+				for i := range c.liars {
+					s := w.sender(fmt.Sprint("liar-", i), false, 0, 0)
+					s.alsoInFlight = constantly(c.invented)
+					if confirmed {
+						s.alsoIssued = once(1)
+					}
 				}
-			}
-			disputes := w.ledger.Disputes("chat", w.now)
-			for _, d := range disputes {
-				if d.Envoy.NodeID[:4] != "liar" {
-					t.Errorf("%+v is no liar", d)
+				for _, s := range w.senders[:3] {
+					s.every = max(s.every, c.every)
 				}
-			}
-			if len(disputes) < c.liars-int(c.left) {
-				t.Errorf("%d are named, want %d", len(disputes), c.liars-int(c.left))
-			}
-		})
+				w.run(c.within)
+				for range 100 {
+					w.step()
+					read := w.ticked().Read("chat", w.now, nil)[0].InFlight.Value
+					if most := 12 + c.left; read > most {
+						t.Fatalf("%v in flight, want at most %v, of which 12 are the others'", read, most)
+					}
+				}
+				disputes := w.ledger.Disputes("chat", w.now)
+				for _, d := range disputes {
+					if d.Envoy.NodeID[:4] != "liar" {
+						t.Errorf("%+v is no liar", d)
+					}
+				}
+				if len(disputes) < c.liars-int(c.left) {
+					t.Errorf("%d are named, want %d", len(disputes), c.liars-int(c.left))
+				}
+			})
+		}
 	}
 }
 

@@ -197,9 +197,12 @@ func (l *Ledger) stop(r *Reports) {
 
 // most returns how many requests the report may have of an endpoint. An Envoy that logs spends 60 µs of CPU on each, so
 // this is what six cores do for one model server, and more than any answers. A report has the requests since the last
-// one, or of an interval, if that one came late.
+// one, or of an interval, if that one came late; one that was not heard for long has them of no more than a few
+// intervals.
 func (r *Reports) most(now time.Time) uint64 {
-	return uint64(maxPerSecond * max(now.Sub(r.lastReport), r.envoy.asked, time.Millisecond).Seconds())
+	asked := r.envoy.asked
+	since := min(now.Sub(r.lastReport), max(silentIntervals*asked, reportsEnd))
+	return uint64(maxPerSecond * max(since, asked, time.Millisecond).Seconds())
 }
 
 // tally adds up a report by endpoint, because an endpoint may be in several clusters of an Envoy. It returns the number
