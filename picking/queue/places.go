@@ -22,6 +22,7 @@ type place struct {
 	avoid  picking.Avoidance
 	atOnce float64 // requests that it executes at once; NaN where unknown
 	known  bool    // in the latest update
+	fixed  bool    // its share does not depend on its load
 	// least is the least number of requests in flight that the queue did not send, in the current window and in the one
 	// before; NaN if nothing was reported.
 	least, before float64
@@ -90,6 +91,7 @@ func (p *places) update(now time.Time, endpoints []Endpoint) {
 	for _, e := range endpoints {
 		at := p.at(e.Address)
 		at.known, at.avoid, at.atOnce, at.latest = true, e.Avoid, e.AtOnce, math.Round(e.InFlight)
+		at.fixed = e.Share > 0
 		p.avoid = min(p.avoid, e.Avoid)
 		if math.IsNaN(at.latest) {
 			continue
@@ -105,10 +107,12 @@ func (p *places) update(now time.Time, endpoints []Endpoint) {
 	}
 }
 
-// free reports whether an endpoint may get one more request.
+// free reports whether an endpoint may get one more request. One with a fixed share may always have one: it may be tried
+// because its reports claim requests that are not there.
 func (p *places) free(address string) bool {
 	at := p.by[address]
-	return at != nil && at.known && at.avoid == p.avoid && float64(at.held)+at.others()+1 <= p.limit(at)
+	return at != nil && at.known && at.avoid == p.avoid &&
+		(at.fixed && at.held == 0 || float64(at.held)+at.others()+1 <= p.limit(at))
 }
 
 // limit returns how many requests an endpoint may have in flight. If that is unknown, there is no limit: requests then

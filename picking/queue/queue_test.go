@@ -89,6 +89,42 @@ func TestARequestWaitsUntilAnEndpointHasAPlace(t *testing.T) {
 	}
 }
 
+// A load that its reports claim, and that is none, must not keep the request away that would show it.
+func TestAnEndpointWithAFixedShareHasAPlaceWhateverOthersHaveThere(t *testing.T) {
+	for name, c := range map[string]struct {
+		ends bool
+		want float64 // at the first, of 10,000
+	}{"requests end at once": {true, 100}, "none of the first ends": {false, 1}} {
+		t.Run(name, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(1, 2))
+			q := New(time.Time{}, random.Float64)
+			q.SetOptions(start, &Options{Classes: []Class{one}, MaxInFlight: 8})
+			e := endpoints(44, 0)
+			e[0].Share, e[0].Load = 0.01, 1e6 // the law fills up those that get a fixed share
+			got := 0.0
+			for n := range uint64(10_000) {
+				now := after(time.Duration(n) * time.Millisecond)
+				if n%100 == 0 {
+					q.Update(now, e, 0, picking.Requests())
+				}
+				v := q.Arrive(now, request(n, "all", "", 0))
+				if len(v) != 1 {
+					t.Fatalf("request %d: %v, want a place", n, text(v))
+				}
+				if v[0].Endpoint == "a" {
+					got++
+				}
+				if c.ends || v[0].Endpoint == "b" {
+					q.End(now, id(n))
+				}
+			}
+			if math.Abs(got-c.want) > c.want/3 {
+				t.Errorf("%v requests, want about %v", got, c.want)
+			}
+		})
+	}
+}
+
 func TestTheOrderOfArrivalIsThatAtTheProxies(t *testing.T) {
 	q := queued(endpoints(0), one)
 	q.Arrive(start, request(1, "all", "", 0))
