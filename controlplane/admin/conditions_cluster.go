@@ -496,7 +496,7 @@ func counterConditions(p *observation, c *view.Cluster, e *view.Endpoint) []cond
 // the title of the worst: what it reports changes from one second to the next.
 func serviceConditions(p *observation, c *view.Cluster, e *view.Endpoint) []condition {
 	subject := view.Subject{Kind: view.SubjectEndpoint, Cluster: c.Name, Name: e.Address}
-	health := "curl -m 2 http://" + quoted(e.Address) + "/health"
+	health := healthCommand(e)
 	switch state := endpointState(e); {
 	case state == view.EndpointOutlier:
 		title := "%s fails its requests"
@@ -535,21 +535,7 @@ func serviceConditions(p *observation, c *view.Cluster, e *view.Endpoint) []cond
 	case e.Reason == reasonNeutral && len(c.Sources) > 0 && !hasSource(c, sourceScrape):
 		return []condition{uncounted(c, e, subject)}
 	case e.Reason == reasonNeutral: // also while it is flagged
-		next := "See whether it is alive. If it is, did its metrics port move (scrape.port, metrics_port)?"
-		if answered(e) {
-			next = "A server answers there, so see what its page has. Are engine and scrape.path those of this server?"
-		}
-		f := newCondition(kindEndpoint, view.SeverityError, subject,
-			sprint("No usable metrics for %s", e.Address)).explain(
-			"It is treated as a median endpoint"+because(e.LastScrape.Error)+".", view.BlameNo,
-			"Its weight is the part of the pool that an endpoint of its capacity has in the mean.",
-			next, cmp.Or(inspectCommand(p, e), health))
-		f.rank = 2
-		f.inhibitedBy = conditionID(kindNotReady, c.Name) // before its first scrape
-		if e.LastScrape.Error != "" {
-			f.inhibitedBy = sourceID(c.Name, sourceScrape)
-		}
-		return []condition{f}
+		return []condition{unusable(p, c, e, subject)}
 	case state == view.EndpointUnused && !followed(p, c.Name):
 		f := newCondition(kindUnused, view.SeverityWarning, subject,
 			sprint("Nothing is sent to %s", e.Address)).explain(
@@ -564,20 +550,49 @@ func serviceConditions(p *observation, c *view.Cluster, e *view.Endpoint) []cond
 			"See whether their health checks or outlier detection ejected it.", "curl -s localhost:9901/clusters")
 		return []condition{f}
 	case unread(e):
-		cause, next := "Its metrics endpoint fails, or is too slow for scrape.timeout.",
-			"Request them by hand. A slow endpoint needs a longer scrape.timeout."
-		if answered(e) {
-			cause, next = "Its metrics endpoint answers with something else than the metrics of this engine.",
-				"See what its page has. Are engine and scrape.path those of this server?"
-		}
-		f := newCondition(kindEndpoint, view.SeverityWarning, subject,
-			sprint("The metrics of %s cannot be read", e.Address)).explain(
-			clause(e.LastScrape.Error)+" "+standIn(e), view.BlameNo, cause, next,
-			cmp.Or(inspectCommand(p, e), health))
-		f.rank, f.inhibitedBy = 1, sourceID(c.Name, sourceScrape)
-		return []condition{f}
+		return []condition{unreadable(p, c, e, subject)}
 	}
 	return nil
+}
+
+// unusable is about an endpoint whose metrics cannot be used any more.
+func unusable(p *observation, c *view.Cluster, e *view.Endpoint, subject view.Subject) condition {
+	next := "See whether it is alive. If it is, did its metrics port move (scrape.port, metrics_port)?"
+	if answered(e) {
+		next = "A server answers there, so see what its page has. Are engine and scrape.path those of this server?"
+	}
+	f := newCondition(kindEndpoint, view.SeverityError, subject,
+		sprint("No usable metrics for %s", e.Address)).explain(
+		"It is treated as a median endpoint"+because(e.LastScrape.Error)+".", view.BlameNo,
+		"Its weight is the part of the pool that an endpoint of its capacity has in the mean.",
+		next, cmp.Or(inspectCommand(p, e), healthCommand(e)))
+	f.rank = 2
+	f.inhibitedBy = conditionID(kindNotReady, c.Name) // before its first scrape
+	if e.LastScrape.Error != "" {
+		f.inhibitedBy = sourceID(c.Name, sourceScrape)
+	}
+	return f
+}
+
+// unreadable is about an endpoint whose metrics cannot be read, and something stands in.
+func unreadable(p *observation, c *view.Cluster, e *view.Endpoint, subject view.Subject) condition {
+	cause, next := "Its metrics endpoint fails, or is too slow for scrape.timeout.",
+		"Request them by hand. A slow endpoint needs a longer scrape.timeout."
+	if answered(e) {
+		cause, next = "Its metrics endpoint answers with something else than the metrics of this engine.",
+			"See what its page has. Are engine and scrape.path those of this server?"
+	}
+	f := newCondition(kindEndpoint, view.SeverityWarning, subject,
+		sprint("The metrics of %s cannot be read", e.Address)).explain(
+		clause(e.LastScrape.Error)+" "+standIn(e), view.BlameNo, cause, next,
+		cmp.Or(inspectCommand(p, e), healthCommand(e)))
+	f.rank, f.inhibitedBy = 1, sourceID(c.Name, sourceScrape)
+	return f
+}
+
+// healthCommand asks the server of an endpoint whether it is alive.
+func healthCommand(e *view.Endpoint) string {
+	return "curl -m 2 http://" + quoted(e.Address) + "/health"
 }
 
 // uncounted is about an endpoint without a count, in a cluster whose metrics pages are not read.
