@@ -24,9 +24,8 @@
 //
 // Where all endpoints have one speed, V_i is c_i·L and the level is the load per slot. Where they differ, slots count
 // equally until the last one is taken, because no request waits while a slot is free. Above that the speed counts,
-// because a request waits for as long as the endpoint takes to end another one. A short horizon sends everything to
-// the least loaded endpoints, a long one ends at the capacity shares. Nothing is tuned by hand. The floor, a
-// millionth at least, keeps every endpoint observed.
+// because a request waits for as long as the endpoint takes to end another one. A short horizon sends everything to the
+// least loaded endpoints, a long one ends at the capacity shares. The floor, a millionth at least, keeps each observed.
 //
 // The law is that of M. Dahlin, "Interpreting Stale Load Information" (IEEE TPDS 11(10), 2000), for unequal
 // capacities; the question is M. Mitzenmacher's, "How Useful Is Old Information?" (PODC 1997).

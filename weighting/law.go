@@ -24,6 +24,7 @@ type Law struct {
 	cost      cost     // of the engines; zero while unknown
 	byWork    bool     // the unit of load is the work of a mean request
 	rate      float64  // requests per second that arrive at all endpoints, as of the last step
+	counted   bool     // that is by counters: moves of the gauges miss what comes and goes between two readings
 	arrived   float64  // requests, at all endpoints
 	lag       lag      // of the reports
 	bursts    bursts   // of the arrivals
@@ -280,7 +281,7 @@ func (m *member) holding(load float64) Vessel {
 // arrivals measures the horizon and the requests to expect within it.
 func (l *Law) arrivals(p *pool, d *Decision, s Snapshot) {
 	d.ArrivalRate, d.ArrivalRateSource = p.arrivalRate()
-	l.rate = d.ArrivalRate
+	l.rate, l.counted = d.ArrivalRate, rateRank(d.ArrivalRateSource) > rateRank(RateIncrements)
 	p.counted = p.counted || p.mostlyCounted()
 	limited := p.limited()
 	limits := limited >= 0.5

@@ -7,6 +7,9 @@ package weighting
 // endpoint that was given less than one request in half a minute, and by its part of the capacity would have got one,
 // is tried: it has no flag, and a share that brings it one request in five seconds, until that has come or was due, or
 // for half a minute. One that the proxies do not use has such a share all the time (use.go).
+// Where nothing counts requests, the moves of the gauges miss most of them. Then time alone decides: one that had less
+// than half of its part of the capacity for half a minute, and showed no rise, is tried for five seconds at most. Of
+// its part it has half at most, so that a scrape shows the first request before there are many.
 // Where that changes nothing, it is tried each minute. One that an operator keeps empty is not tried, nor is one that
 // sleeps.
 //
@@ -35,20 +38,27 @@ type trial struct {
 	part  float64       // the same, by its part of the capacity
 }
 
-// step takes in what was given since the last step, what would have been by its part of the capacity, and whether a
-// request came.
-func (t *trial) step(given, part float64, came bool, p *pool) {
+// within is the time in which a trial gives a request.
+const within = 5 * time.Second
+
+// step takes in the share that was in force since the last step, the part of the capacity, the requests that arrived at
+// the pool, and whether one came. Where those are not counted, half of its part for the first delay counts as one.
+func (t *trial) step(share, part, arrivals float64, counted, came bool, p *pool) {
 	first, most := p.trialDelays()
-	t.given, t.part = t.given+given, t.part+part
+	given, lasts := share*arrivals, first
+	if !counted {
+		given, lasts = max(given, 2*share/part*p.now.Sub(t.at).Seconds()/first.Seconds()), within
+	}
+	t.given, t.part = t.given+given, t.part+part*arrivals
 	waited := p.now.Sub(t.since)
 	switch {
 	case t.since.IsZero() || !t.on && t.given >= 1:
 		*t = trial{since: p.now, delay: first}
 	case !t.on && came || p.now.Sub(t.at) > unobserved:
 		*t = trial{since: p.now, delay: t.delay}
-	case t.on && (came || t.given >= 1 || waited >= first):
+	case t.on && (came || t.given >= 1 || waited >= lasts):
 		t.on, t.given, t.part = false, 0, 0
-	case !t.on && t.part >= 1 && waited >= t.delay:
+	case !t.on && (t.part >= 1 || !counted) && waited >= t.delay:
 		*t = trial{on: true, since: p.now, delay: min(2*t.delay, most)}
 	}
 	t.at = p.now
@@ -64,7 +74,6 @@ func (p *pool) trialDelays() (first, most time.Duration) {
 
 // try begins and ends trials, and doubts reports.
 func (l *Law) try(p *pool) {
-	const within = 5.0 // seconds: a request is given in so many
 	var capacity float64
 	unflagged := 0
 	for i := range p.members {
@@ -84,12 +93,15 @@ func (l *Law) try(p *pool) {
 		t := &m.trial
 		arrivals := l.rate * max(0, p.now.Sub(t.at).Seconds())
 		part := m.holding(0).capacity() / capacity
-		t.step(m.inUse(spared)/max(whole, 1e-9)*arrivals, part*arrivals, m.came.any, p)
+		t.step(m.inUse(spared)/max(whole, 1e-9), part, arrivals, l.counted, m.came.any, p)
 		if m.Override != (Override{}) || m.asleep() {
 			*t = trial{at: p.now, since: p.now, delay: t.delay}
 		}
 		if t.on {
-			m.tried = min(part, 1/(within*l.rate))
+			if !l.counted {
+				part /= 2
+			}
+			m.tried = min(part, 1/(within.Seconds()*l.rate))
 		}
 		m.doubt.update(m, p)
 	}

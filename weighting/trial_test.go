@@ -20,9 +20,14 @@ const (
 	byRedis       = "Redis"
 	byLoadReports = "load reports"
 	byAccessLog   = "access log"
+	byGauges      = "scrapes without counters"
+	byRedisGauges = "Redis without counters"
 )
 
-var bySources = []string{byScrapes, byRedis, byLoadReports, byAccessLog}
+var bySources = []string{byScrapes, byRedis, byLoadReports, byAccessLog, byGauges, byRedisGauges}
+
+// withoutCounters are the sources that show no more of the requests that arrive than the moves of gauges.
+var withoutCounters = []string{byGauges, byRedisGauges}
 
 // A waysBack is a pool of four endpoints to which proxies send twenty requests a second by the law's shares. The last
 // three answer at once; what happens at the first is the test's.
@@ -82,10 +87,14 @@ func (w *waysBack) see(i int, e *Endpoint) {
 		e.Proxies.LatencySeconds = known(w.took[i], w.now)
 	}
 	switch w.source {
-	case byScrapes:
+	case byScrapes, byGauges:
 		e.InFlight, e.Exact, e.Proxies = Reading{}, false, ProxyReport{}
-	case byRedis:
+	case byRedis, byRedisGauges:
 		e.Exact, e.Proxies = false, ProxyReport{}
+	}
+	if slices.Contains(withoutCounters, w.source) {
+		s := &e.Server
+		s.Completions, s.QueueSeconds, s.BusySeconds, s.Tokens = Reading{}, Reading{}, Reading{}, TokenCounts{}
 	}
 }
 
@@ -189,18 +198,22 @@ func errs(_ *waysBack, b *countedEndpoint, requests float64) {
 	b.inFlight, b.running = 0, 0
 }
 
-var counting, logging = []string{byLoadReports, byAccessLog}, []string{byAccessLog}
+var (
+	counting, logging = []string{byLoadReports, byAccessLog}, []string{byAccessLog}
+	withCounters      = []string{byScrapes, byRedis, byLoadReports, byAccessLog}
+)
 
 var lesserStates = []lesserState{
 	{name: "flagged for its queue per slot", covers: []string{"queue per slot %.3g >= %.3g"},
 		into: holds(40, 4), is: flaggedFor("queue per slot"), full: true},
 	{name: "flagged for its queue of work", covers: []string{"%.0f requests wait", ", %.1f s of work"},
-		set:  func(w *waysBack, _ *Params) { w.work = true },
+		sources: withCounters, set: func(w *waysBack, _ *Params) { w.work = true },
 		into: afterServing(60, holds(400, 40)), is: flaggedFor("requests wait"), full: true},
 	{name: "flagged for its KV cache", covers: []string{"utilization %.3g >= %.3g"},
 		into: func(_ *waysBack, b *countedEndpoint, _ float64) { b.cache, b.running, b.inFlight = 0.99, 1, 1 },
 		is:   flaggedFor("utilization"), full: true},
 	{name: "flagged for its queue time", covers: []string{"mean queue time %.3g s >= %.3g s"},
+		sources: withCounters,
 		set: func(w *waysBack, p *Params) {
 			w.queueSeconds, p.Overload.QueueTimeEnter, p.Overload.QueueTimeLeave = 9, 3*second, second
 		},
@@ -269,8 +282,9 @@ var lesserStates = []lesserState{
 		},
 		is: because(ReasonSlow)},
 	{name: "not used", covers: []string{"ReasonUnused", "fixed: max(trickle, p.againstBias())", "fixed: 1"},
-		into: func(w *waysBack, b *countedEndpoint, _ float64) { w.avoids, b.inFlight, b.running = true, 0, 0 },
-		is:   because(ReasonUnused)},
+		sources: withCounters,
+		into:    func(w *waysBack, b *countedEndpoint, _ float64) { w.avoids, b.inFlight, b.running = true, 0, 0 },
+		is:      because(ReasonUnused)},
 	{name: "without a report", covers: []string{"ReasonNeutral", "StateNeutral", "StateUnknown"},
 		into: func(_ *waysBack, b *countedEndpoint, _ float64) { b.silent = true }, sources: []string{byScrapes},
 		is: because(ReasonNeutral)},
@@ -337,6 +351,18 @@ func TestNoStateIsWithoutAWayBack(t *testing.T) {
 		}
 		if w.sent < 1 {
 			t.Errorf("%v requests in a minute: %s", w.sent, w.last.Explain(0))
+		}
+		if slices.Contains(withoutCounters, w.source) {
+			for minute := range 6 { // and no gauge has moved since
+				w.sent = 0
+				for range 600 {
+					w.step(isHealthy)
+				}
+				const most = 5 * 20.0 / 4 / 2 // half of its part, for five seconds
+				if w.sent < 1 || s.full && w.sent > most {
+					t.Errorf("%v requests in minute %d: %s", w.sent, minute+2, w.last.Explain(0))
+				}
+			}
 		}
 		if w.sent = 0; w.source == byAccessLog && !b.reportsOnly && !w.law.params.LeastLatency.Enabled {
 			for range 100 {

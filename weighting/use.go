@@ -57,6 +57,8 @@ func (m *member) arrived(p *pool) (a arrived) {
 		a.requests, a.at = proxies.Arrived-risen(m.tally.proxies.Hashed, m.proxies.Hashed), m.proxies.Issued.At
 	case p.usable(m.server.Completions):
 		a.requests, a.at = max(0, server.Arrived), m.server.Completions.At
+	default:
+		a.any = a.any || m.tally.byChange(m.counts()).Arrived > rounding
 	}
 	return a
 }
