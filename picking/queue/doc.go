@@ -22,8 +22,8 @@
 //
 // The least value is used because the reports of requests in flight are some milliseconds late: an endpoint whose
 // request has just been replaced by the next one may be reported with two of them, or with none. While an endpoint has
-// no reports, only what the queue has sent there counts. One with a fixed share, such as one that is tried, always has a
-// place for the first request that the queue sends: others may be a gauge that stands still.
+// no reports, only what the queue has sent there counts. One with a fixed share, such as one that is tried, always has
+// a place for the first request that the queue sends: others may be a gauge that stands still.
 //
 // Without a configured maximum, it is the number of requests that the endpoint executes at once; while that is not
 // known, the endpoint has a place for any request.

@@ -107,8 +107,8 @@ func (p *places) update(now time.Time, endpoints []Endpoint) {
 	}
 }
 
-// free reports whether an endpoint may get one more request. One with a fixed share may always have one: it may be tried
-// because its reports claim requests that are not there.
+// free reports whether an endpoint may get one more request. One with a fixed share may always have one: it may be
+// tried because its reports claim requests that are not there.
 func (p *places) free(address string) bool {
 	at := p.by[address]
 	return at != nil && at.known && at.avoid == p.avoid &&
