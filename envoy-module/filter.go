@@ -45,8 +45,8 @@ func parse(text string) (s settings, err error) {
 	if s.Steelyard == "" || s.Cluster == "" {
 		return s, errors.New("filter_config: steelyard (HOST:PORT) and cluster are required")
 	}
-	if s.PrefixBytes < 0 || s.PrefixBytes > prefix.MaxBody {
-		return s, fmt.Errorf("filter_config: prefix_bytes is %d, want 0 to %d", s.PrefixBytes, prefix.MaxBody)
+	if s.PrefixBytes < 0 || s.PrefixBytes > prefix.MaxKeyBody {
+		return s, fmt.Errorf("filter_config: prefix_bytes is %d, want 0 to %d", s.PrefixBytes, prefix.MaxKeyBody)
 	}
 	return s, nil
 }

@@ -28,7 +28,7 @@ func TestAConfigurationThatCannotWorkIsRefused(t *testing.T) {
 		{"no JSON", "steelyard: x", "want JSON such as"},
 		{"an unknown key", `{"steelyard":"a:1","cluster":"c","clutser":"c"}`, "clutser"},
 		{"no address", `{"cluster":"c"}`, "steelyard (HOST:PORT) and cluster are required"},
-		{"more of a body than is read", `{"steelyard":"a:1","cluster":"c","prefix_bytes":1000000}`, "0 to 262144"},
+		{"more of a body than is read", `{"steelyard":"a:1","cluster":"c","prefix_bytes":2000000}`, "0 to 1048576"},
 		{"no cluster", `{"steelyard":"a:1"}`, "steelyard (HOST:PORT) and cluster are required"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

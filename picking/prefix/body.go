@@ -7,8 +7,11 @@ import (
 	"strconv"
 )
 
-// MaxBody is how much of a body is worth reading, in bytes: what comes after it is guessed from its size.
-const MaxBody = 256 << 10
+// MaxBody is how much of a body is worth reading, in bytes: what comes after it is guessed from its size. The parts of
+// the engines' cache keys are looked for in the first MaxKeyBody, since clients append them: openai-python has messages
+// before the model, and its extra_body behind all (resources/chat/completions/completions.py and _base_client.py in
+// openai/openai-python).
+const MaxBody, MaxKeyBody = 256 << 10, 1 << 20
 
 // DefaultMarkers are the token ids that begin a message: of Llama 3 (<|start_header_id|>) and of Qwen's ChatML
 // (<|im_start|>).
@@ -141,17 +144,20 @@ func slotOfParameter(name []byte) int {
 // found are the values of the members of a body, by slot; 0 where there is none.
 type found [slots]int32
 
-// Read returns the prompt of a body, of which the first part is given, at most MaxBody of it is looked at. size is that
-// of the whole body in bytes, negative where unknown. A body of an unknown form has no steps. The prompt does not refer
-// to the body.
+// Read returns the prompt of a body, of which the first part is given. size is that of the whole body in bytes, negative
+// where unknown. A body of an unknown form has no steps. The prompt does not refer to the body.
 func (r *Reader) Read(body []byte, size int64) Prompt {
-	body = body[:min(len(body), MaxBody)]
 	b := readings.Get().(*reading)
 	defer b.release()
-	b.begin(body)
+	b.begin(body[:min(len(body), MaxKeyBody)])
 	f := b.find()
-	b.per = r.perPiece(!b.inTokens(&f))
 	b.key(&f)
+	if len(body) > MaxBody {
+		body = body[:MaxBody]
+		b.begin(body)
+		f = b.find()
+	}
+	b.per = r.perPiece(!b.inTokens(&f))
 	r.write(b, &f)
 	whole := b.written()
 	if read := int64(len(body)); size > read && read > 0 {

@@ -49,7 +49,8 @@
 // <|im_start|>), unless configured. A body may end anywhere, as only its first part is read. Everything else has no
 // prompt.
 //
-// These members are the key, with the engines that have them in theirs:
+// These members are the key, also where they are behind what is read of the prompt, with the engines that have them in
+// theirs:
 //
 //	model                the name of a LoRA adapter: vLLM (generate_block_hash_extra_keys of kv_cache_utils.py), TGI
 //	cache_salt           vLLM, SGLang; TensorRT-LLM (cacheSaltID of its BlockKey)

@@ -268,6 +268,40 @@ func TestNoMoreOfABodyIsReadThanIsWorthIt(t *testing.T) {
 	}
 }
 
+// TestTheKeyOfALongBodyIsFoundBehindItsMessages: clients append what they add to a request. Where that has not come, it
+// is as if it was not there.
+func TestTheKeyOfALongBodyIsFoundBehindItsMessages(t *testing.T) {
+	long := func(size int, more string) []byte {
+		return []byte(`{"messages":[{"role":"user","content":"` + strings.Repeat("x ", size/2) + `"}]` + more + "}")
+	}
+	for _, c := range []struct {
+		name, a, b string
+		size, come int
+		same       bool
+	}{
+		{"the same", `,"model":"m","cache_salt":"a"`, `,"model":"m","cache_salt":"a"`, 300 << 10, MaxKeyBody, true},
+		{"cache_salt", `,"cache_salt":"a"`, `,"cache_salt":"b"`, 300 << 10, MaxKeyBody, false},
+		{"model", `,"model":"a"`, `,"model":"b"`, 300 << 10, MaxKeyBody, false},
+		{"cache_salt, then none", `,"cache_salt":"a"`, "", 300 << 10, MaxKeyBody, false},
+		{"adapter", `,"parameters":{"adapter_id":"a"}`, "", 300 << 10, MaxKeyBody, false},
+		{"another sampling", `,"temperature":1`, `,"seed":1`, 300 << 10, MaxKeyBody, true},
+		{"what has not come", `,"cache_salt":"a"`, `,"cache_salt":"b"`, 300 << 10, MaxBody, true},
+		{"what is not looked at", `,"cache_salt":"a"`, `,"cache_salt":"b"`, MaxKeyBody, MaxKeyBody, true},
+	} {
+		prompt := func(more string) Prompt {
+			var f First
+			body := long(c.size, more)
+			f.Add(body, c.come)
+			p, _ := f.Read(new(Reader), int64(len(body)), false)
+			return p
+		}
+		a, b := prompt(c.a), prompt(c.b)
+		if got := shared(a, b); c.same && got != last(a) || !c.same && got > 0 || last(a) < MaxBody/PieceBytes-2 {
+			t.Errorf("%s: %d of %d blocks are shared, want all: %t", c.name, got, last(a), c.same)
+		}
+	}
+}
+
 func TestStepsAreBounded(t *testing.T) {
 	var messages []message
 	for i := range 2000 {
@@ -325,7 +359,7 @@ func FuzzRead(f *testing.F) {
 }
 
 func BenchmarkRead(b *testing.B) {
-	for _, kilobytes := range []int{1, 48, 200} {
+	for _, kilobytes := range []int{1, 48, 200, 1000} {
 		b.Run(fmt.Sprintf("%dKB", kilobytes), func(b *testing.B) {
 			var messages []message
 			for i := range kilobytes {

@@ -157,6 +157,25 @@ func TestAnEndpointIsPreferredForThePromptThatItAnswered(t *testing.T) {
 	}
 }
 
+// TestSaltsBehindALongPromptAreSeen: requests that differ in them share no route.
+func TestSaltsBehindALongPromptAreSeen(t *testing.T) {
+	r := newRig(t, Options{Prefix: true})
+	r.publishWork("10.0.0.1:80")
+	salted := func(salt string) string {
+		return `{"messages":[{"role":"user","content":"` + strings.Repeat("x", 300<<10) + `"}],"cache_salt":"` + salt + `"}`
+	}
+	r.ask(salted("a"), "200")
+	n := r.routes()
+	for _, c := range []struct {
+		salt string
+		want int
+	}{{"a", n}, {"b", 2 * n}} {
+		if r.ask(salted(c.salt), "200"); n == 0 || r.routes() != c.want {
+			t.Errorf("salt %s: %d routes after %d, want %d", c.salt, r.routes(), n, c.want)
+		}
+	}
+}
+
 // TestARouteIsToTheEndpointThatAnswered, as a gateway says it, and as Envoy does.
 func TestARouteIsToTheEndpointThatAnswered(t *testing.T) {
 	text := func(key, value string) *structpb.Struct {

@@ -226,7 +226,7 @@ func (x *exchange) body(b *extprocv3.HttpBody) (*extprocv3.ProcessingResponse, e
 	}
 	x.waits = false
 	var first prefix.First
-	first.Add(b.GetBody(), prefix.MaxBody)
+	first.Add(b.GetBody(), prefix.MaxKeyBody)
 	announced := x.asked.Size
 	x.prompt, x.asked.Size = first.Read(x.loads.Pool(x.cluster).Reader(), announced, b.GetEndOfStream())
 	choice, refusal, err := x.decide()
