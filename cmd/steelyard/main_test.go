@@ -224,6 +224,10 @@ func TestInspectNamesWhatIsWrongWithAPage(t *testing.T) {
 		"of no engine": {page: "go_goroutines 7\n",
 			says: "!no series of an engine that Steelyard knows (vllm, triton, " +
 				"tensorrt-llm, sglang, tgi, custom)"},
+		"of SGLang's priorities": {page: "sglang:num_running_reqs{priority=\"1\"} 5\n",
+			says: `!reading sglang metrics: none of the series is in the body (expected sglang:num_queue_reqs{priority=""}`},
+		"of a router that renames": {page: "sglang_num_running_reqs 5\n",
+			says: "!it has sglang_num_running_reqs, which is sglang:num_running_reqs renamed"},
 		"asleep": {page: load + "vllm:engine_sleep_state{sleep_state=\"awake\"} 0\n",
 			says: `awake 0 min of 1: vllm:engine_sleep_state{sleep_state="awake"}`},
 	} {

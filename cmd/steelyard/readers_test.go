@@ -42,6 +42,7 @@ func address(i int) string { return fmt.Sprintf("10.%d.%d.%d:8000", i>>16, i>>8&
 func readers(t testing.TB) map[string]reader {
 	all := otherReaders(t)
 	maps.Copy(all, traceReaders())
+	maps.Copy(all, pageReaders())
 	maps.Copy(all, brokenReaders(t, "lines", "\n"))
 	maps.Copy(all, brokenReaders(t, "one line", " "))
 	return all
@@ -71,7 +72,7 @@ func brokenReaders(t testing.TB, how, newline string) map[string]reader {
 			}) + "]\n"
 		}
 	}
-	same := func(int) string { return address(0) }
+	portless := func(int) string { return "10.0.0.1" }
 	targets := func(n int) string {
 		return `[{"targets": [` + many(n, func(i int) string { return `"` + address(i) + `"` }) + "]}]\n"
 	}
@@ -87,7 +88,7 @@ func brokenReaders(t testing.TB, how, newline string) map[string]reader {
 	const good = "ok, 1 cluster"
 	return map[string]reader{
 		"endpoints, JSON, " + how: {"list.json", 10_000, list(address), listed, good},
-		"endpoints, JSON, faults, " + how: {"list.json", 10_000, list(same), listed,
+		"endpoints, JSON, faults, " + how: {"list.json", 10_000, list(portless), listed,
 			"group 2, target 0: address"},
 		"endpoints, JSON, a long group, " + how: {"list.json", 10_000, targets, listed, good},
 		"endpoints, YAML, " + how:               {"list.yaml", 10_000, list(address), listed, good},
@@ -127,6 +128,24 @@ func otherReaders(t testing.TB) map[string]reader {
 		"kubeconfig":                 {"kubeconfig", 5000, contexts, connecting, "ok, 1 cluster"},
 		"authorities":                {"ca.pem", 1200, authorities, trusting, "ok, 1 cluster"},
 		"authorities without an end": {"ca.pem", 30_000, endless, trusting, "ends within a PEM block"},
+	}
+}
+
+// pageReaders read pages of metrics.
+func pageReaders() map[string]reader {
+	const load, waiting = "vllm:num_requests_running 5\n", "vllm:num_requests_waiting"
+	inspecting := func(file string) []string { return []string{"inspect", file} }
+	lines := func(n int) string {
+		return load + repeated(n, "", func(i int) string { return fmt.Sprintf("%s{model=\"m%d\"} 1\n", waiting, i) })
+	}
+	long := func(n int) string { return load + waiting + `{model="` + strings.Repeat("m", n) + "\"} 1\n" }
+	labels := func(n int) string {
+		return load + waiting + "{" + repeated(n, ",", func(i int) string { return fmt.Sprintf(`l%d="a"`, i) }) + "} 1\n"
+	}
+	return map[string]reader{
+		"metrics":                   {"page", 20_000, lines, inspecting, waiting},
+		"metrics, one line":         {"page", 1_000_000, long, inspecting, waiting},
+		"metrics, labels of a line": {"page", 8000, labels, inspecting, waiting},
 	}
 }
 

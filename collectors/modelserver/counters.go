@@ -15,10 +15,10 @@ import (
 // part must not make the whole sum of the others count again.
 //
 // By Prometheus and OpenMetrics a counter only rises, or begins again at zero when its process does, and then all
-// counters of that process begin again. So it is a restart when more than half of the counters that can fall do. A
-// counter that falls by itself, or rises by more than any server can have counted since (weighting.Possible), is wrong
-// for reasons of its own: its number is unknown, and all others stand, until it goes on from where it was. After
-// patience it goes on from where it is.
+// counters of that process begin again. So it is a restart when more than half of the counters that can fall do, one of
+// them to less than half of what it was. A counter that falls by itself, or rises by more than any server can have
+// counted since (weighting.Possible), is wrong for reasons of its own: its number is unknown, and all others stand,
+// until it goes on from where it was. After patience it goes on from where it is.
 //
 // The zero Counters is ready for use. It belongs to one server and one
 // goroutine.
@@ -34,7 +34,7 @@ func (r *Reader) Describe(body []byte, wrong []Wrong) string {
 	var out []string
 	for _, w := range wrong {
 		i := slices.IndexFunc(sources, func(f FieldSource) bool { return f.Field == w.Field })
-		what := "fell, and its other counters did not"
+		what := "fell, and the server has not restarted"
 		if w.Leaps {
 			what = "rose by more than any server can count"
 		}
@@ -66,7 +66,7 @@ type lastSample struct {
 // A Wrong is a counter of a report that cannot be right by itself.
 type Wrong struct {
 	Field Field
-	Leaps bool // it rose by more than any server can count; otherwise it fell, and most others did not
+	Leaps bool // it rose by more than any server can count; otherwise it fell, and that was no restart
 }
 
 // Observe adds a report that was true at the given moment. What is unknown in it is unknown in the result, and so is
@@ -138,8 +138,8 @@ func (c *Counters) tokens() weighting.TokenCounts {
 	return t
 }
 
-// restarted reports whether the report is of another process than the one before: most counters that can fall do. Where
-// there is only one, it loses more than half.
+// restarted reports whether the report is of another process than the one before: most counters that can fall do, and
+// one of them loses more than half.
 func (c *Counters) restarted(rep *Report) bool {
 	able, fallen, deep := 0, 0, false
 	for i, f := range counters {
@@ -161,7 +161,7 @@ func (c *Counters) restarted(rep *Report) bool {
 			fallen++
 		}
 	}
-	return 2*fallen > able && (able > 1 || deep)
+	return 2*fallen > able && deep
 }
 
 // reading dates a gauge.

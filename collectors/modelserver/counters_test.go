@@ -119,6 +119,27 @@ func TestAFallOfTheOnlyCounter(t *testing.T) {
 	}
 }
 
+// A restart falls deep: several counters that fall by a little are wrong, each by itself.
+func TestSeveralCountersThatFallByALittleAreNoRestart(t *testing.T) {
+	number := func(v float64) Number { return Number{Value: v, Known: true} }
+	report := func(low, high float64) Report {
+		return Report{Completions: number(low), QueueSeconds: number(low), BusySeconds: number(low),
+			PromptTokens: number(low), CachedTokens: number(low), GeneratedTokens: number(high),
+			FirstTokens: number(high), Iterations: number(high)}
+	}
+	var c Counters
+	for i, step := range []struct {
+		low, high float64
+		restarts  int
+		wrong     int
+	}{{100, 100, 0, 0}, {99, 101, 0, 5}, {102, 102, 0, 0}, {3, 103, 1, 0}} {
+		got, wrong := c.Observe(t0.Add(time.Duration(i)*time.Second), report(step.low, step.high))
+		if got.Restarts != step.restarts || len(wrong) != step.wrong {
+			t.Errorf("report %d: %d restarts, wrong are %v; want %+v", i, got.Restarts, wrong, step)
+		}
+	}
+}
+
 func TestAnUnknownCounterKeepsItsSum(t *testing.T) {
 	number := func(v float64) Number { return Number{Value: v, Known: true} }
 	var c Counters

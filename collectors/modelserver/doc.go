@@ -104,9 +104,10 @@
 //
 // A field is unknown, never zero, when its series is missing; when any sample that it is made of does not parse, is
 // negative, infinite or not a number (Triton prints "Nan" for what it has not measured, vLLM labels "None"); when a
-// series occurs twice with different values, as either may be wrong; when a share is above 1; and when a sum leaves the
-// range of float64. A series that occurs twice with the same value is one. None of that is an error while another field
-// of load is known: a server may stop exporting one series and go on with the others. [Reader.Explain] shows what is
+// sample has more than 128 labels, or 16 KiB of them, as expfmt compares each label with all before it; when a series
+// occurs twice with different values, as either may be wrong; when a share is above 1; and when a sum leaves the range
+// of float64. A series that occurs twice with the same value is one. None of that is an error while another field of
+// load is known: a server may stop exporting one series and go on with the others. [Reader.Explain] shows what is
 // wrong.
 //
 // Prometheus refuses a page with any line that does not parse. Lines of series that are not wanted are not parsed here,
@@ -114,8 +115,9 @@
 // than none, and what is missing is shown.
 //
 // A body without one known field of load is an error, and so is one that is no page of metrics (JSON, HTML), and one
-// that is cut in mid-line, since half a number is a wrong number; one of OpenMetrics may end with "# EOF". A body that
-// is cut between lines cannot be distinguished from a short one here: the transport must notice that.
+// that is cut in mid-line, since half a number is a wrong number; one of OpenMetrics may end with "# EOF", after which
+// nothing counts. A body that is cut between lines cannot be distinguished from a short one here: the transport must
+// notice that.
 //
 // # How it is fast
 //

@@ -2,6 +2,7 @@ package modelserver
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
@@ -19,6 +20,8 @@ func checkPage(e Engine, body []byte) error {
 	switch {
 	case len(body) == 0:
 		return errors.New("the page is empty")
+	case !whole(body) && !pageStart.Match(body):
+		return fmt.Errorf("this is no page of metrics: it begins with %s: %s", excerpt(body), pathToTry(e))
 	case !whole(body):
 		return errCut
 	}
@@ -28,20 +31,23 @@ func checkPage(e Engine, body []byte) error {
 // whole reports whether the body ends where a page can end: at the end of a line, or, in OpenMetrics, after its "# EOF"
 // (exposition = metricset HASH SP eof [ LF ]).
 func whole(body []byte) bool {
-	const eof = "# EOF"
-	return body[len(body)-1] == '\n' || bytes.HasSuffix(body, []byte("\n"+eof)) || string(body) == eof
+	return body[len(body)-1] == '\n' || bytes.HasSuffix(body, []byte("\n"+eof)) || string(body) == eof ||
+		bytes.Contains(body, []byte("\n"+eof+"\n"))
 }
 
 // jsonStart is how JSON begins. A line of metrics may begin with a brace, too: in OpenMetrics a name may be quoted, as
 // in {"name"} 1.
 var jsonStart = regexp.MustCompile(`^(\[|\{\s*(\}|"(\\.|[^"\\])*"\s*:))`)
 
+// pageStart is how a page of metrics begins: with a comment, or with a sample.
+var pageStart = regexp.MustCompile(`^\s*([#{]|[a-zA-Z_:][a-zA-Z0-9_:]*(\{|[ \t]+[-+.0-9NI]))`)
+
 // formOf returns "JSON" or "HTML" for a body of that form.
 func formOf(body []byte) string {
-	switch body = bytes.TrimLeft(body, " \t\r\n"); {
+	switch body = bytes.TrimLeft(bytes.TrimPrefix(body, []byte("\ufeff")), " \t\r\n"); {
 	case bytes.HasPrefix(body, []byte("<")):
 		return "HTML"
-	case jsonStart.Match(body):
+	case jsonStart.Match(body), json.Valid(body):
 		return "JSON"
 	}
 	return ""

@@ -24,6 +24,9 @@ func newPicker(names []string) picker {
 	return picker{names: names, prefix: prefix}
 }
 
+// eof is the last line of OpenMetrics: nothing after it counts.
+const eof = "# EOF"
+
 // each calls use for each line of the body that is a sample of a wanted series, with the number of its name. The last
 // line counts only if it is whole.
 func (p picker) each(body []byte, use func(name int, line []byte)) {
@@ -37,8 +40,11 @@ func (p picker) each(body []byte, use func(name int, line []byte)) {
 		if end > 0 && isBlank(line[0]) {
 			line = bytes.TrimLeft(line, " \t")
 		}
-		if name := p.match(line); name >= 0 {
+		switch name := p.match(line); {
+		case name >= 0:
 			use(name, line)
+		case string(line) == eof:
+			return
 		}
 	}
 }
@@ -58,15 +64,29 @@ func (p picker) match(line []byte) int {
 	return -1
 }
 
+// A series has at most so many labels, since expfmt's time for them is quadratic, and they are at most so many bytes.
+// The most that an engine is known to have are the 37 of vLLM's cache_config_info.
+const mostLabels, mostSeries = 128, 16 << 10
+
+var (
+	errManyLabels = fmt.Errorf("it has more than %d labels", mostLabels)
+	errLongSeries = fmt.Errorf("its labels are longer than %d bytes", mostSeries)
+)
+
 // splitSample returns the two parts of a sample whose name has the given length: the series, which is its name and
 // labels, and the value. It drops timestamp and exemplar, which OpenMetrics writes in a way that the text parser does
 // not know.
 func splitSample(line []byte, name int) (series, value []byte, err error) {
 	i := name + blanks(line[name:])
 	if i < len(line) && line[i] == '{' {
-		n := labelsLen(line[i:])
-		if n == 0 {
+		n, labels := labelsLen(line[i:])
+		switch {
+		case n == 0:
 			return nil, nil, errors.New("the labels have no closing brace")
+		case labels > mostLabels:
+			return nil, nil, errManyLabels
+		case n > mostSeries:
+			return nil, nil, errLongSeries
 		}
 		name = i + n
 		i = name
@@ -79,21 +99,23 @@ func splitSample(line []byte, name int) (series, value []byte, err error) {
 	return line[:name], line[i:end], checkTail(line[end:])
 }
 
-// labelsLen returns the length of the label set that s begins with, including braces, or 0 if it has no closing brace.
-// Quoted values may contain braces, and escaped quotes.
-func labelsLen(s []byte) int {
+// labelsLen returns the length of the label set that s begins with, including braces, or 0 if it has no closing brace,
+// and how many values it has. Quoted values may contain braces, and escaped quotes.
+func labelsLen(s []byte) (n, labels int) {
 	quoted := false
 	for i := 0; i < len(s); i++ {
 		switch {
 		case quoted && s[i] == '\\':
 			i++
 		case s[i] == '"':
-			quoted = !quoted
+			if quoted = !quoted; quoted {
+				labels++
+			}
 		case s[i] == '}' && !quoted:
-			return i + 1
+			return i + 1, labels
 		}
 	}
-	return 0
+	return 0, labels
 }
 
 // checkTail accepts what may follow a value: nothing, a timestamp, an exemplar.

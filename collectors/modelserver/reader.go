@@ -100,7 +100,7 @@ func (r *Reader) evaluate(body []byte, use func(evaluation)) error {
 
 // missing returns what was expected and what the body has instead.
 func (r *Reader) missing(body []byte) string {
-	instead := "it begins with " + excerpt(bytes.TrimLeft(body, " \t\n"))
+	instead := cmp.Or(renamed(body), "it begins with "+excerpt(bytes.TrimLeft(body, " \t\n")))
 	if other, err := Detect(body); err == nil && other != r.engine {
 		instead = fmt.Sprintf("its series are those of engine %q", other)
 	}

@@ -174,6 +174,12 @@ func TestReadsWhatStrangersWrite(t *testing.T) {
 		{"digits in groups", "app_running 1\napp_queue 1_000\n", "running=1", ""},
 		{"a reserved label", "app_running 1\napp_queue{__name__=\"b\"} 3\n", "running=1", ""},
 		{"a label twice", "app_running 1\napp_queue{a=\"b\",a=\"c\"} 3\n", "running=1", ""},
+		{"more labels than a series has", "app_running 1\napp_queue{" + labels(mostLabels+1) + "} 3\n", "running=1", ""},
+		{"as many labels as a series may have", "app_queue{" + labels(mostLabels) + "} 3\n", "queue=3", ""},
+		{"a label that is too long", "app_running 1\napp_queue{a=\"" + strings.Repeat("x", mostSeries) + "\"} 3\n",
+			"running=1", ""},
+		{"nothing but too many labels", "app_queue{" + labels(mostLabels+1) + "} 3\n", "",
+			`app_queue{l0=\"\",l1=\"\",l2=\"\",l3=\"\",l4=\"\","…: it has more than 128 labels`},
 		{"two lines run into one another", "app_memory 1\napp_queue 3 app_running 4\n", "utilization=1", ""},
 		{"two numbers and a third", "app_running 1\napp_queue 3 4 5\n", "running=1", ""},
 		{"one line of two is malformed", "app_running 1\napp_queue{a=\"1\"} 3\napp_queue{a=\"2\"} x\n", "running=1",
@@ -195,6 +201,14 @@ func TestReadsWhatStrangersWrite(t *testing.T) {
 		{"OpenMetrics whose last line has no line feed", "app_queue 3\n# EOF", "queue=3", ""},
 		{"text whose last line has none", "app_running 1\napp_queue 3", "", "its last line has no line feed"},
 		{"a comment that is cut off", "app_queue 3\n# EO", "", "its last line has no line feed"},
+		{"lines after the end of OpenMetrics", "app_queue 3\n# EOF\napp_queue 4\napp_running 1\n", "queue=3", ""},
+		{"a cut line after the end of OpenMetrics", "app_queue 3\n# EOF\napp_queue 4", "queue=3", ""},
+		{"null", "null", "", "a page of JSON, not of metrics"},
+		{"a text of JSON", "\"not found\"\n", "", "a page of JSON, not of metrics"},
+		{"JSON after a byte order mark", "\ufeff{\"queue\": 3}", "", "a page of JSON, not of metrics"},
+		{"OK", "OK", "", `no page of metrics: it begins with "OK": most servers have`},
+		{"a sentence", "Not found", "", `no page of metrics: it begins with "Not found"`},
+		{"gzip", "\x1f\x8b\x08\x00abc", "", `no page of metrics: it begins with "\x1f\x8b\b\x00abc"`},
 		{"nothing usable", "app_queue NaN\napp_running -1\n", "",
 			"no usable value: app_queue is NaN: expected a number, 0 or more; app_running is -1"},
 		{"a web page", "<html>\n<title>404</title>\n", "", "a page of HTML, not of metrics: most servers have " +
@@ -228,6 +242,15 @@ func TestReadsWhatStrangersWrite(t *testing.T) {
 			}
 		})
 	}
+}
+
+// labels is so many labels.
+func labels(n int) string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf(`l%d=""`, i)
+	}
+	return strings.Join(all, ",")
 }
 
 func TestABodyCutInMidLineIsRefused(t *testing.T) {

@@ -2,6 +2,7 @@ package modelserver
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -256,18 +257,22 @@ var sampleName = regexp.MustCompile(`^[ \t]*([a-zA-Z_:][a-zA-Z0-9_:]*)[ \t{]`)
 func parseLines(r *Reader, body []byte) (page *plainPage, ok bool) {
 	page = newPlainPage(nil)
 	for line := range bytes.Lines(body) {
+		if string(line) == eof+"\n" {
+			break
+		}
 		name := sampleName.FindSubmatch(line)
 		if name == nil || !bytes.HasSuffix(line, []byte("\n")) || !slices.Contains(r.picker.names, string(name[1])) {
 			continue
 		}
 		line = bytes.Trim(bytes.TrimSuffix(line, []byte("\n")), " \t") // blanks at the end are no error here
 		parsed, err := parseWhole(append(bytes.Clone(line), '\n'))
-		if err == nil {
+		series, value, split := splitSample(line, len(name[1]))
+		if err == nil && !errors.Is(split, errManyLabels) && !errors.Is(split, errLongSeries) {
 			page.add(parsed)
 			continue
 		}
 		page.bad[string(name[1])] = true
-		if series, value, err := splitSample(line, len(name[1])); err == nil &&
+		if split == nil &&
 			len(bytes.TrimLeft(line[len(series):], " \t")) > len(value) {
 			return nil, false
 		}
