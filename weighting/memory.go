@@ -396,7 +396,7 @@ func (m *memory) arrivalRate(p *pool) (perSecond float64, source RateSource) {
 	if m.arrivals.over(0) && p.usable(m.server.Completions) {
 		perSecond, source = m.arrivals.or(0), RateCompletions
 		if rises := m.rises.or(0); m.completions.or(0) == 0 && rises > max(0, perSecond) {
-			// Nothing completes, or the counter is one that stands still: in an ensemble of Triton that of its model does
+			// Nothing completes, or the counter stands still, as that of a model in an ensemble of Triton does
 			// (github.com/triton-inference-server/tensorrtllm_backend/issues/49).
 			perSecond, source = rises, RateIncrements
 		}
