@@ -72,9 +72,9 @@ func (r *Reader) named(body []byte) int {
 	return len(names)
 }
 
-// renamed returns, in words, which series of an engine a body has under the name that it has without a colon; empty for
-// none. Routers that join the pages of workers rename series so (github.com/smg-project/smg/pull/813), and so did Dynamo
-// (github.com/ai-dynamo/dynamo/pull/5701).
+// renamed returns, in words, which series of an engine a body has under the name that it has without a colon; empty
+// for none. Routers that join the pages of workers rename series so (github.com/smg-project/smg/pull/813), and
+// so did Dynamo (github.com/ai-dynamo/dynamo/pull/5701).
 func renamed(body []byte) (is string) {
 	var names, plain []string
 	for _, e := range Engines() {

@@ -144,8 +144,8 @@ func slotOfParameter(name []byte) int {
 // found are the values of the members of a body, by slot; 0 where there is none.
 type found [slots]int32
 
-// Read returns the prompt of a body, of which the first part is given. size is that of the whole body in bytes, negative
-// where unknown. A body of an unknown form has no steps. The prompt does not refer to the body.
+// Read returns the prompt of a body, of which the first part is given. size is that of the whole body in bytes,
+// negative where unknown. A body of an unknown form has no steps. The prompt does not refer to the body.
 func (r *Reader) Read(body []byte, size int64) Prompt {
 	b := readings.Get().(*reading)
 	defer b.release()

@@ -162,7 +162,8 @@ func TestSaltsBehindALongPromptAreSeen(t *testing.T) {
 	r := newRig(t, Options{Prefix: true})
 	r.publishWork("10.0.0.1:80")
 	salted := func(salt string) string {
-		return `{"messages":[{"role":"user","content":"` + strings.Repeat("x", 300<<10) + `"}],"cache_salt":"` + salt + `"}`
+		return `{"messages":[{"role":"user","content":"` + strings.Repeat("x", 300<<10) +
+			`"}],"cache_salt":"` + salt + `"}`
 	}
 	r.ask(salted("a"), "200")
 	n := r.routes()
