@@ -85,10 +85,12 @@
 //
 // A single Envoy's report does not count where all others contradict it. The terms, here and in the code:
 //
-//	confirmed     an Envoy of which a request ended at an endpoint that has completed some since the Envoy came
+//	confirmed     an Envoy of which a request ended at an endpoint that has completed some since the Envoy came,
+//	              or whose reports do not show what it completes
 //	excess        requests of other Envoys beyond what the endpoint's newest report shows: they do not count
 //	mismatch      a row of an endpoint's own reports that each show fewer requests than the confirmed Envoys have
 //	missing       the requests that such a report lacks
+//	threshold     how many may be missing, and for how long, before the Envoys are compared
 //	contradicted  requests in flight from one Envoy that the endpoint's reports and the other Envoys do not confirm
 //	discounted    not counted: contradicted requests, and failures of an endpoint that serves other hosts
 //	dispute       what is shown of either: Envoy, endpoint, since when (Disputes)
@@ -111,8 +113,20 @@
 // endpoint (E = 0). X leaves out Envoys that have requests in flight and end none; E and e leave out ends that the
 // endpoint did not complete.
 //
-// A load report that has more than 100,000 requests to an endpoint for each second since the one before adds nothing to
-// the sums.
+// Where E = 0 because the endpoint showed no request in a whole row and completed none, only one host's Envoys have
+// requests there, and one of another host is confirmed, as many of x count as the endpoint showed of the Envoy at its
+// ends: the server may hang, or the requests may be invented.
+//
+// Fewer requests also influence weights, if they are much for the endpoint. So a second row has the reports that lack
+// more than T: a quarter of the slots, at least 1; or, where these are unknown, as many as the endpoint reports, at
+// least 2; at most 8. After 2.5 s it begins to compare, and 10 s later, once 8 requests of others have ended, the same
+// test applies with T in the place of 8. Envoys without ends share the T of their host, and the hosts share 8 at an
+// endpoint. No more is contradicted than is missing, and no Envoy with more than twice as many requests as that. So up
+// to T slow uploads or idle streams of an Envoy count for any time, without a dispute: an idle WebSocket looks like an
+// invented request. More of them stop counting after about 13 s, with a dispute that names their Envoy.
+//
+// A load report that has more than 100,000 requests to an endpoint for each second since the one before, of ten seconds
+// or three intervals at most, adds nothing to the sums.
 //
 // Failures that an Envoy reports are discounted while most requests of this Envoy fail (none was answered, or the last
 // three failed, or three and 30 % of its last 31) and the endpoint serves at least as many hosts as it fails, including

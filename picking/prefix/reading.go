@@ -239,8 +239,8 @@ func (r *reading) content(i int32) (whole bool) {
 	return r.value(i)
 }
 
-// attribution begins a part that Claude Code puts in front of its system prompt, with a hash of each request; vLLM drops
-// it (github.com/vllm-project/vllm/pull/36829).
+// attribution begins a part that Claude Code puts in front of its system prompt, with a hash of each request; vLLM
+// drops it (github.com/vllm-project/vllm/pull/36829).
 var attribution = []byte("x-anthropic-billing-header")
 
 // parts writes the parts of a content, but for an attribution.

@@ -38,6 +38,8 @@ func TestEqualPromptsMatchHoweverTheyAreSpelled(t *testing.T) {
 	chat := func(content, more string) string {
 		return `{"model":"m","messages":[{"role":"system","content":` + content + `}]` + more + `}`
 	}
+	claude := func(parts string) string { return `{"system":[` + parts + `{"type":"text","text":"s"}],"messages":[]}` }
+	hash := func(cch string) string { return `{"type":"text","text":"x-anthropic-billing-header: cch=` + cch + `;"},` }
 	image := func(is, more string) string {
 		return chat(`[{"type":"image_url","image_url":`+is+more+`},{"type":"text","text":"t"}]`, "")
 	}
@@ -67,11 +69,8 @@ func TestEqualPromptsMatchHoweverTheyAreSpelled(t *testing.T) {
 		{"prompt_embeds", `{"prompt":"x","prompt_embeds":"a"}`, `{"prompt":"x","prompt_embeds":"b"}`, false},
 		{"options of the image processor", chat(`"x"`, `,"mm_processor_kwargs":{"a":1}`), chat(`"x"`, ""), false},
 		{"chat_template", chat(`"x"`, `,"chat_template":"{{x}}"`), chat(`"x"`, ""), false},
-		{"Claude Code's attribution", `{"system":[{"type":"text","text":"x-anthropic-billing-header: cch=1;"},` +
-			`{"type":"text","text":"s"}],"messages":[]}`, `{"system":[{"type":"text","text":"x-anthropic-billing-header: ` +
-			`cch=2;"},{"type":"text","text":"s"}],"messages":[]}`, true},
-		{"its attribution, then none", `{"system":[{"type":"text","text":"x-anthropic-billing-header: cch=1;"},` +
-			`{"type":"text","text":"s"}],"messages":[]}`, `{"system":[{"type":"text","text":"s"}],"messages":[]}`, true},
+		{"Claude Code's attribution", claude(hash("1")), claude(hash("2")), true},
+		{"its attribution, then none", claude(hash("1")), claude(""), true},
 		{"another sampling", chat(`"x"`, `,"temperature":0.7`), chat(`"x"`, `,"seed":1`), true},
 
 		{"an image", image(`{"url":"data:image/png;base64,AAAA"}`, ""),
