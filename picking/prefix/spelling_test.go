@@ -39,7 +39,9 @@ func TestEqualPromptsMatchHoweverTheyAreSpelled(t *testing.T) {
 		return `{"model":"m","messages":[{"role":"system","content":` + content + `}]` + more + `}`
 	}
 	claude := func(parts string) string { return `{"system":[` + parts + `{"type":"text","text":"s"}],"messages":[]}` }
-	hash := func(cch string) string { return `{"type":"text","text":"x-anthropic-billing-header: cch=` + cch + `;"},` }
+	hash := func(cch string) string {
+		return `{"type":"text","text":"x-anthropic-billing-header: cch=` + cch + `;"},`
+	}
 	image := func(is, more string) string {
 		return chat(`[{"type":"image_url","image_url":`+is+more+`},{"type":"text","text":"t"}]`, "")
 	}
