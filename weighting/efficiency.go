@@ -93,27 +93,45 @@ func (c cost) rate() float64 {
 // inexact, because one counts as a whole when its last token is computed. Where they explained the seconds, long
 // prompts would make their cost too low by half.
 //
-// A slight pull towards an iteration that takes as long as iterationTokens, and an output as outputCost, decides where
-// the readings cannot tell them apart; a strong one would outweigh what little small engines show.
+// What is usual of an iteration and an output counts as far as the noise of the readings leaves them open: by the
+// variance of what they leave unexplained, over that of the usual values, which is taken to be their square.
 func (e *efficiency) cost() (c cost, ok bool) {
-	const pull, mostOfIteration, mostOfOutput = 0.0003, 1000.0, 10.0 // prompt tokens
+	const mostOfIteration, mostOfOutput = 1000.0, 10.0 // prompt tokens
 	if e.seconds() < enoughOfAll {
 		return cost{}, false
 	}
-	s, spans := &e.products, e.seconds()/costSpan
-	pullI, pullO := pull*e.sum[ofIterations]*e.sum[ofIterations]/spans, pull*e.sum[ofOutput]*e.sum[ofOutput]/spans
-	ii, io, oo := s[ofIterations][ofIterations]+pullI, s[ofIterations][ofOutput], s[ofOutput][ofOutput]+pullO
-	i, o := pullI*iterationTokens-s[ofIterations][ofPrompts], pullO*outputCost-s[ofOutput][ofPrompts]
-	iteration, output := iterationTokens, outputCost
-	if det := ii*oo - io*io; det > 0 {
-		output = min(max(0, (o*ii-i*io)/det), mostOfOutput)
-	}
-	if ii > 0 {
-		iteration = min(max(0, (i-output*io)/ii), mostOfIteration)
-	}
+	iteration, output := e.solve(e.unexplained(e.solve(0)))
+	iteration, output = min(max(0, iteration), mostOfIteration), min(max(0, output), mostOfOutput)
 	c.token = e.seconds() / (e.sum[ofPrompts] + iteration*e.sum[ofIterations] + output*e.sum[ofOutput])
 	c.iteration, c.output = iteration*c.token, output*c.token
 	return c, c.token > 0
+}
+
+// solve is what an iteration and an output take, in prompt tokens, given the variance of what they do not explain.
+func (e *efficiency) solve(variance float64) (iteration, output float64) {
+	const least = 1e-9 // of the products
+	s := &e.products
+	pullI, pullO := variance/(iterationTokens*iterationTokens), variance/(outputCost*outputCost)
+	ii, io, oo := s[ofIterations][ofIterations], s[ofIterations][ofOutput], s[ofOutput][ofOutput]
+	pullI, pullO = max(pullI, least*ii), max(pullO, least*oo)
+	i, o := pullI*iterationTokens-s[ofIterations][ofPrompts], pullO*outputCost-s[ofOutput][ofPrompts]
+	ii, oo = ii+pullI, oo+pullO
+	if det := ii*oo - io*io; det > 0 {
+		return (i*oo - o*io) / det, (o*ii - i*io) / det
+	}
+	return iterationTokens, outputCost
+}
+
+// unexplained is the variance of the prompt tokens of one comparison besides that.
+func (e *efficiency) unexplained(iteration, output float64) float64 {
+	off, x := 0.0, [3]float64{ofPrompts: 1, ofIterations: iteration, ofOutput: output}
+	for i := range x {
+		for k := range x {
+			off += x[i] * x[k] * e.products[i][k]
+		}
+	}
+	comparisons := e.seconds() / costSpan
+	return max(0, off) / max(1, comparisons-3)
 }
 
 // speed is how fast the engine was, as a ratio to one of that cost, and the standard error of its logarithm, by what

@@ -317,14 +317,11 @@ const sameSpeed = 0.05
 
 // count brings the account of a member up to now.
 func (m *member) count(p *pool, k *prompts, perSecond float64) {
-	// occupied is how much longer a prompt keeps the endpoint from others than it takes to compute: it waits for
-	// the iteration under way, and the sequences that decode go along in its own.
-	const occupied = 1.5
 	o, mean := &m.engine.outstanding, k.mean()
 	if o.at.IsZero() {
 		o.start(p.now, m)
 	}
-	o.pace(p.prefillRate*m.engine.speed/occupied, p.usable(Reading{At: m.engine.tokens.At}))
+	o.pace(p.prefillRate*m.engine.speed, p.usable(Reading{At: m.engine.tokens.At}))
 	switch {
 	case p.usable(m.proxies.Issued):
 		seen := m.proxies.begun()
