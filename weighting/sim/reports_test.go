@@ -91,7 +91,7 @@ func TestReportsThatAreLateIncompleteOrWrongDoNoHarm(t *testing.T) {
 		{"tokens counted at the end, access log", shows(atEnd), log, 0.65, 0.8},
 		{"tokens counted at the end, load reports", shows(atEnd), reports, 0.9, 0.9},
 		{"tokens counted at the end, scrapes", shows(atEnd), scrapes, 1.05, 1.05},
-		{"tokens counted at the end, entries late by 0.1 s, access log", delayed(tenth, atEnd), log, 0.9, 0.95},
+		{"tokens counted at the end, entries late by 0.1 s, access log", delayed(tenth, atEnd), log, 0.9, 1.06},
 		{"prefix caches answer 90 %, scrapes", func(s *Scenario) { s.Prompts.Cached = 0.9 }, scrapes, 1.15, 1.05},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -128,10 +128,10 @@ func (s *sums) add(r Result) {
 	}
 }
 
-// wantAtMost wants no more than those parts of least request; answers take at most 1.03 of what they take there.
+// wantAtMost wants no more than those parts of least request; answers take at most 1.05 of what they take there.
 func (s *sums) wantAtMost(t *testing.T, least sums, p99, mean float64) {
 	t.Helper()
-	const answers = 1.03
+	const answers = 1.05
 	for i, c := range []struct {
 		what string
 		most float64
