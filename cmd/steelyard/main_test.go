@@ -225,7 +225,8 @@ func TestInspectNamesWhatIsWrongWithAPage(t *testing.T) {
 			says: "!no series of an engine that Steelyard knows (vllm, triton, " +
 				"tensorrt-llm, sglang, tgi, custom)"},
 		"of SGLang's priorities": {page: "sglang:num_running_reqs{priority=\"1\"} 5\n",
-			says: `!reading sglang metrics: none of the series is in the body (expected sglang:num_queue_reqs{priority=""}`},
+			says: "!reading sglang metrics: none of the series is in the body " +
+				`(expected sglang:num_queue_reqs{priority=""}`},
 		"of a router that renames": {page: "sglang_num_running_reqs 5\n",
 			says: "!it has sglang_num_running_reqs, which is sglang:num_running_reqs renamed"},
 		"asleep": {page: load + "vllm:engine_sleep_state{sleep_state=\"awake\"} 0\n",

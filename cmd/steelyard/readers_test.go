@@ -140,7 +140,8 @@ func pageReaders() map[string]reader {
 	}
 	long := func(n int) string { return load + waiting + `{model="` + strings.Repeat("m", n) + "\"} 1\n" }
 	labels := func(n int) string {
-		return load + waiting + "{" + repeated(n, ",", func(i int) string { return fmt.Sprintf(`l%d="a"`, i) }) + "} 1\n"
+		labels := repeated(n, ",", func(i int) string { return fmt.Sprintf(`l%d="a"`, i) })
+		return load + waiting + "{" + labels + "} 1\n"
 	}
 	return map[string]reader{
 		"metrics":                   {"page", 20_000, lines, inspecting, waiting},

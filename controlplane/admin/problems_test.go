@@ -63,7 +63,8 @@ func TestEndpointProblems(t *testing.T) {
 			view.Endpoint{Reason: "fill", WrongCounters: "vllm:x_total fell, and the server has not restarted",
 				LastWrongCounters: view.At(noon.Add(-59 * time.Second))},
 			[]view.Problem{warning("A counter of a:1 is wrong: Of its metrics page, vllm:x_total fell, and the " +
-				"server has not restarted. It is unknown until it goes on from where it was, for ten seconds at most; " +
+				"server has not restarted. It is unknown until it goes on from where it was, for ten seconds at " +
+				"most; " +
 				"everything else of that page is used.")},
 		},
 		"a wrong counter long ago": {view.Endpoint{Reason: "fill", WrongCounters: "x fell",

@@ -93,7 +93,8 @@ func explainAddress(s string) error {
 		return fmt.Errorf("address %q: port %q is not a number from 1 to 65535", s, port)
 	}
 	if strings.Trim(host, "0123456789.") == "" {
-		return fmt.Errorf("address %q: %q is not an IP: each of its four numbers is 0 to 255, without leading zeros", s, host)
+		return fmt.Errorf("address %q: %q is not an IP: each of its four numbers is 0 to 255, without leading zeros",
+			s, host)
 	}
 	return fmt.Errorf("address %q: %q is not an IP, and EDS hands IPs to the proxies; "+
 		"if it is a name, use dns: {name: %s, type: A, port: %s} instead", s, host, host, port)

@@ -150,7 +150,8 @@ func (p *poolSource) addPod(m *merger, s spec, pod *core.Pod) {
 	}
 }
 
-// activePorts are the annotations in which a Pod lists those of its pool's target ports that it serves, the newer first:
+// activePorts are the annotations in which a Pod lists those of its pool's target ports that it serves, the newer
+// first:
 // github.com/kubernetes-sigs/gateway-api-inference-extension/pull/2256.
 var activePorts = []string{"llm-d.ai/active-ports", "inference.networking.k8s.io/active-ports"}
 
