@@ -124,14 +124,18 @@ func (e *efficiency) solve(variance float64) (iteration, output float64) {
 
 // unexplained is the variance of the prompt tokens of one comparison besides that.
 func (e *efficiency) unexplained(iteration, output float64) float64 {
-	off, x := 0.0, [3]float64{ofPrompts: 1, ofIterations: iteration, ofOutput: output}
-	for i := range x {
-		for k := range x {
-			off += x[i] * x[k] * e.products[i][k]
+	comparisons := e.seconds() / costSpan
+	return e.squares(stint{ofPrompts: 1, ofIterations: iteration, ofOutput: output}) / max(1, comparisons-3)
+}
+
+// squares is the sum of the squares of what remains of all stints, each number times its factor.
+func (e *efficiency) squares(factors stint) (sum float64) {
+	for i := range factors {
+		for k := range factors {
+			sum += factors[i] * factors[k] * e.products[i][k]
 		}
 	}
-	comparisons := e.seconds() / costSpan
-	return max(0, off) / max(1, comparisons-3)
+	return max(0, sum)
 }
 
 // speed is how fast the engine was, as a ratio to one of that cost, and the standard error of its logarithm, by what
@@ -146,11 +150,6 @@ func (e *efficiency) speed(c cost) (ratio, noise float64, ok bool) {
 	if n < 2 {
 		return ratio, math.Inf(1), true
 	}
-	off, own := 0.0, stint{c.token / ratio, c.iteration / ratio, c.output / ratio, -1} // by its own cost
-	for i := range own {
-		for k := range own {
-			off += own[i] * own[k] * e.products[i][k]
-		}
-	}
-	return ratio, math.Sqrt(max(0, off)*n/(n-1)) / e.seconds(), true
+	off := e.squares(stint{c.token / ratio, c.iteration / ratio, c.output / ratio, -1}) // by its own cost
+	return ratio, math.Sqrt(off*n/(n-1)) / e.seconds(), true
 }
