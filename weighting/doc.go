@@ -75,12 +75,13 @@
 //	H       horizon, seconds            where proxies do not count requests, with two scrape intervals in place of
 //	                                    half of one and of the age of the loads
 //
-// P_i rises with each request by its guessed prompt and drains at the engine's prefill rate. An engine that holds
-// requests back drains only as fast as it was seen to. Each scrape bounds P_i: engines take requests in order, so the
-// requests that wait are the last that began, and outstanding in full; and those without a first token are the last
-// that began, which bounds P_i from above (outstanding.go). What is learned of the cluster, from the counters of
-// [TokenCounts] and the sizes (content-length) of [ProxyReport], fades with a time constant of a minute; tokens per
-// byte, where many requests come, with that in which 350 do, seven seconds at least:
+// P_i rises with each request by its guessed prompt and drains at the engine's prefill rate; where requests are only
+// expected, at P_i / (P_i + P/4) of it, as none may be there. An engine that holds requests back drains only as fast
+// as it was seen to. Each scrape bounds P_i: engines take requests in order, so the requests that wait are the last
+// that began, and outstanding in full; and those without a first token are the last that began, which bounds P_i from
+// above (outstanding.go). What is learned of the cluster, from the counters of [TokenCounts] and the sizes
+// (content-length) of [ProxyReport], fades with a time constant of a minute; tokens per byte, where many requests
+// come, with that in which 350 do, seven seconds at least:
 //
 //	prompt of a request     bytes · tokens per byte, at most what one engine counted between two readings in the
 //	                        last minutes; P without a size, or while guesses by size are worse than P by more

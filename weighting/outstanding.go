@@ -13,6 +13,7 @@ type outstanding struct {
 	tokens float64   // prompt tokens, guessed
 	rate   float64   // prompt tokens per second that it computes while it has any
 	held   smoothed  // prompt tokens per second that it computed while requests waited; none while none wait
+	spread float64   // prompt tokens, where requests are only expected to begin; else 0
 
 	begun, guessed float64  // requests, and their prompt tokens: cumulative
 	past           []moment // when requests began; a ring that grows to mostMoments
@@ -112,9 +113,17 @@ func (o *outstanding) note() {
 // drain takes off what was computed until then.
 func (o *outstanding) drain(to time.Time) {
 	if to.After(o.at) {
-		o.tokens = max(0, o.tokens-o.rate*to.Sub(o.at).Seconds())
+		o.tokens = o.left(o.tokens, to.Sub(o.at))
 		o.at = to
 	}
+}
+
+// left is what is left of so many prompt tokens after some time. Where requests are only expected to begin, the tokens
+// are a mean over what may be outstanding, which is often nothing: the engine computes with the probability
+// tokens / (tokens + spread), as one does at which requests arrive at random, and not until the mean is 0.
+func (o *outstanding) left(tokens float64, after time.Duration) float64 {
+	more := o.spread + o.rate*after.Seconds() - tokens // x of them are left: x² + more·x = tokens·spread
+	return max(0, math.Sqrt(more*more+4*tokens*o.spread)-more) / 2
 }
 
 // kept is how many moments are known, and back the one that is so far back.
@@ -161,13 +170,13 @@ func (o *outstanding) correct(s standing, mean float64) {
 		return // nothing is known of that time
 	}
 	m := *o.back(later)
-	tokens := max(0, m.tokens-o.rate*(read-m.at).Seconds())
+	tokens := o.left(m.tokens, read-m.at)
 	least := o.last(min(s.waiting, m.begun), m.begun, mean)
 	tokens = max(least, min(tokens, o.most(&m, &s, mean)))
 	at, guessed := read, m.guessed
 	for n := later - 1; n >= 0; n-- {
 		m := o.back(n)
-		tokens = max(0, max(0, tokens-o.rate*(m.at-at).Seconds())+m.guessed-guessed)
+		tokens = max(0, o.left(tokens, m.at-at)+m.guessed-guessed)
 		m.tokens = tokens
 		at, guessed = m.at, m.guessed
 	}

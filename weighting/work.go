@@ -317,11 +317,16 @@ const sameSpeed = 0.05
 
 // count brings the account of a member up to now.
 func (m *member) count(p *pool, k *prompts, perSecond float64) {
+	// chance is how far expected requests are from coming evenly, in mean prompts: half of one where prompts of one
+	// size come at random, and less, because the shares follow the loads. With scrapes only, at load 0.5, the p99 of
+	// the first token is 1.04 times as long without it; with a half it is as long, and 1.02 in 14 fleets together.
+	const chance = 0.25
 	o, mean := &m.engine.outstanding, k.mean()
 	if o.at.IsZero() {
 		o.start(p.now, m)
 	}
 	o.pace(p.prefillRate*m.engine.speed, p.usable(Reading{At: m.engine.tokens.At}))
+	o.spread = 0
 	switch {
 	case p.usable(m.proxies.Issued):
 		seen := m.proxies.begun()
@@ -338,6 +343,7 @@ func (m *member) count(p *pool, k *prompts, perSecond float64) {
 		o.source, p.counted = WorkInFlight, true
 	default:
 		expected := m.share * perSecond * p.now.Sub(o.at).Seconds()
+		o.spread = chance * mean
 		o.begin(p.now, expected, expected*mean)
 		o.source = WorkExpected
 	}
