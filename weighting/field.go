@@ -95,15 +95,15 @@ type frozen struct {
 // stuckAfter is how many changes of the number running, with the queue unchanged, cannot be coincidence.
 const stuckAfter = 10
 
-// observe takes in two successive reports.
-func (s *frozen) observe(old, seen *ServerReport) {
+// observe takes in what a server did, and its report.
+func (s *frozen) observe(did *served, seen *ServerReport) {
 	switch {
-	case !seen.Queue.At.After(old.Queue.At):
-	case seen.Queue.Value != old.Queue.Value || seen.Queue.Value == 0:
+	case did.queue.dt == 0:
+	case did.queue.by != 0 || seen.Queue.Value == 0:
 		*s = frozen{}
-	case seen.Running.Value != old.Running.Value && s.idle >= stuckAfter:
+	case did.running.by != 0 && s.idle >= stuckAfter:
 		s.changes, s.idle = stuckAfter, 0 // those that waited would have run
-	case seen.Running.Value != old.Running.Value:
+	case did.running.by != 0:
 		s.changes++
 		s.idle = 0
 	case seen.Running.Known() && seen.Running.Value == 0:

@@ -50,19 +50,6 @@ func (l *latency) usable(p *pool) bool {
 	return !l.at.IsZero() && p.now.Sub(l.at) <= l.lasts(p.params.Decay)
 }
 
-// observeLatency takes in the answers since the report before.
-func (m *memory) observeLatency(seen *ProxyReport, alpha float64) {
-	n := seen.Answered.Value - m.proxies.Answered.Value
-	took := seen.LatencySeconds.Value - m.proxies.LatencySeconds.Value
-	if !m.proxies.Answered.Known() || !seen.Answered.Known() || !(n > 0) || !(took >= 0) {
-		return
-	}
-	if dt := seen.Answered.At.Sub(m.proxies.Answered.At); !Possible(n, dt) || !Possible(took, dt) {
-		return
-	}
-	m.latency.answered(n, min(took/n, largestSum), alpha, seen.Answered.At)
-}
-
 // latencyVessel is a member as the policy least-latency sees it: the next request takes its latency times the requests
 // that are there and itself, relative to the pool's median latency. An untried endpoint costs nothing until a request
 // is on its way there, and one that has not answered for long counts as a median one.

@@ -35,40 +35,42 @@ type memory struct {
 	established bool // there from the start: no blackout, no ramp
 
 	server   ServerReport // the newest reading of each field
-	counted  ServerReport // as of the last one whose arrivals were counted
 	proxies  ProxyReport
 	inFlight Reading
+	passed   passed       // since the step before
 	recent   *[64]Reading // of inFlight, to pair with scrapes; a ring, see remember. Nil before the first
 	next     int
 
-	paired        time.Time // when the scrape was taken that was last paired
-	unproxied     smoothed  // scraped − in-flight, requests
-	arrivals      smoothed  // requests per second, by completions and growth
-	rises         smoothed  // requests per second, by rises of queue + running
-	latency       latency   // time to the last byte, as the proxies see it
-	increments    smoothed  // requests per second, by rises of the in-flight count
-	issued        smoothed  // requests per second, as the proxies sent them
-	completions   smoothed  // requests per second
-	queueSeconds  smoothed  // request-seconds per second
-	executing     smoothed  // mean requests executing, by the counter of busy time
-	executingLong smoothed  // the same over a longer time
-	fullBusy      smoothed  // the same, from readings that began with requests waiting
-	fullKnown     bool      // fullBusy covers enough time
-	ceiling       ceiling   // of the gauge of running requests
-	taken         smoothed  // part of the time in which that shows all slots taken
-	frozen        frozen    // gauge of waiting requests
-	doubt         doubt     // of the whole report
+	paired        time.Time     // when the scrape was taken that was last paired
+	unproxied     smoothed      // scraped − in-flight, requests
+	arrivals      smoothed      // requests per second, by completions and growth
+	uncounted     time.Duration // for which an engine has stood still: what arrived then is counted later
+	rises         smoothed      // requests per second, by rises of queue + running
+	latency       latency       // time to the last byte, as the proxies see it
+	increments    smoothed      // requests per second, by rises of the in-flight count
+	issued        smoothed      // requests per second, as the proxies sent them
+	completions   smoothed      // requests per second
+	queueSeconds  smoothed      // request-seconds per second
+	executing     smoothed      // mean requests executing, by the counter of busy time
+	executingLong smoothed      // the same over a longer time
+	fullBusy      smoothed      // the same, from readings that began with requests waiting
+	fullKnown     bool          // fullBusy covers enough time
+	ceiling       ceiling       // of the gauge of running requests
+	taken         smoothed      // part of the time in which that shows all slots taken
+	frozen        frozen        // gauge of waiting requests
+	doubt         doubt         // of the whole report
 	pace          pace
 	reversals     reversals // of the server's counters
 	slots         float64   // as of the last step, configured or learned; 0 unknown
 	unreported    float64   // slot-seconds that may have been executed and not reported yet, see executed
 
-	tally   tally
-	outlier outlier
-	engine  *engineState // nil while no member of the pool counts tokens
-	use     use
-	trial   trial
-	history *history
+	completed time.Time // when the last completion was reported
+	free      time.Time // since when a slot has been free; zero while none is
+	outlier   outlier
+	engine    *engineState // nil while no member of the pool counts tokens
+	use       use
+	trial     trial
+	history   *history
 
 	share, decided            float64 // of the traffic: in force since the last step, and decided in it
 	shareFlagged, decidedFlag bool    // and whether it was flagged then
@@ -107,6 +109,7 @@ func (w *serviceRate) rate() (float64, bool) {
 // observe takes in what is new in a report; alpha is the weight of an answer in the latency.
 func (m *memory) observe(e *Endpoint, now time.Time, alpha float64) {
 	m.lastSeen = now
+	m.passed = passed{proxies: proxied{logged: m.proxies.withAccessLog()}}
 	if e.InFlight != m.inFlight {
 		m.observeInFlight(valid(e.InFlight, now, largestCount))
 	}
@@ -115,35 +118,42 @@ func (m *memory) observe(e *Endpoint, now time.Time, alpha float64) {
 		return // in most steps nothing is new
 	}
 	server := validReport(e.Server, now)
-	seen := merge(&m.server, &server)
+	m.observeServer(merge(&m.server, &server), now)
+}
+
+// observeServer learns from what a server did until its report.
+func (m *memory) observeServer(seen ServerReport, now time.Time) {
+	did, old := seen.since(&m.server), m.server
+	m.server, m.passed.server = seen, did
 	// Requests that a restart lost neither completed nor left, so nothing is learned from that interval.
-	if seen.Restarts == m.server.Restarts {
-		m.observeRates(&m.server, &seen)
-		m.observeService(&m.server, &seen)
-	} else {
-		if m.server != (ServerReport{}) {
+	if did.restarted {
+		if old != (ServerReport{}) {
 			m.reversals.note(now)
 		}
 		m.restarted()
-		m.counted = seen
+	} else {
+		m.observeRates(&did)
+		m.observeService(&did)
 	}
-	m.ceiling.observe(&m.server, &seen)
-	m.observeTaken(&m.server, &seen)
-	m.doubt.observe(&m.server, &seen)
-	if m.frozen.observe(&m.server, &seen); m.frozen.stuck() {
+	if did.completions.by > 0 {
+		m.completed = did.completions.at
+	}
+	m.ceiling.observe(&did, &m.server)
+	m.observeTaken(&did)
+	m.doubt.observe(&did, m.server.at())
+	if m.frozen.observe(&did, &m.server); m.frozen.stuck() {
 		m.unproxied, m.paired = smoothed{}, time.Time{} // by that gauge
 	}
-	m.server = seen
 }
 
 // observeTaken notes whether all slots are taken.
-func (m *memory) observeTaken(old, seen *ServerReport) {
-	if _, dt := slope(old.Running, seen.Running); dt > 0 && m.slots > 0 && !m.ceiling.showsNone(seen) {
+func (m *memory) observeTaken(did *served) {
+	if did.running.dt > 0 && m.slots > 0 && !m.ceiling.showsNone(&m.server) {
 		all := 0.0
-		if seen.Running.Value >= m.slots {
+		if m.server.Running.Value >= m.slots {
 			all = 1
 		}
-		m.taken.add(all, dt, speedTau)
+		m.taken.add(all, did.running.dt, speedTau)
 	}
 }
 
@@ -168,7 +178,7 @@ func (r *reversals) often(now time.Time) bool {
 
 // restarted forgets what the process did that is gone, and keeps what was learned of the machine and of the proxies.
 func (m *memory) restarted() {
-	m.completions, m.queueSeconds, m.executing = smoothed{}, smoothed{}, smoothed{}
+	m.completions, m.queueSeconds, m.executing, m.uncounted = smoothed{}, smoothed{}, smoothed{}, 0
 	if !m.ceiling.limits {
 		m.ceiling = ceiling{}
 	}
@@ -178,9 +188,10 @@ func (m *memory) observeInFlight(seen Reading) {
 	if !seen.At.After(m.inFlight.At) {
 		return
 	}
-	perSecond, dt := slope(m.inFlight, seen)
-	m.increments.add(max(0, perSecond), dt, rateTau)
-	if seen.Value < m.inFlight.Value-rewritten {
+	rise := gauge(m.inFlight, seen)
+	m.passed.inFlight = rise
+	m.increments.add(max(0, rise.perSecond()), rise.dt, rateTau)
+	if rise.by < -rewritten {
 		// Requests do not end by the dozen in one moment: a count that leaked was corrected, and the difference learned
 		// until now is wrong from here on.
 		m.unproxied, m.paired = smoothed{}, time.Time{}
@@ -212,76 +223,50 @@ func (m *memory) observeProxies(seen ProxyReport, now time.Time, alpha float64) 
 	if seen = validProxies(seen, now); seen == m.proxies {
 		return
 	}
-	issued, dt := flow(m.proxies.Issued, seen.Issued)
-	m.issued.add(issued, dt, rateTau)
-	m.observeLatency(&seen, alpha)
-	m.proxies = seen
+	did := seen.since(&m.proxies)
+	m.proxies, m.passed.proxies = seen, did
+	m.issued.add(did.issued.perSecond(), did.issued.dt, rateTau)
+	if n := did.answered.by; n > 0 && did.latency.dt > 0 {
+		m.latency.answered(n, min(did.latency.by/n, largestSum), alpha, did.answered.at)
+	}
 }
 
-// observeRates learns the flows into and through the server from two reports.
-func (m *memory) observeRates(old, seen *ServerReport) {
-	growth, dtGrowth := old.growth(seen)
-	completed, dt := flow(old.Completions, seen.Completions)
-	m.completions.add(completed, dt, windowTau)
-	m.rises.add(max(0, growth), dtGrowth, rateTau)
-	waited, dt := flow(old.QueueSeconds, seen.QueueSeconds)
-	m.queueSeconds.add(waited, dt, windowTau)
-	if m.counted.standsStill(seen) && !m.shareFlagged && !m.doubt.on { // those get nothing
+// observeRates learns the flows into and through the server.
+func (m *memory) observeRates(did *served) {
+	grown, done := did.grown(), &did.completions
+	m.completions.add(done.perSecond(), done.dt, windowTau)
+	m.rises.add(max(0, grown.perSecond()), grown.dt, rateTau)
+	m.queueSeconds.add(did.waited.perSecond(), did.waited.dt, windowTau)
+	if did.standsStill() && !m.shareFlagged && !m.doubt.on { // those get nothing
+		m.uncounted += done.dt
 		return
 	}
-	growth, _ = m.counted.growth(seen)
-	completed, dt = flow(m.counted.Completions, seen.Completions)
-	m.arrivals.add(completed+orZero(growth), dt, rateTau)
-	m.counted = *seen
-}
-
-// standsStill reports whether an engine with requests shows nothing new in a later report: its gauges are those of the
-// iteration that began last, so what arrived since is not known yet. Were it taken for none, all that arrives while the
-// engines of a pool stand still would be sent to the one with the least work.
-func (r *ServerReport) standsStill(seen *ServerReport) bool {
-	d, ok := seen.Tokens.growth(&r.Tokens)
-	return ok && d.generated+d.first == 0 && seen.Running.Value > 0 && seen.Running.Value == r.Running.Value &&
-		seen.Queue.Value == r.Queue.Value && seen.Completions.Value == r.Completions.Value
-}
-
-// growth is how fast queue + running rose from one report to a later one, per second.
-func (r *ServerReport) growth(seen *ServerReport) (perSecond float64, dt time.Duration) {
-	queued, dtQueue := slope(r.Queue, seen.Queue)
-	ran, dtRunning := slope(r.Running, seen.Running)
-	return sumKnown(queued, ran), max(dtQueue, dtRunning)
-}
-
-// sumKnown adds what is known; NaN where nothing is.
-func sumKnown(a, b float64) float64 {
-	switch {
-	case math.IsNaN(a):
-		return b
-	case math.IsNaN(b):
-		return a
+	if done.dt > 0 {
+		dt := done.dt + m.uncounted
+		m.arrivals.add((done.by+grown.by)/dt.Seconds(), dt, rateTau)
 	}
-	return a + b
+	m.uncounted = 0
 }
 
-// observeService learns slots and speed from two reports.
-func (m *memory) observeService(old, seen *ServerReport) {
-	busy, dtBusy := flow(old.BusySeconds, seen.BusySeconds)
-	executed := m.executed(busy, dtBusy)
-	m.executing.add(executed, dtBusy, windowTau)
-	m.executingLong.add(executed, dtBusy, speedTau)
-	_, dtQueue := slope(old.Queue, seen.Queue)
-	_, dtRunning := slope(old.Running, seen.Running)
-	m.fullBusy.fade(dtQueue, slotsTau)
+// observeService learns slots and speed.
+func (m *memory) observeService(did *served) {
+	busy := did.busy.perSecond()
+	executed := m.executed(busy, did.busy.dt)
+	m.executing.add(executed, did.busy.dt, windowTau)
+	m.executingLong.add(executed, did.busy.dt, speedTau)
+	queue := &did.queue
+	m.fullBusy.fade(queue.dt, slotsTau)
 	// Completions empty queues: to ask for a queue at the end of the interval too would leave out the busiest ones. But
 	// the queue must be one that lasts: a few of many short requests that wait show nothing about the following second.
-	if dtQueue > 0 && old.Queue.Value > 0 && old.Queue.Value >= m.completions.or(0)*dtQueue.Seconds()/2 {
-		m.fullBusy.add(busy, dtBusy, speedTau)
+	if queue.dt > 0 && queue.before > 0 && queue.before >= m.completions.or(0)*queue.dt.Seconds()/2 {
+		m.fullBusy.add(busy, did.busy.dt, speedTau)
 	}
 	m.fullKnown = m.fullBusy.over(slotsLeast) || m.fullKnown && m.fullBusy.over(slotsKept)
-	if math.IsNaN(busy) && dtRunning > 0 {
-		busy = (old.Running.Value + seen.Running.Value) / 2
+	if math.IsNaN(busy) && did.running.dt > 0 {
+		busy = did.running.before + did.running.by/2
 	}
-	if completed, dt := flow(old.Completions, seen.Completions); !math.IsNaN(completed + busy) {
-		m.pace.add(seen.Completions.At, completed*dt.Seconds(), busy*dt.Seconds(), dt)
+	if done := &did.completions; done.dt > 0 && !math.IsNaN(busy) {
+		m.pace.add(done.at, done.by, busy*done.dt.Seconds(), done.dt)
 	}
 }
 

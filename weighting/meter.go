@@ -54,26 +54,6 @@ const (
 	unproxiedTau = 2 * time.Second
 )
 
-// slope is how fast a field moved between two readings, per second, and the time between them: NaN and 0 where there is
-// no new reading.
-func slope(old, seen Reading) (perSecond float64, elapsed time.Duration) {
-	if !old.Known() || !seen.At.After(old.At) {
-		return math.NaN(), 0
-	}
-	elapsed = seen.At.Sub(old.At)
-	return (seen.Value - old.Value) / elapsed.Seconds(), elapsed
-}
-
-// flow is the slope of a cumulative field. One that went back starts again, and so does one that rose by more than is
-// possible.
-func flow(old, seen Reading) (perSecond float64, elapsed time.Duration) {
-	perSecond, elapsed = slope(old, seen)
-	if perSecond < 0 || !Possible(seen.Value-old.Value, elapsed) {
-		return math.NaN(), 0
-	}
-	return perSecond, elapsed
-}
-
 // Possible reports whether a sum of requests, or of their seconds, at one endpoint can have risen by so
 // much in that time. No model server completes a million requests a second, however small they are; nor do
 // requests that waited or ran for a million seconds together end within one.

@@ -53,9 +53,9 @@ type outlier struct {
 	hidden       float64   // of those, the ones that were there during progress: uploads, idle streams
 	contradicted float64   // the others, as far as they had been in flight for StalledAfter
 
-	shownNone  bool          // that report shows none, by a gauge that is no constant
-	sentBefore begun         // what had been sent when nothing was unanswered, or twenty requests ago and more
-	uploads    time.Duration // what was sent since may be under way to the endpoint for so long
+	shownNone bool          // that report shows none, by a gauge that is no constant
+	sent      batch         // since nothing was unanswered, or twenty requests and more had been sent
+	uploads   time.Duration // what was sent since may be under way to the endpoint for so long
 
 	moved      bool          // it did some work since that report
 	still      time.Time     // when the last report was made that followed work
@@ -228,19 +228,15 @@ func (o *outlier) observe(m *member, p *pool) {
 	if m.Exact && trusted(m.seen.inFlight.state) && !m.blackout {
 		o.inFlight = m.inFlight.Value
 	}
-	was := &m.tally.proxies
-	failed, errors := risen(was.Failed, m.proxies.Failed), risen(was.Errors, m.proxies.Errors)
-	o.latest = ends{failed + errors, risen(was.Succeeded, m.proxies.Succeeded)}
-	o.outcomes(failed, max(0, risen(was.Ended, m.proxies.Ended)-errors), elapsed)
+	did := &m.passed.proxies
+	o.latest = ends{did.failed.by + did.errors.by, did.succeeded.by}
+	o.outcomes(did.failed.by, max(0, did.ended.by-did.errors.by), elapsed)
 	answers, succeeded := o.answers(m)
 	if o.latest.answered > rounding && !o.reportsOnly {
 		m.refute()
 	}
 	o.recovered = o.recovered || o.showsRecovery(m, p, answers)
-	progress, worked := answers > 0, succeeded > rounding
-	if m.server != m.tally.server { // in most steps the report is the same
-		worked = worked || showsProgress(&m.tally.server, &m.server)
-	}
+	progress, worked := answers > 0, succeeded > rounding || m.passed.server.showsProgress(&m.server)
 	if worked { // errors are no work
 		if o.shown >= several && !o.lastWork.IsZero() {
 			o.pause.note(p.now.Sub(o.lastWork).Seconds(), p.now, slotsTau)
@@ -291,12 +287,13 @@ func (r *ProxyReport) withAccessLog() bool { return r.Answered.Known() && !r.Par
 // answers is how many requests were answered since the last step, and how many of them without an error. A client that
 // gives up ends a request, too, which shows nothing about the endpoint.
 func (o *outlier) answers(m *member) (all, succeeded float64) {
-	answered := risen(m.tally.proxies.Answered, m.proxies.Answered)
+	did := &m.passed.proxies
+	answered := did.answered.by
 	errors := answered - o.latest.answered
 	if !m.proxies.withAccessLog() {
-		answered, errors = max(answered, risen(m.tally.proxies.Ended, m.proxies.Ended)), o.latest.errors
+		answered, errors = max(answered, did.ended.by), o.latest.errors
 	}
-	all = max(answered, risen(m.tally.server.Completions, m.server.Completions))
+	all = max(answered, m.passed.server.completions.by)
 	if !m.proxies.Succeeded.Known() {
 		return all, all
 	}
@@ -314,11 +311,11 @@ func (o *outlier) showsRecovery(m *member, p *pool, answers float64) bool {
 	switch {
 	case !m.proxies.Succeeded.Known():
 		return answers > o.latest.errors+rounding
-	case m.proxies.withAccessLog() && m.tally.proxies.withAccessLog():
+	case m.passed.proxies.logged:
 		return o.latest.answered > o.latest.errors+rounding
 	}
 	o.proof.succeeded = o.proof.succeeded || o.latest.answered > o.latest.errors+rounding
-	o.proof.completed = o.proof.completed || risen(m.tally.server.Completions, m.server.Completions) > 0 ||
+	o.proof.completed = o.proof.completed || m.passed.server.completions.by > 0 ||
 		!p.usable(m.server.Completions)
 	return o.proof.succeeded && o.proof.completed
 }

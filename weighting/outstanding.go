@@ -20,9 +20,7 @@ type outstanding struct {
 	next           int
 	unseen         lows // requests begun, less those computed and those waiting: by readings
 
-	source   WorkSource // as of the last step
-	sent     begun
-	inFlight float64
+	source WorkSource // as of the last step
 }
 
 // mostMoments bounds what an account remembers. Most of a large pool has less to remember.
@@ -39,9 +37,8 @@ type moment struct {
 const unseenSpan = 5 * time.Second
 
 // start begins the account.
-func (o *outstanding) start(now time.Time, m *member) {
-	*o = outstanding{since: now, at: now, held: o.held, past: o.past[:0], sent: m.proxies.begun(),
-		inFlight: m.inFlight.Value}
+func (o *outstanding) start(now time.Time) {
+	*o = outstanding{since: now, at: now, held: o.held, past: o.past[:0]}
 	o.note()
 }
 

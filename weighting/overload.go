@@ -245,7 +245,7 @@ func (m *member) utilization() float64 {
 // completedRecently reports whether a mean queue time is current: a flagged endpoint completes nothing any more, and
 // its last mean is not that of its queue.
 func (m *member) completedRecently(p *pool) bool {
-	return p.now.Sub(m.tally.completed) <= p.params.Decay
+	return p.now.Sub(m.completed) <= p.params.Decay
 }
 
 func (m *memory) setFlag(on bool, now time.Time, reason string) {

@@ -87,33 +87,13 @@ type batch struct {
 	bytes    float64 // of these
 }
 
-// less is a batch without some of its requests, all of known size.
-func (b batch) less(o batch) batch {
-	return batch{max(0, b.requests-o.requests), max(0, b.sized-o.sized), max(0, b.bytes-o.bytes)}
-}
-
-// begun is what a ProxyReport has of the requests that began, and of those that were refused.
-type begun struct{ issued, sized, bytes, refused, refusedBytes Reading }
-
-func (r *ProxyReport) begun() begun {
-	return begun{r.Issued, r.Sized, r.SizedBytes, r.Refused, r.RefusedBytes}
-}
-
-// since is what began after another cumulative count, and what was refused, which may have begun before it.
-func (b *begun) since(before *begun) (sent, refused batch) {
-	sent = batch{
-		requests: risen(before.issued, b.issued),
-		sized:    risen(before.sized, b.sized),
-		bytes:    max(0, b.bytes.Value-before.bytes.Value),
-	}
-	n := risen(before.refused, b.refused)
-	return sent, batch{n, n, max(0, b.refusedBytes.Value-before.refusedBytes.Value)}
-}
-
-// computedSince is what began after another cumulative count, but for what was refused, of which no prompt is computed.
-func (b *begun) computedSince(before *begun) batch {
-	sent, refused := b.since(before)
-	return sent.less(refused)
+// computed adds the requests that began, but for those that were refused, of which no prompt is computed, to a sum of
+// such batches, and returns it.
+func (d *proxied) computed(sum *batch) batch {
+	sum.requests += d.sent.requests - d.refused.requests
+	sum.sized += d.sent.sized - d.refused.sized
+	sum.bytes += d.sent.bytes - d.refused.bytes
+	return batch{max(0, sum.requests), max(0, sum.sized), max(0, sum.bytes)}
 }
 
 // guess is the prompt tokens of requests that begin. One request is guessed to be no longer than what one engine

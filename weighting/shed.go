@@ -6,7 +6,7 @@ import (
 	"steelyard/weighting/shed"
 )
 
-// shed determines the share of requests to refuse (package shed), and notes what was reported for the next step.
+// shed determines the share of requests to refuse (package shed).
 func (l *Law) shed(p *pool, d *Decision, s Snapshot) {
 	pool := shed.Pool{
 		Horizon: p.unseen, PushDelay: s.PushDelay, ArrivalRate: d.ArrivalRate, Endpoints: len(p.members),
@@ -16,7 +16,6 @@ func (l *Law) shed(p *pool, d *Decision, s Snapshot) {
 		m := &p.members[i]
 		pool.Slots += m.slotCount
 		all, pair, change := m.passages(p)
-		m.tally.note(m)
 		if m.out() || m.unused || m.inEffect.Drained {
 			continue
 		}
@@ -24,7 +23,7 @@ func (l *Law) shed(p *pool, d *Decision, s Snapshot) {
 		free := p.openSlots(m, waiting)
 		pool.Used = append(pool.Used, shed.Endpoint{
 			Slots: m.slotCount, Waiting: waiting, Free: free,
-			FreeFor: m.tally.idle(free > 0, p.now) - m.loadAge - m.blind(),
+			FreeFor: m.idle(free > 0, p.now) - m.loadAge - m.blind(),
 			All:     all, Pair: pair, Change: change,
 		})
 	}
@@ -32,6 +31,36 @@ func (l *Law) shed(p *pool, d *Decision, s Snapshot) {
 	o := &l.params.Shedding
 	d.ExpectedWait, d.DropFraction = l.shedder.Step(p.now, &pool, o.Enabled, shed.Params{
 		TargetWait: o.TargetWait, MaxDrop: o.MaxDrop})
+}
+
+// passages are what was reported since the last step: all completions; arrivals and ends by one source; and, without
+// such a source, changes of the load. A pair of one source misses the same requests on both sides, so their ratio is
+// right.
+func (m *member) passages(p *pool) (all, pair, change shed.Flow) {
+	server, proxies := p.usable(m.server.Completions), p.usable(m.proxies.Issued) && p.usable(m.proxies.Ended)
+	switch {
+	case server && proxies:
+		return m.passed.server.flow(), m.passed.proxies.flow(), change
+	case server:
+		all = m.passed.server.flow()
+		return all, all, change
+	case proxies:
+		all = m.passed.proxies.flow()
+		return all, all, change
+	}
+	return all, pair, m.change()
+}
+
+// idle is how long a slot has been free at each step.
+func (m *memory) idle(free bool, now time.Time) time.Duration {
+	switch {
+	case !free:
+		m.free = time.Time{}
+		return 0
+	case m.free.IsZero():
+		m.free = now
+	}
+	return now.Sub(m.free)
 }
 
 // blind is how long an endpoint that does not report what it executes may be full though nothing waits there: until

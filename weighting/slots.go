@@ -51,8 +51,8 @@ func (c *ceiling) showsNone(r *ServerReport) bool {
 	return r.Running.Known() && c.most() == 0 && r.Completions.Value > 0
 }
 
-// observe takes in the gauges of two successive reports.
-func (c *ceiling) observe(old, seen *ServerReport) {
+// observe takes in what a server did, and its report.
+func (c *ceiling) observe(did *served, seen *ServerReport) {
 	running := seen.Running.Value
 	if !seen.Running.Known() || running >= largestCount {
 		return
@@ -61,12 +61,10 @@ func (c *ceiling) observe(old, seen *ServerReport) {
 	if running > c.at || !c.limits && c.at > c.most() {
 		c.at, c.stayed, c.ended, c.limits = c.most(), 0, 0, false
 	}
-	_, dt := slope(old.Running, seen.Running)
-	_, dtQueue := slope(old.Queue, seen.Queue)
-	dt = min(dt, slotsLeast)
+	dt := min(did.running.dt, slotsLeast)
 	c.stayed *= math.Exp(-dt.Seconds() / slotsTau.Seconds())
-	if dt > 0 && dtQueue > 0 && old.Queue.Value > 0 && seen.Queue.Value > 0 {
-		c.waited(running >= c.at, dt.Seconds(), old, seen)
+	if dt > 0 && did.queue.dt > 0 && did.queue.before > 0 && seen.Queue.Value > 0 {
+		c.waited(running >= c.at, dt.Seconds(), did.completions.by, seen.Completions.Known())
 	}
 	enough := c.stayed >= slotsLeast.Seconds() || c.limits && c.stayed >= slotsKept.Seconds()
 	c.limits = enough && c.reached()
@@ -89,18 +87,17 @@ func (p *pool) alikeCeiling() (at float64, ok bool) {
 	return at, 2*endpoints > len(p.members) && stayed >= slotsLeast.Seconds()
 }
 
-// waited counts seconds in which requests waited, with as many running as ever or fewer.
-func (c *ceiling) waited(full bool, seconds float64, old, seen *ServerReport) {
+// waited counts seconds in which requests waited, with as many running as ever or fewer, and what completed, if known.
+func (c *ceiling) waited(full bool, seconds, completed float64, known bool) {
 	if !full {
 		c.stayed = max(0, c.stayed-seconds)
 		return
 	}
-	completed, dt := flow(old.Completions, seen.Completions)
-	if seen.Completions.Known() {
-		completed = orZero(completed)
+	if !known {
+		completed = math.NaN()
 	}
 	c.stayed = min(c.stayed+seconds, slotsMost.Seconds())
-	c.ended += completed * dt.Seconds()
+	c.ended += completed
 }
 
 // alike is the number of slots of an endpoint whose own were measured from counters, in a pool where typical slots are

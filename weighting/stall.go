@@ -63,11 +63,10 @@ func (o *outlier) uploading(m *member, p *pool) time.Duration {
 		slow    = 125_000 // bytes per second of a client: 1 Mbit/s
 		longest = time.Hour
 	)
-	now := m.proxies.begun()
-	sent := now.computedSince(&o.sentBefore)
+	sent := m.passed.proxies.computed(&o.sent)
 	// Progress is no beginning: a scrape may show it of requests that ended before those that are unanswered began.
 	if o.unanswered() < 1 || sent.requests >= recent {
-		o.sentBefore = now
+		o.sent = batch{}
 		return 0
 	}
 	fresh := p.now.Sub(o.comparedAt) <= p.params.Hold
@@ -88,21 +87,11 @@ func (o *outlier) unanswered() float64 { return o.inFlight - o.hidden }
 
 // showsProgress reports whether a server's report shows work that was done since the one before: requests that
 // completed, or a KV cache that changes while no request goes, and none comes but to wait.
-func showsProgress(old, seen *ServerReport) bool {
-	if risen(old.QueueSeconds, seen.QueueSeconds) > 0 || risen(old.BusySeconds, seen.BusySeconds) > 0 {
+func (d *served) showsProgress(seen *ServerReport) bool {
+	if d.waited.by > 0 || d.busy.by > 0 || d.tokens.generated+d.tokens.first+d.tokens.iterations > 0 {
 		return true
 	}
-	if d, ok := seen.Tokens.growth(&old.Tokens); ok && d.generated+d.first+d.iterations > 0 {
-		return true
-	}
-	same := old.Running.Value == seen.Running.Value && seen.Running.Value > 0 && seen.Queue.Value >= old.Queue.Value
-	return same && old.Utilization.Known() && old.Utilization.Value != seen.Utilization.Value
-}
-
-// risen is by how much a sum rose between two readings.
-func risen(old, seen Reading) float64 {
-	perSecond, dt := flow(old, seen)
-	return orZero(perSecond) * dt.Seconds()
+	return d.running.by == 0 && seen.Running.Value > 0 && d.queue.by >= 0 && d.utilization.by != 0
 }
 
 // compare compares a new report with the requests that were in flight when it was made. A server without a gauge of

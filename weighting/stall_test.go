@@ -865,7 +865,8 @@ func TestIterationsAreProgress(t *testing.T) {
 			Tokens: TokenCounts{At: now, Prompt: 900, Generated: 900, First: 9, Iterations: iterations},
 		}
 	}
-	if !showsProgress(at(0, 100), at(0.25, 120)) {
+	before, seen := at(0, 100), at(0.25, 120)
+	if did := seen.since(before); !did.showsProgress(seen) {
 		t.Error("twenty iterations are no progress")
 	}
 }

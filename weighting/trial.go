@@ -154,21 +154,17 @@ type doubt struct {
 	on, refuted  bool
 }
 
-// observe takes in two successive reports.
-func (d *doubt) observe(old, seen *ServerReport) {
-	at := seen.at()
-	if same(old, seen) && !d.since.IsZero() {
+// observe takes in what a server did, and the time of its report.
+func (d *doubt) observe(did *served, at time.Time) {
+	if !did.changed && !d.since.IsZero() {
 		d.until = at
 		return
 	}
-	if old.Queue.Value+old.Running.Value >= 1 && !d.since.IsZero() {
+	if did.queue.before+did.running.before >= 1 && !d.since.IsZero() {
 		d.longest.note(at.Sub(d.since).Seconds(), at, slotsTau)
 	}
 	*d = doubt{since: at, until: at, longest: d.longest}
 }
-
-// same reports whether nothing changed from one report to the next.
-func same(old, seen *ServerReport) bool { return old.withoutTimes() == seen.withoutTimes() }
 
 func (r ServerReport) withoutTimes() ServerReport {
 	for _, gauge := range r.gauges() {

@@ -32,20 +32,19 @@ func TestCountersThatGoBackOftenAreNotUsed(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			at, known := epoch, prompts{}
-			e := engineState{speed: 3, tokens: TokenCounts{At: at}}
+			e := engineState{speed: 3}
 			e.efficiency.add(&stint{1e5, 100, 0, 20})
-			m := &member{Endpoint: &Endpoint{Server: ServerReport{Tokens: e.tokens}}, memory: &memory{}}
+			tokens := TokenCounts{At: at}
+			m := &member{Endpoint: &Endpoint{Server: ServerReport{Tokens: tokens}}, memory: &memory{}}
 			m.observe(m.Endpoint, at, 0)
 			for i, r := range c.readings {
 				at = at.Add(r.after)
 				m.Server.Tokens = TokenCounts{At: at, Prompt: float64(i), First: float64(i)}
 				m.Server.Restarts = r.restarts
 				m.observe(m.Endpoint, at, 0)
-				if used := e.read(&known, cost{}, m); used != r.used {
+				e.learn(&known, cost{}, m)
+				if used := m.countsTokens(); used != r.used {
 					t.Fatalf("reading %d, after %v: used %v, want %v", i, r.after, used, r.used)
-				}
-				if again := e.read(&known, cost{}, m); again != r.used {
-					t.Errorf("reading %d, once more: used %v, want %v", i, again, r.used)
 				}
 				if !r.used && (e.speed != 1 || e.efficiency != efficiency{}) {
 					t.Errorf("reading %d: relative speed %v, by %v s, want none", i, e.speed, e.efficiency.seconds())

@@ -49,16 +49,16 @@ type arrived struct {
 
 // arrived is what came to the member since the last step, up to the latest reading.
 func (m *member) arrived(p *pool) (a arrived) {
-	server, proxies := m.tally.byServer(&m.server), m.tally.byProxies(&m.proxies)
-	failed := risen(m.tally.proxies.Failed, m.proxies.Failed)
-	a.any = max(server.Arrived, proxies.Arrived, failed) > rounding
+	did := &m.passed.proxies
+	server, proxies := m.passed.server.flow(), did.flow()
+	a.any = max(server.Arrived, proxies.Arrived, did.failed.by) > rounding
 	switch {
 	case p.usable(m.proxies.Issued) && p.usable(m.proxies.Ended):
-		a.requests, a.at = proxies.Arrived-risen(m.tally.proxies.Hashed, m.proxies.Hashed), m.proxies.Issued.At
+		a.requests, a.at = proxies.Arrived-did.hashed.by, m.proxies.Issued.At
 	case p.usable(m.server.Completions):
 		a.requests, a.at = max(0, server.Arrived), m.server.Completions.At
 	default:
-		a.any = a.any || m.tally.byChange(m.counts()).Arrived > rounding
+		a.any = a.any || m.change().Arrived > rounding
 	}
 	return a
 }

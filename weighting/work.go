@@ -10,16 +10,10 @@ import (
 
 // An engineState is what the law knows of an endpoint that batches continuously.
 type engineState struct {
-	tokens        TokenCounts // of the last reading
-	restarts      int
-	unsound       bool    // its counters are not used
-	running       float64 // requests, at that reading
-	waiting       float64
-	fresh         bool        // the reading is new
 	sized         tokenGrowth // since tokens were held against bytes
-	sizedTo       begun
+	sizes         batch       // that began meanwhile
 	compared      tokenGrowth // since guesses were compared
-	comparedTo    begun
+	guessed       batch       // that began meanwhile
 	step          tokenGrowth // since an iteration ended, while it was never idle
 	inStep        bool        // step began as one ended
 	gap           float64     // seconds between the last two readings
@@ -73,7 +67,10 @@ func (l *Law) work(p *pool) {
 		if m.engine == nil && !m.server.Tokens.At.IsZero() {
 			m.engine = &engineState{speed: 1}
 		}
-		if m.engine != nil && m.engine.read(k, l.cost, m) {
+		if m.engine != nil {
+			m.engine.learn(k, l.cost, m)
+		}
+		if m.countsTokens() {
 			counting++
 		}
 	}
@@ -110,7 +107,7 @@ func (l *Law) work(p *pool) {
 func (p *pool) countOthers(k *prompts) {
 	var work, requests float64
 	for i := range p.members {
-		if m := &p.members[i]; m.engine.counts() {
+		if m := &p.members[i]; m.countsTokens() {
 			work, requests = work+m.workload, requests+m.load
 		}
 	}
@@ -118,7 +115,7 @@ func (p *pool) countOthers(k *prompts) {
 		return
 	}
 	for i := range p.members {
-		if m := &p.members[i]; !m.engine.counts() {
+		if m := &p.members[i]; !m.countsTokens() {
 			m.workload = m.load * work / requests
 			m.engine.outstanding.tokens = max(0, m.workload*p.requestWork-m.load*k.decode())
 		}
@@ -137,11 +134,11 @@ func (l *Law) learned(p *pool) *Work {
 		PrefillRate: p.prefillRate, Iteration: l.cost.iteration,
 	}
 	for i := range p.members {
-		e := p.members[i].engine
-		if p.usable(Reading{At: e.tokens.At}) {
+		m := &p.members[i]
+		if p.usable(Reading{At: m.server.Tokens.At}) {
 			w.Engines++
 		}
-		w.CountedAt, w.RatedAt = newer(w.CountedAt, e.tokens.At), newer(w.RatedAt, e.rated)
+		w.CountedAt, w.RatedAt = newer(w.CountedAt, m.server.Tokens.At), newer(w.RatedAt, m.engine.rated)
 	}
 	return w
 }
@@ -157,7 +154,7 @@ func newer(a, b time.Time) time.Time {
 func (m *member) work(p *pool) EndpointWork {
 	e, rate := m.engine, p.prefillRate*m.speed
 	w := EndpointWork{
-		PromptTokens: e.outstanding.tokens, Source: e.outstanding.source, CountedAt: e.tokens.At,
+		PromptTokens: e.outstanding.tokens, Source: e.outstanding.source, CountedAt: m.server.Tokens.At,
 		Requests: m.workload, Seconds: m.workload * p.requestWork / rate,
 		PrefillRate: rate, PrefillSource: e.prefillSource, RatedAt: e.rated,
 	}
@@ -174,71 +171,76 @@ func (m *member) work(p *pool) EndpointWork {
 // are computed for, and short enough that workTau has some of them.
 const costSpan = 8.0
 
-// read takes in a reading of the engine's counts, if there is a new one, and reports whether there ever was one.
-func (e *engineState) read(k *prompts, c cost, m *member) (counts bool) {
-	seen := &m.server.Tokens
-	if !seen.At.After(e.tokens.At) {
-		return e.counts()
-	}
-	if m.reversals.often(seen.At) {
-		*e = engineState{speed: 1, tokens: *seen, restarts: m.server.Restarts, unsound: true}
-		return false
-	}
-	d, ok := seen.growth(&e.tokens)
-	known := !e.tokens.At.IsZero() && e.restarts == m.server.Restarts && !e.unsound
-	e.unsound = false
-	if e.fresh = ok && known; e.fresh {
-		k.learn(&d, seen.At)
-		e.learnSizes(k, &d, m.proxies.begun(), seen.At)
-		e.learnCost(&d, valueOf(m.server.Running), c, seen.At)
-		e.outstanding.hold(&d, e.waiting > 0 && valueOf(m.queueGauge()) > 0)
-	} else {
+// countsTokens reports whether the server counts tokens in a way that can be used.
+func (m *memory) countsTokens() bool {
+	at := m.server.Tokens.At
+	return !at.IsZero() && !m.reversals.often(at)
+}
+
+// learn takes in what the engine did since the step before.
+func (e *engineState) learn(k *prompts, c cost, m *member) {
+	did, sent := &m.passed.server, &m.passed.proxies
+	sizes, guessed := sent.computed(&e.sizes), sent.computed(&e.guessed)
+	switch d := &did.tokens; {
+	case m.server.Tokens.At.IsZero():
+	case !m.countsTokens():
+		*e = engineState{speed: 1}
+	case d.seconds > 0:
+		at := m.server.Tokens.At
+		k.learn(d, at)
+		e.learnSizes(k, d, sizes, at)
+		e.compare(k, d, guessed)
+		e.learnCost(did, valueOf(m.server.Running), c, at)
+		e.outstanding.hold(d, did.queue.before > 0 && valueOf(m.queueGauge()) > 0)
+	case did.recounted:
 		e.outstanding.forget()
-		e.sized, e.sizedTo = tokenGrowth{}, m.proxies.begun()
-		e.compared, e.comparedTo = tokenGrowth{}, m.proxies.begun()
+		e.sized, e.sizes, e.compared, e.guessed = tokenGrowth{}, batch{}, tokenGrowth{}, batch{}
 		e.step, e.inStep = tokenGrowth{}, false
 	}
-	e.tokens, e.restarts = *seen, m.server.Restarts
-	e.running, e.waiting = valueOf(m.server.Running), valueOf(m.queueGauge())
-	return true
 }
 
 // learnSizes holds the sizes of requests against their tokens. Of an engine with few requests most readings show none
 // that began, or none that was computed, and where both are shown they are others. So both go on counting until there
 // are some of each: otherwise sizes would be missed while a long prompt is computed, and the size of a long one held
 // against the tokens of a short one.
-func (e *engineState) learnSizes(k *prompts, d *tokenGrowth, seen begun, at time.Time) {
-	const few, some = 2, 20 // requests that are compared at once; few, as one with an image spoils the others
+func (e *engineState) learnSizes(k *prompts, d *tokenGrowth, sent batch, at time.Time) {
+	const few = 2 // requests that are compared at once; few, as one with an image spoils the others
 	e.sized.add(d)
-	sent := seen.computedSince(&e.sizedTo)
 	both := e.sized.first >= few && sent.sized >= few
 	if both && e.sized.computed > 0 && sent.bytes >= sent.sized {
 		k.perByte.add(&e.sized, sent.bytes/sent.sized)
 		k.sizedAt = at
 	}
-	if both || e.sized.first >= some {
-		e.sized, e.sizedTo = tokenGrowth{}, seen
+	if both || e.sized.first >= fewestCompared {
+		e.sized, e.sizes = tokenGrowth{}, batch{}
 	}
-	if e.compared.add(d); e.compared.first >= some {
-		k.compare(seen.computedSince(&e.comparedTo), &e.compared)
-		e.compared, e.comparedTo = tokenGrowth{}, seen
+}
+
+// fewestCompared is requests that are enough for those which began and were not computed yet to be few among them.
+const fewestCompared = 20
+
+// compare holds what was guessed of requests against what they computed.
+func (e *engineState) compare(k *prompts, d *tokenGrowth, sent batch) {
+	if e.compared.add(d); e.compared.first >= fewestCompared {
+		k.compare(sent, &e.compared)
+		e.compared, e.guessed = tokenGrowth{}, batch{}
 	}
 }
 
 // learnCost learns from how long the engine took. Prompts count when their last token is computed: what was computed
 // before the first reading and counts after it, and the other way round at the last, has to be little of what is
 // compared. A count that leaped is no reading: nothing is suddenly that much faster.
-func (e *engineState) learnCost(d *tokenGrowth, running float64, known cost, at time.Time) {
-	if e.addBusy(d, running); e.busy.seconds < costSpan {
+func (e *engineState) learnCost(did *served, running float64, known cost, at time.Time) {
+	if e.addBusy(&did.tokens, did.running.before, running); e.busy.seconds < costSpan {
 		return
 	}
 	const leap = 4 // ratio
-	did := stint{e.busy.computed, e.busy.iterations, e.busy.generated, e.busy.seconds}
+	took := stint{e.busy.computed, e.busy.iterations, e.busy.generated, e.busy.seconds}
 	switch {
-	case e.efficiency.seconds() >= enough && known.of(&did)/e.speed > leap*e.busy.seconds:
+	case e.efficiency.seconds() >= enough && known.of(&took)/e.speed > leap*e.busy.seconds:
 		e.efficiency.fade(math.Exp(-e.busy.seconds / workTau.Seconds())) // until it may be true
 	case e.busy.iterations > 0:
-		e.efficiency.add(&did)
+		e.efficiency.add(&took)
 		e.rated = at
 	}
 	e.busy = tokenGrowth{}
@@ -250,15 +252,15 @@ func (e *engineState) learnCost(d *tokenGrowth, running float64, known cost, at 
 // Each iteration generates a token for each sequence that runs, where the engine does not count iterations. An engine
 // that shows nothing for longer than an iteration may take stood still, which is no cost of its work. So did one that
 // could not be read for as long, unless it is never read more often.
-func (e *engineState) addBusy(d *tokenGrowth, running float64) {
+func (e *engineState) addBusy(d *tokenGrowth, ran, running float64) {
 	const longest = 2 // ratio
 	unread := d.seconds > longestIteration.Seconds() && d.seconds > longest*e.gap
 	e.gap = d.seconds
 	if e.step.add(d); d.iterations == 0 {
-		e.step.iterations += d.generated / ((e.running + running) / 2)
+		e.step.iterations += d.generated / ((ran + running) / 2)
 	}
 	worked := d.generated+d.first > 0
-	if !(e.running > 0 && running > 0) || unread || !worked && e.step.seconds > longestIteration.Seconds() {
+	if !(ran > 0 && running > 0) || unread || !worked && e.step.seconds > longestIteration.Seconds() {
 		e.step, e.inStep = tokenGrowth{}, false
 		return
 	}
@@ -270,9 +272,6 @@ func (e *engineState) addBusy(d *tokenGrowth, running float64) {
 	}
 	e.step, e.inStep = tokenGrowth{}, true
 }
-
-// counts reports whether the engine ever counted tokens in a way that can be used.
-func (e *engineState) counts() bool { return !e.tokens.At.IsZero() && !e.unsound }
 
 // valueOf is what was read; NaN where nothing was.
 func valueOf(r Reading) float64 {
@@ -323,14 +322,13 @@ func (m *member) count(p *pool, k *prompts, perSecond float64) {
 	const chance = 0.25
 	o, mean := &m.engine.outstanding, k.mean()
 	if o.at.IsZero() {
-		o.start(p.now, m)
+		o.start(p.now)
 	}
-	o.pace(p.prefillRate*m.engine.speed, p.usable(Reading{At: m.engine.tokens.At}))
 	o.spread = 0
+	o.pace(p.prefillRate*m.engine.speed, p.usable(Reading{At: m.server.Tokens.At}))
 	switch {
 	case p.usable(m.proxies.Issued):
-		seen := m.proxies.begun()
-		sent, refused := seen.since(&o.sent)
+		sent, refused := m.passed.proxies.sent, m.passed.proxies.refused
 		o.begin(p.now, sent.requests, k.guess(sent))
 		o.refuse(refused.requests, k.guess(refused))
 		o.source, p.counted = WorkRequests, true
@@ -338,7 +336,7 @@ func (m *member) count(p *pool, k *prompts, perSecond float64) {
 			o.source = WorkSizes
 		}
 	case p.usable(m.inFlight):
-		rise := max(0, m.inFlight.Value-o.inFlight)
+		rise := max(0, m.passed.inFlight.by)
 		o.begin(p.now, rise, rise*mean)
 		o.source, p.counted = WorkInFlight, true
 	default:
@@ -347,12 +345,11 @@ func (m *member) count(p *pool, k *prompts, perSecond float64) {
 		o.begin(p.now, expected, expected*mean)
 		o.source = WorkExpected
 	}
-	o.sent, o.inFlight = m.proxies.begun(), m.inFlight.Value
-	if e := m.engine; e.fresh {
-		e.fresh = false
+	if m.passed.server.tokens.seconds > 0 && m.countsTokens() {
+		waiting := valueOf(m.queueGauge())
 		o.correct(standing{
-			at: e.tokens.At, waiting: max(0, orZero(e.waiting)), present: e.waiting + e.running,
-			computed: e.tokens.First,
+			at: m.server.Tokens.At, waiting: orZero(waiting), present: waiting + valueOf(m.server.Running),
+			computed: m.server.Tokens.First,
 		}, mean)
 	}
 	m.workload = (o.tokens + m.load*k.decode()) / p.requestWork
