@@ -98,6 +98,11 @@ func balanced(cluster object, policy Native, servers []string) error {
 		return nil
 	}
 	delete(cluster, "lb_policy")
+	common, ok := cluster["common_lb_config"].(object)
+	if !ok {
+		return errors.New("the cluster has no common_lb_config")
+	}
+	delete(common, "zone_aware_lb_config") // Envoy takes it with lb_policy only
 	cluster["load_balancing_policy"] = object{"policies": []object{{"typed_extension_config": cswrr()}}}
 	return nil
 }
