@@ -2,15 +2,14 @@ package e2e
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"steelyard/controlplane/view"
 	"steelyard/e2e/rig/modelsim"
@@ -22,21 +21,14 @@ type chat struct {
 	messages []string // JSON
 }
 
-// say sends the next message through an Envoy, and keeps the answer.
-func (c *chat) say(t *testing.T, url, text string) error {
-	const tokens = 8
+// say sends the next message through an Envoy, keeps the answer, and returns the server that gave it.
+func (c *chat) say(t *testing.T, url, text string) (server string, err error) {
 	message := func(role, text string) string { return fmt.Sprintf(`{"role": %q, "content": %q}`, role, text) }
 	c.messages = append(c.messages, message("user", text))
-	body := fmt.Sprintf(`{"model": "tiny", "max_tokens": %d, "messages": [%s]}`, tokens, strings.Join(c.messages, ", "))
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"v1/chat/completions",
-		strings.NewReader(body))
+	const tokens = 8
+	resp, err := complete(t.Context(), url, tokens, c.messages...)
 	if err != nil {
-		return err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
+		return "", err
 	}
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(resp.Body)
@@ -44,83 +36,107 @@ func (c *chat) say(t *testing.T, url, text string) error {
 		Choices []struct{ Message struct{ Content string } }
 	}
 	if err = cmp.Or(err, json.Unmarshal(answer, &said)); err != nil || len(said.Choices) != 1 {
-		return fmt.Errorf("status %d, %w: %.200q", resp.StatusCode, err, answer)
+		return "", fmt.Errorf("status %d, %w: %.200q", resp.StatusCode, err, answer)
 	}
 	c.messages = append(c.messages, message("assistant", said.Choices[0].Message.Content))
-	return nil
+	return resp.Header.Get(modelsim.HeaderServer), nil
 }
 
-// chats has conversations through an Envoy, twice as many as there are places, and returns how much of their prompts
-// the engines had in their caches.
-func (f *fleet) chats(t *testing.T, envoy, turns int, topic string, servers []*modelsim.Server) (cached float64) {
-	t.Helper()
-	const clients, bytes = 16, 3000
-	count := func() (hits, all float64) {
-		for _, s := range servers {
-			c := s.Tokens()
-			hits, all = hits+float64(c.CachedTokens), all+float64(c.PromptTokens)
-		}
-		return hits, all
+// complete has an engine answer messages with a number of tokens. The caller closes the body of the answer.
+func complete(ctx context.Context, url string, tokens int, messages ...string) (*http.Response, error) {
+	body := fmt.Sprintf(`{"model": "tiny", "max_tokens": %d, "messages": [%s]}`, tokens, strings.Join(messages, ", "))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"v1/chat/completions", strings.NewReader(body))
+	if err != nil {
+		return nil, err
 	}
-	hits, all := count()
-	var talking sync.WaitGroup
-	for client := range clients {
-		talking.Go(func() {
-			random := rand.New(rand.NewPCG(uint64(client), 1))
-			var c chat
-			for range turns {
-				time.Sleep(time.Duration(random.Int64N(int64(1200 * time.Millisecond)))) // the client thinks
-				text := strings.Repeat(fmt.Sprintf("%s %d %x ", topic, client, random.Uint64()), bytes/30)
-				if err := c.say(t, f.urls[envoy], text); err != nil {
-					t.Error(err)
-					return
-				}
+	req.Header.Set("Content-Type", "application/json")
+	return http.DefaultClient.Do(req)
+}
+
+// fill takes all places with requests that an Envoy sends, and returns a function that ends them.
+func (f *fleet) fill(t *testing.T, envoy, places int) (empty func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var answers sync.WaitGroup
+	for range places {
+		answers.Go(func() {
+			const minutes = 10_000 // tokens
+			if resp, err := complete(ctx, f.urls[envoy], minutes, `{"role": "user", "content": "all of it"}`); err == nil {
+				resp.Body.Close()
+				t.Errorf("a request that was to hold its place ended: %s", resp.Status)
 			}
 		})
 	}
-	talking.Wait()
-	hitsNow, allNow := count()
-	return (hitsNow - hits) / (allNow - all)
+	empty = sync.OnceFunc(func() { cancel(); answers.Wait() })
+	t.Cleanup(empty)
+	f.eventually("all places are taken", func() error { return f.waits(0, places) })
+	return empty
 }
 
-// TestConversationsThatWaitGoWhereTheyAreCached: of two Envoys with the same queue, one looks at prompts. Its requests
-// are learned, though they waited, and get places where they are known.
+// idle returns nil when nothing is in flight, and the loads of all endpoints show that.
+func (f *fleet) idle() error {
+	if err := f.waits(0, 0); err != nil {
+		return err
+	}
+	v, err := f.view()
+	if err != nil {
+		return err
+	}
+	for _, e := range v.Endpoints {
+		if e.Load.Or(1) > 0 {
+			return fmt.Errorf("the load of %s is %v", e.Address, e.Load.Or(-1))
+		}
+	}
+	return nil
+}
+
+// TestConversationsThatWaitGoWhereTheyAreCached: a request that waited for a place was learned, and the next of its
+// conversation gets a place where the prompt is cached.
 func TestConversationsThatWaitGoWhereTheyAreCached(t *testing.T) {
 	t.Parallel()
 	eachCarrier(t, conversationsThatWaitGoWhereTheyAreCached)
 }
 
 func conversationsThatWaitGoWhereTheyAreCached(t *testing.T, by carrier) {
+	const conversations, places = 8, 8
 	p := engine.Defaults()
 	p.CacheTokens = 200_000
-	pool := servers(t, same(4, modelsim.Options{Batching: &p})...)
+	pool := servers(t, same(places/2, modelsim.Options{Batching: &p})...)
 	f := by.start(t, plan{servers: pool, cluster: "queue: {max_in_flight: 2}", bootstrap: []string{"--prefix"}})
 	by.startEnvoy(t, f)
 	f.eventually("the other Envoy has joined the queue", func() error { return f.waits(0, 0) })
-	f.chats(t, 1, 2, "to begin with", pool)
+	long := func(text string) string { return strings.Repeat(text+" ", 100) }
 	f.eventually("what tokens cost is known", func() error {
+		if _, err := new(chat).say(t, f.urls[1], long("to begin with")); err != nil {
+			return err
+		}
 		v, err := f.view()
 		if err == nil && v.Decision.Unit != view.UnitWork {
 			err = fmt.Errorf("the unit of load is %q", v.Decision.Unit)
 		}
 		return err
 	})
-	longest := f.longestQueue(t)
-	var shares [2]float64
-	for envoy, topic := range []string{"by prompt", "by load"} {
-		shares[envoy] = f.chats(t, envoy, 5, topic, pool)
+	for i := range conversations {
+		var c chat
+		empty := f.fill(t, 1, places)
+		first := make(chan string, 1)
+		go func() {
+			server, err := c.say(t, f.urls[0], long(fmt.Sprint("conversation ", i)))
+			if err != nil {
+				t.Error(err)
+			}
+			first <- server
+		}()
+		f.eventually("the request waits", func() error { return f.waits(1, places) })
+		empty()
+		began := <-first
+		f.eventually("all is idle", f.idle)
+		if next, err := c.say(t, f.urls[0], "go on"); err != nil || next != began {
+			t.Errorf("conversation %d went to %s (%v), and is cached at %s", i, next, err, began)
+		}
 	}
-	most := longest()
-	t.Logf("%.0f %% of the prompts are cached by prompt, %.0f %% by load; up to %d waited", 100*shares[0],
-		100*shares[1], most)
-	if n := by.choices(t, f, "queue_prefix"); n == 0 {
-		t.Error("no request got a place where a part of its prompt is cached")
-	}
-	if most == 0 {
-		t.Error("no request waited")
-	}
-	if shares[0] < 1.25*shares[1] {
-		t.Errorf("%.2f of the prompts are cached by prompt, and %.2f by load", shares[0], shares[1])
+	if n := by.choices(t, f, "queue_prefix"); n < conversations {
+		t.Errorf("%v requests got a place where a part of their prompt is cached, want %d", n, conversations)
 	}
 }
 
@@ -150,25 +166,4 @@ func (c carrier) choices(t *testing.T, f *fleet, reason string) float64 {
 		return f.pickers[0].choices(t, reason)
 	}
 	return f.choices(t, 0, reason)
-}
-
-// longestQueue returns a function that ends the watching of the queue, and returns how many waited at a time.
-func (f *fleet) longestQueue(t *testing.T) func() int {
-	most, done := 0, make(chan struct{})
-	var watching sync.WaitGroup
-	watching.Go(func() {
-		for {
-			select {
-			case <-done:
-				return
-			case <-time.After(50 * time.Millisecond):
-				if q, err := f.queue(); err == nil {
-					most = max(most, q.Classes[0].Waiting)
-				}
-			}
-		}
-	})
-	end := sync.OnceValue(func() int { close(done); watching.Wait(); return most })
-	t.Cleanup(func() { end() })
-	return end
 }
