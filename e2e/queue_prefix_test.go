@@ -61,7 +61,8 @@ func (f *fleet) fill(t *testing.T, envoy, places int) (empty func()) {
 	for range places {
 		answers.Go(func() {
 			const minutes = 10_000 // tokens
-			if resp, err := complete(ctx, f.urls[envoy], minutes, `{"role": "user", "content": "all of it"}`); err == nil {
+			resp, err := complete(ctx, f.urls[envoy], minutes, `{"role": "user", "content": "all of it"}`)
+			if err == nil {
 				resp.Body.Close()
 				t.Errorf("a request that was to hold its place ended: %s", resp.Status)
 			}
