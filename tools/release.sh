@@ -65,7 +65,6 @@ done
 mkdir "$host/chart"
 cp -R manifests/chart "$host/chart/steelyard"
 sed -i "s/^version: .*/version: $version/; s/^appVersion: .*/appVersion: $version/" "$host/chart/steelyard/Chart.yaml"
-sed -i "s/^  tag: .*/  tag: $version/" "$host/chart/steelyard/values.yaml"
 tar --create --sort=name --mtime="@$committed" --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX \
     -C "$host/chart" steelyard | gzip --no-name -9 >"$dist/steelyard-chart-$version.tgz"
 (cd "$dist" && sha256sum -- * >checksums.txt)

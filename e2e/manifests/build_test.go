@@ -109,6 +109,16 @@ func render(t *testing.T, file string, more map[string]any) []object {
 
 func renderIn(t *testing.T, namespace, file string, more map[string]any) []object {
 	t.Helper()
+	files, err := renderAs(t, "steelyard", namespace, file, more)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objectsOf(t, files)
+}
+
+// renderAs is helm template of a release, by file.
+func renderAs(t *testing.T, release, namespace, file string, more map[string]any) (map[string]string, error) {
+	t.Helper()
 	chart, err := loader.LoadDir(filepath.Join(manifests, "chart"))
 	if err != nil {
 		t.Fatal(err)
@@ -120,18 +130,19 @@ func renderIn(t *testing.T, namespace, file string, more map[string]any) []objec
 		}
 	}
 	maps.Copy(values, more)
-	release := common.ReleaseOptions{Name: "steelyard", Namespace: namespace, IsInstall: true}
-	all, err := util.ToRenderValues(chart, values, release, nil)
+	all, err := util.ToRenderValues(chart, values,
+		common.ReleaseOptions{Name: release, Namespace: namespace, IsInstall: true}, nil)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	files, err := engine.Render(chart, all)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var objects []object
+	return engine.Render(chart, all)
+}
+
+// objectsOf are what helm install applies: neither notes nor tests.
+func objectsOf(t *testing.T, files map[string]string) (objects []object) {
+	t.Helper()
 	for _, path := range slices.Sorted(maps.Keys(files)) {
-		if !strings.HasPrefix(filepath.Base(path), "_") {
+		if filepath.Ext(path) == ".yaml" && !strings.Contains(path, "/tests/") {
 			objects = append(objects, parse(t, path, []byte(files[path]))...)
 		}
 	}

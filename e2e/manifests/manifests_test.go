@@ -3,6 +3,7 @@ package manifests
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -178,7 +179,7 @@ func TestTheChartAdmitsOtherNamespaces(t *testing.T) {
 }
 
 // comparable returns an object as the API server reads it: numbers are numbers, and the configuration is YAML, of which
-// comments and order do not matter.
+// comments and order do not matter. What only Helm writes, the labels of releases, is taken out.
 func comparable(t *testing.T, o object) map[string]any {
 	t.Helper()
 	text, err := yaml.Marshal(o.Object)
@@ -189,6 +190,7 @@ func comparable(t *testing.T, o object) map[string]any {
 	if err := yaml.Unmarshal(text, &out); err != nil {
 		t.Fatal(err)
 	}
+	withoutRelease(out)
 	if data, ok := out["data"].(map[string]any); ok && data["steelyard.yaml"] != nil {
 		var parsed any
 		if err := yaml.UnmarshalStrict([]byte(data["steelyard.yaml"].(string)), &parsed); err != nil {
@@ -197,6 +199,22 @@ func comparable(t *testing.T, o object) map[string]any {
 		data["steelyard.yaml"] = parsed
 	}
 	return out
+}
+
+// withoutRelease takes the labels of releases out of a value, at any depth.
+func withoutRelease(value any) {
+	switch v := value.(type) {
+	case map[string]any:
+		maps.DeleteFunc(v, func(key string, of any) bool {
+			withoutRelease(of)
+			return slices.Contains([]string{"helm.sh/chart", "app.kubernetes.io/instance",
+				"app.kubernetes.io/version", "app.kubernetes.io/managed-by"}, key)
+		})
+	case []any:
+		for _, of := range v {
+			withoutRelease(of)
+		}
+	}
 }
 
 // TestEveryConfigurationIsOneThatSteelyardTakes, and names files only where the Deployment mounts some.

@@ -1,9 +1,40 @@
+{{- /* The names of objects: "steelyard" for a release of that name. */}}
+{{- define "steelyard.fullname" -}}
+{{- if .Values.fullnameOverride }}
+{{- .Values.fullnameOverride | trunc 50 | trimSuffix "-" }}
+{{- else if contains "steelyard" .Release.Name }}
+{{- .Release.Name | trunc 50 | trimSuffix "-" }}
+{{- else }}
+{{- printf "%s-steelyard" .Release.Name | trunc 50 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+
 {{- define "steelyard.labels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
 app.kubernetes.io/name: steelyard
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/part-of: steelyard
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
 {{- define "steelyard.selector" -}}
 app.kubernetes.io/name: steelyard
+app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: control-plane
+{{- end }}
+
+{{- define "steelyard.image" -}}
+{{- with .Values.image }}
+{{- if .digest }}{{ .repository }}@{{ .digest }}{{ else }}{{ .repository }}:{{ .tag | default $.Chart.AppVersion }}{{ end }}
+{{- end }}
+{{- end }}
+
+{{- /* Who signs: an authority of the chart, or the issuer that certManager.issuerRef names. */}}
+{{- define "steelyard.issuer" -}}
+{{- $own := dict "name" (include "steelyard.fullname" .) "kind" "Issuer" "group" "cert-manager.io" }}
+{{- toJson (.Values.certManager.issuerRef | default $own) }}
 {{- end }}

@@ -1,0 +1,339 @@
+package manifests
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	"steelyard/controlplane/config"
+	"steelyard/e2e/rig/golden"
+)
+
+func TestTheChartRefusesWhatIsNoValueOfIt(t *testing.T) {
+	for values, want := range map[string]string{
+		"monitorng: {enabled: true}":                                          "monitorng",
+		"prioityClassName: high":                                              "prioityClassName",
+		"replicas: 0":                                                         "/replicas",
+		"replicas: two":                                                       "/replicas",
+		"image: {repository: r, tag: 'a b'}":                                  "/image/tag",
+		"image: {digest: latest}":                                             "/image/digest",
+		"networkPolicy: {metricsPorts: [http]}":                               "/networkPolicy/metricsPorts/0",
+		"config: {clusters: [{name: llama, endpoint: {}}]}":                   "endpoint",
+		"config: {xds: {listen: 7}}":                                          "/config/xds/listen",
+		"monitoring: {alerts: {SteelyardShedding: {fro: 10m}}}":               "fro",
+		"monitoring: {enabled: true, alerts: {SteelyardSheding: {for: 10m}}}": "monitoring.alerts names SteelyardSheding",
+	} {
+		_, err := renderAs(t, "steelyard", namespace, "", valuesOf(t, values))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want an error with %q", values, err, want)
+		}
+	}
+}
+
+func valuesOf(t *testing.T, text string) (values map[string]any) {
+	t.Helper()
+	if err := yaml.UnmarshalStrict([]byte(text), &values); err != nil {
+		t.Fatal(err)
+	}
+	return values
+}
+
+// TestTheSchemaOfTheChartHasEveryValue, and the one of the configuration. With -update it takes over the latter.
+func TestTheSchemaOfTheChartHasEveryValue(t *testing.T) {
+	path := filepath.Join(manifests, "chart/values.schema.json")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := config.Schema()
+	of = of[bytes.Index(of, []byte(`"title"`)):] // without $schema, which only a whole document has
+	var schema struct{ Properties map[string]any }
+	if err := json.Unmarshal(text, &schema); err != nil {
+		t.Fatal(err)
+	}
+	begin := bytes.Index(text, []byte("\n    \"config\": {\n"))
+	if begin < 0 {
+		t.Fatal("config is not a property")
+	}
+	indented := strings.ReplaceAll(strings.TrimSuffix(string(of), "\n"), "\n", "\n    ")
+	golden.Check(t, path, string(text[:begin])+"\n    \"config\": {\n      "+indented+"\n  }\n}\n")
+
+	values := chartValues(t)
+	for key := range values {
+		if schema.Properties[key] == nil {
+			t.Errorf("the schema lacks %s", key)
+		}
+	}
+	for key := range schema.Properties {
+		if _, found := values[key]; !found && key != "global" {
+			t.Errorf("values.yaml lacks %s", key)
+		}
+	}
+}
+
+func chartValues(t *testing.T) map[string]any {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(manifests, "chart/values.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return valuesOf(t, string(text))
+}
+
+func TestTheChartTakesWhatProductionNeeds(t *testing.T) {
+	digest := "sha256:" + strings.Repeat("0", 64)
+	objects := render(t, "", valuesOf(t, `
+image: {repository: r/steelyard, digest: "`+digest+`"}
+commonLabels: {team: inference}
+podLabels: {sidecar.istio.io/inject: "false"}
+podAnnotations: {example.com/a: b}
+serviceAccount: {annotations: {example.com/role: r}}
+extraEnv: [{name: OTEL_EXPORTER_OTLP_HEADERS, value: x}]
+priorityClassName: infrastructure
+affinity: {nodeAffinity: {}}
+monitoring:
+  enabled: true
+  labels: {release: kube-prometheus-stack}
+  alerts:
+    SteelyardShedding: {severity: page, for: 10m, labels: {team: inference}}
+    SteelyardLoopStuck: {expr: "steelyard_decision_age_seconds > 10"}
+    SteelyardEnvoysGone: {enabled: false}
+`))
+	pod := deployment(t, objects, "steelyard")
+	c := pod.Containers[0]
+	if c.Image != "r/steelyard@"+digest || pod.PriorityClassName != "infrastructure" ||
+		!slices.Contains(c.Env, core.EnvVar{Name: "OTEL_EXPORTER_OTLP_HEADERS", Value: "x"}) ||
+		pod.Affinity == nil || pod.Affinity.NodeAffinity == nil || pod.Affinity.PodAntiAffinity != nil {
+		t.Errorf("the Pod is %+v", pod)
+	}
+	d := find(t, objects, "Deployment", "steelyard")
+	for _, want := range []struct {
+		of   object
+		path []string
+		is   string
+	}{
+		{d, []string{"metadata", "labels", "team"}, "inference"},
+		{d, []string{"spec", "template", "metadata", "labels", "sidecar.istio.io/inject"}, "false"},
+		{d, []string{"spec", "template", "metadata", "annotations", "example.com/a"}, "b"},
+		{find(t, objects, "ServiceAccount", "steelyard"), []string{"metadata", "annotations", "example.com/role"}, "r"},
+		{find(t, objects, "ServiceMonitor", "steelyard"), []string{"metadata", "labels", "release"},
+			"kube-prometheus-stack"},
+		{find(t, objects, "PrometheusRule", "steelyard"), []string{"metadata", "labels", "release"},
+			"kube-prometheus-stack"},
+	} {
+		if got := at[string](t, want.of, want.path...); got != want.is {
+			t.Errorf("%s, %s: %q, want %q", name(want.of), strings.Join(want.path, "."), got, want.is)
+		}
+	}
+	alerts := alertsOf(t, objects)
+	shedding := alerts["SteelyardShedding"]
+	if difference := cmp.Diff(map[string]any{"severity": "page", "team": "inference"},
+		shedding["labels"]); difference != "" || shedding["for"] != "10m" {
+		t.Errorf("SteelyardShedding: %v", shedding)
+	}
+	if expr := alerts["SteelyardLoopStuck"]["expr"]; expr != "steelyard_decision_age_seconds > 10" {
+		t.Errorf("SteelyardLoopStuck: %v", expr)
+	}
+	if alerts["SteelyardEnvoysGone"] != nil || len(alerts) != len(alertsOf(t, render(t, "", monitored)))-1 {
+		t.Error("there is more or less than all alerts but the one that was left out")
+	}
+}
+
+func alertsOf(t *testing.T, objects []object) map[string]map[string]any {
+	t.Helper()
+	alerts := map[string]map[string]any{}
+	for _, group := range at[[]any](t, find(t, objects, "PrometheusRule", "steelyard"), "spec", "groups") {
+		for _, rule := range group.(map[string]any)["rules"].([]any) {
+			if called, is := rule.(map[string]any)["alert"].(string); is {
+				alerts[called] = rule.(map[string]any)
+			}
+		}
+	}
+	return alerts
+}
+
+func TestTwoReleasesInANamespaceShareNoObject(t *testing.T) {
+	seen := map[string]string{}
+	for _, release := range []string{"steelyard", "other", "steelyard-two"} {
+		files, err := renderAs(t, release, namespace, "values-production.yaml", monitored)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range objectsOf(t, files) {
+			if of := seen[name(o)]; of != "" {
+				t.Errorf("%s is in the releases %s and %s", name(o), of, release)
+			}
+			seen[name(o)] = release
+			text, err := yaml.Marshal(o.Object)
+			if err != nil {
+				t.Fatal(err)
+			}
+			// Secrets, issuers and hosts of certificates of the first release; its Secret of tokens is the user's.
+			own := regexp.MustCompile(`\bsteelyard-(xds|admin|envoy|ca|self)[a-z-]*`)
+			rest := strings.ReplaceAll(string(text), "other-steelyard", "")
+			for _, found := range own.FindAllString(rest, -1) {
+				if release == "other" && o.GetKind() != "Deployment" && o.GetKind() != "ConfigMap" &&
+					found != "steelyard-admin" {
+					t.Errorf("%s names %s of another release", name(o), found)
+				}
+			}
+		}
+	}
+}
+
+func TestTheChartSignsWithAnIssuerOfYours(t *testing.T) {
+	objects := render(t, "values-production.yaml", valuesOf(t,
+		`certManager: {enabled: true, issuerRef: {name: internal, kind: ClusterIssuer, group: cert-manager.io}}`))
+	var certificates []string
+	for _, o := range objects {
+		switch o.GetKind() {
+		case "Issuer":
+			t.Errorf("there is %s, too", name(o))
+		case "Certificate":
+			certificates = append(certificates, o.GetName())
+			if by := at[string](t, o, "spec", "issuerRef", "name"); by != "internal" {
+				t.Errorf("%s is signed by %s", name(o), by)
+			}
+		}
+	}
+	if want := []string{"steelyard-xds", "steelyard-admin", "steelyard-envoy"}; !slices.Equal(certificates, want) {
+		t.Errorf("the certificates are %v, want %v", certificates, want)
+	}
+}
+
+func TestTheNotesWarnOfAnOpenInstallation(t *testing.T) {
+	const notes = "steelyard/templates/NOTES.txt"
+	for _, test := range []struct {
+		file, values string
+		has          []string
+		lacks        string
+	}{
+		{"", "", []string{"WARNING: this installation is open", "this must time out", "share nothing",
+			"port-forward service/steelyard-admin"}, "ca.crt"},
+		{"", "networkPolicy: {enabled: false}", []string{"there is no NetworkPolicy"}, "must time out"},
+		{"", "replicas: 1", []string{"WARNING"}, "share nothing"},
+		{"values-production.yaml", "", []string{"--ca-file ca.crt"}, "WARNING"},
+		{"values-production.yaml", "", []string{"--server-name steelyard-admin.steelyard.svc"}, "share nothing"},
+	} {
+		files, err := renderAs(t, "steelyard", namespace, test.file, valuesOf(t, test.values))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range test.has {
+			if !strings.Contains(files[notes], want) {
+				t.Errorf("%s %s: the notes lack %q:\n%s", test.file, test.values, want, files[notes])
+			}
+		}
+		if strings.Contains(files[notes], test.lacks) {
+			t.Errorf("%s %s: the notes have %q:\n%s", test.file, test.values, test.lacks, files[notes])
+		}
+	}
+}
+
+// TestHelmTestIsAdmitted: its Pod carries the label that the policies of chart and base admit to the admin port, and is
+// locked down; of the files that it names each is mounted.
+func TestHelmTestIsAdmitted(t *testing.T) {
+	for _, file := range []string{"", "values-production.yaml"} {
+		files, err := renderAs(t, "steelyard", namespace, file, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects := parse(t, "test", []byte(files["steelyard/templates/tests/ready.yaml"]))
+		var pod core.Pod
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(objects[0].Object, &pod); err != nil {
+			t.Fatal(err)
+		}
+		c := pod.Spec.Containers[0]
+		for _, arg := range c.Args {
+			_, path, isFile := strings.Cut(arg, "-file=")
+			if isFile && !slices.ContainsFunc(c.VolumeMounts, func(m core.VolumeMount) bool {
+				return strings.HasPrefix(path, m.MountPath+"/")
+			}) {
+				t.Errorf("nothing is mounted where %s is to be", path)
+			}
+		}
+		if c.Image != deployment(t, render(t, file, nil), "steelyard").Containers[0].Image {
+			t.Errorf("it runs %s", c.Image)
+		}
+		if s := c.SecurityContext; s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem ||
+			pod.Spec.SecurityContext.RunAsNonRoot == nil {
+			t.Error("it is not locked down")
+		}
+		if pod.Labels["steelyard.dev/admin"] != "true" {
+			t.Errorf("its labels are %v", pod.Labels)
+		}
+		policy := fmt.Sprint(find(t, render(t, file, nil), "NetworkPolicy", "steelyard").Object)
+		if !strings.Contains(policy, "podSelector:map[matchLabels:map[steelyard.dev/admin:true]]") {
+			t.Errorf("the policy does not admit it: %s", policy)
+		}
+	}
+}
+
+// TestTheReadmeOfTheChartHasEveryValue: it is made of values.yaml, whose comments stand above the keys.
+func TestTheReadmeOfTheChartHasEveryValue(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(manifests, "chart/values.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows strings.Builder
+	section, comment := "", []string(nil)
+	for line := range strings.Lines(string(text[bytes.Index(text, []byte("\n\n")):])) {
+		line = strings.TrimRight(line, "\n")
+		trimmed := strings.TrimSpace(line)
+		indent := len(line) - len(trimmed)
+		if said, is := strings.CutPrefix(trimmed, "# "); is {
+			comment = append(comment, said)
+			continue
+		}
+		key, value, isKey := strings.Cut(trimmed, ": ")
+		switch {
+		case indent == 0 && strings.HasSuffix(trimmed, ":") && trimmed != "config:" && trimmed != "resources:":
+			section = strings.TrimSuffix(trimmed, ":") + "."
+		case indent == 0 && trimmed != "":
+			section = ""
+			key = strings.TrimSuffix(key, ":")
+			if trimmed == "config:" || trimmed == "resources:" {
+				value = "see values.yaml"
+			}
+			fmt.Fprintf(&rows, "| `%s` | %s | %s |\n", key, code(value), strings.Join(comment, " "))
+		case indent == 2 && isKey && section != "":
+			fmt.Fprintf(&rows, "| `%s%s` | %s | %s |\n", section, key, code(value), strings.Join(comment, " "))
+		}
+		comment = nil
+	}
+	golden.Check(t, filepath.Join(manifests, "chart/README.md"), `# Chart of Steelyard
+
+    helm install steelyard manifests/chart --namespace steelyard --create-namespace \
+      --set image.repository=REGISTRY/steelyard
+    helm -n steelyard test steelyard
+
+The defaults are open: [docs/kubernetes.md](../../docs/kubernetes.md) has the installation with mutual TLS and tokens
+(`+"`values-production.yaml`"+`). Unknown values and bad configurations are refused by `+"`values.schema.json`"+`.
+
+| value | default | |
+|---|---|---|
+`+strings.ReplaceAll(rows.String(), " |  |\n", " | |\n"))
+	for key := range chartValues(t) {
+		if !strings.Contains(rows.String(), "`"+key) {
+			t.Errorf("%s is not in the table", key)
+		}
+	}
+}
+
+func code(value string) string {
+	if value == "see values.yaml" {
+		return value
+	}
+	return "`" + value + "`"
+}
