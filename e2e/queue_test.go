@@ -444,11 +444,14 @@ func aRequestThatMayNotWaitIsRefused(t *testing.T, by carrier) {
 	defer stop()
 	c.send(ctx, 0, 0, "none", "", time.Minute)
 	f.eventually("the place is taken", func() error { return f.waits(0, 1) })
-	for class, reason := range map[string]string{"short": "timeout", "none": "full"} {
+	for class, want := range map[string][2]string{
+		"short": {"timeout", "rejected-ttl-expired"}, "none": {"full", "rejected-saturated"},
+	} {
 		a := c.call(t.Context(), 1, 0, class, "", time.Millisecond)
-		if a.code != http.StatusServiceUnavailable || a.header.Get("Retry-After") != "1" ||
-			a.header.Get("X-Steelyard-Refused") != reason {
-			t.Errorf("class %s: %+v, want a 503 for the reason %s", class, a, reason)
+		if a.code != http.StatusTooManyRequests || a.header.Get("Retry-After") != "1" ||
+			a.header.Get("X-Steelyard-Refused") != want[0] ||
+			a.header.Get("X-Llm-D-Request-Dropped-Reason") != want[1] {
+			t.Errorf("class %s: %+v, want a 429 for the reasons %v", class, a, want)
 		}
 	}
 }

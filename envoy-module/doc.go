@@ -21,7 +21,7 @@
 // Where the cluster has a queue, the filter stops the request at its headers, or once the first part of its body has
 // been read, has it wait (package follow), with what the routes have of its prompt, and returns to the worker. The
 // verdict arrives on a goroutine, which wakes the worker by Envoy's scheduler; the worker then goes on with the
-// endpoint that was granted, answers 503, or chooses as without a queue. Beyond Envoy's buffer, the body of a request
+// endpoint that was granted, answers 429, or chooses as without a queue. Beyond Envoy's buffer, the body of a request
 // that waits is not read. The end of a request frees its place: Envoy destroys the filter of each, however it ends.
 //
 // # The router

@@ -170,23 +170,17 @@ func headerOf(envoy unsafe.Pointer, headers C.int, key C.text) string {
 	return C.GoStringN(value.data, C.int(min(value.length, maxValue)))
 }
 
-// headerNamed is header for a key that may be empty.
-func headerNamed(envoy unsafe.Pointer, key string) string {
-	if key == "" {
-		return ""
-	}
-	defer runtime.KeepAlive(key)
-	return header(envoy, textOf(key))
-}
-
 // queued has a request wait, by its prompt if that is not nil, where the cluster has a queue; false where it does not
 // wait.
 func queued(envoy unsafe.Pointer, r *C.request, f *filter, a follow.Arrival, prompt *prefix.Prompt) bool {
-	class, tenant, on := f.pool.Queue()
+	var on bool
+	a.Class, a.Tenant, on = f.pool.Queue(func(name string) string {
+		defer runtime.KeepAlive(name)
+		return header(envoy, textOf(name))
+	})
 	if !on {
 		return false
 	}
-	a.Class, a.Tenant = headerNamed(envoy, class), headerNamed(envoy, tenant)
 	if prompt != nil {
 		a.Cached, a.Key = f.pool.Asked(prompt)
 	}
@@ -249,17 +243,17 @@ func ended(handle C.uintptr_t) {
 	h.Delete()
 }
 
-// refuse answers 503 to a request that waited.
+// refuse answers a request that waited and gets no place.
 func refuse(envoy unsafe.Pointer, f *filter, o follow.Outcome) {
 	reason, answer := o.Reason(), o.Refusal()
 	f.count(envoy, reason)
 	C.envoy_dynamic_module_callback_http_set_dynamic_metadata_string(envoy, own, ownKey, textOf(reason))
 	runtime.KeepAlive(reason)
-	unavailable(envoy, answer.Body, answer.Details, answer.Headers...)
+	respond(envoy, answer.Status, answer.Body, answer.Details, answer.Headers...)
 }
 
-// unavailable answers 503 with these headers, at least one. Envoy copies what it is given.
-func unavailable(envoy unsafe.Pointer, body, details string, pairs ...[2]string) {
+// respond answers a request with these headers, at least one. Envoy copies what it is given.
+func respond(envoy unsafe.Pointer, status int, body, details string, pairs ...[2]string) {
 	memory := C.calloc(C.size_t(len(pairs)), C.size_t(unsafe.Sizeof(C.header{})))
 	defer C.free(memory)
 	headers := unsafe.Slice((*C.header)(memory), len(pairs))
@@ -270,9 +264,8 @@ func unavailable(envoy unsafe.Pointer, body, details string, pairs ...[2]string)
 		headers[i] = C.header{key: key, key_length: C.size_t(len(pair[0])), value: value,
 			value_length: C.size_t(len(pair[1]))}
 	}
-	const status = 503
-	C.envoy_dynamic_module_callback_http_send_response(envoy, status, &headers[0], C.size_t(len(pairs)), textOf(body),
-		textOf(details))
+	C.envoy_dynamic_module_callback_http_send_response(envoy, C.uint32_t(status), &headers[0], C.size_t(len(pairs)),
+		textOf(body), textOf(details))
 	runtime.KeepAlive(body)
 	runtime.KeepAlive(details)
 }

@@ -6,6 +6,7 @@ package main
 import "C"
 
 import (
+	"net/http"
 	"runtime"
 	"runtime/cgo"
 	"strconv"
@@ -75,7 +76,8 @@ func (v *visit) settled(envoy unsafe.Pointer) {
 }
 
 func (v *visit) refuse(envoy unsafe.Pointer, reason picking.Refusal) {
-	unavailable(envoy, routerRefusals[reason], "steelyard_router_"+string(reason), [2]string{"retry-after", "1"})
+	respond(envoy, http.StatusServiceUnavailable, routerRefusals[reason], "steelyard_router_"+string(reason),
+		[2]string{"retry-after", "1"})
 }
 
 // A request that has a handle is complete; its end follows.

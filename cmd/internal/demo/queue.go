@@ -87,7 +87,7 @@ func sendClasses(ctx context.Context, out io.Writer, d time.Duration, urls []str
 			showClasses(out, meters[:])
 		case <-over.C:
 			fmt.Fprintf(out, "In the end. Wanted: %s 75%%, %s 25%% of the answers. A queue that is full refuses "+
-				"with 503.\n", classes[0], classes[1])
+				"with 429.\n", classes[0], classes[1])
 			showClasses(out, meters[:]) // before the queue empties, which has no shares
 			return group.Wait()
 		}

@@ -18,7 +18,7 @@
 //
 // Where the cluster has a queue, the request waits in it (package follow) before its headers are answered, or its body,
 // where the choice waits for that. The picker asks the proxy for more time than its message_timeout, and the answer is
-// the endpoint that was granted, a 503, or the choice that there would be without a queue. A place is held until the
+// the endpoint that was granted, a 429, or the choice that there would be without a queue. A place is held until the
 // stream of its request ends. Envoy 1.40 ends that when no part of the request or the answer is to be sent on it any
 // more, so the picker asks for the trailers of the answer (mode_override): they come, or the stream ends, with the last
 // byte. A client that gives up ends the stream, too; while a request waits, a goroutine of its own receives.

@@ -353,7 +353,7 @@ func (x *exchange) decide() (c picking.Choice, refusal *extprocv3.ProcessingResp
 		return c, nil, err
 	case o.Refused != "":
 		r := o.Refusal() // as the module does
-		return c, immediate(typev3.StatusCode_ServiceUnavailable, r.Headers, r.Body, r.Details), nil
+		return c, immediate(typev3.StatusCode(r.Status), r.Headers, r.Body, r.Details), nil
 	case o.Endpoint != "":
 		x.placed, x.chosen = true, o.Endpoint
 		return picking.Choice{Address: o.Endpoint}, nil, nil
@@ -412,13 +412,14 @@ func named(c picking.Choice) (*extprocv3.CommonResponse, *structpb.Struct) {
 // refusal refuses a request that no endpoint may serve, or that none is to serve now.
 func refusal(reason picking.Reason) *extprocv3.ProcessingResponse {
 	text, code := reasonStrict, typev3.StatusCode_ServiceUnavailable
-	var headers [][2]string
+	headers := [][2]string{{follow.DroppedReason, follow.DroppedNoEndpoints}}
 	switch reason {
 	case picking.ReasonSubset:
 		text = "none of the endpoints in " + subset + " is known"
 	case reasonShed:
 		text, code = "all endpoints are saturated", typev3.StatusCode_TooManyRequests
-		headers = [][2]string{{"retry-after", "1"}} // only a share is refused, so the next try may be served
+		// Only a share is refused, so the next try may be served.
+		headers = [][2]string{{follow.DroppedReason, follow.DroppedSaturated}, {"retry-after", "1"}}
 	}
 	return immediate(code, headers, "steelyard picker: "+text+"\n", "steelyard_picker_"+string(reason))
 }

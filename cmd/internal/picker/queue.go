@@ -19,11 +19,11 @@ const (
 
 // arrives is the request as it asks for a place; nil where its cluster has no queue.
 func (x *exchange) arrives(h *extprocv3.HttpHeaders) *follow.Arrival {
-	class, tenant, queued := x.loads.Pool(x.cluster).Queue()
+	class, tenant, queued := x.loads.Pool(x.cluster).Queue(func(name string) string { return nameIn(h, name) })
 	if !queued {
 		return nil
 	}
-	return &follow.Arrival{Class: nameIn(h, class), Tenant: nameIn(h, tenant), Since: time.Now()}
+	return &follow.Arrival{Class: class, Tenant: tenant, Since: time.Now()}
 }
 
 // wait has the request wait in the queue of its cluster. The outcome is empty if it does not, or was released. err is
@@ -54,11 +54,8 @@ func (x *exchange) wait() (o follow.Outcome, err error) {
 	return o, err
 }
 
-// nameIn is the value of a header whose name may be empty.
+// nameIn is the value of a header, as far as a name may be long.
 func nameIn(h *extprocv3.HttpHeaders, header string) string {
-	if header == "" {
-		return ""
-	}
 	name := headerOf(h, header)
 	return name[:min(len(name), maxName)]
 }

@@ -23,7 +23,7 @@ type Meter struct {
 // A Snapshot is a run so far.
 type Snapshot struct {
 	Sent, Done, Errors int
-	Refused            int           // of the errors, those answered 503
+	Refused            int           // of the errors, those answered 503 or 429
 	Latency            time.Duration // mean of the requests that were answered without an error
 	Wait               Summary       // seconds, of the latest 8192 answers
 }
@@ -53,7 +53,7 @@ func (m *Meter) end(s Sample) {
 	defer m.mu.Unlock()
 	m.counts.Done++
 	switch {
-	case s.Status == http.StatusServiceUnavailable:
+	case s.Status == http.StatusServiceUnavailable, s.Status == http.StatusTooManyRequests:
 		m.counts.Errors, m.counts.Refused = m.counts.Errors+1, m.counts.Refused+1
 	case s.Failed():
 		m.counts.Errors++

@@ -128,12 +128,38 @@ func (p *Pool) forget(endpoints []picking.Endpoint, moved bool) {
 	}
 }
 
-// Queue returns the names of the headers by which requests wait in the queue of the cluster; ok is false if they do not
-// wait.
-func (p *Pool) Queue() (class, tenant string, ok bool) {
+// The headers in which clients of llm-d name what is a class and a tenant here. They count if a request does not have the
+// header that the configuration names.
+const (
+	objective  = "x-llm-d-inference-objective"
+	fairnessID = "x-llm-d-inference-fairness-id"
+)
+
+// Queue returns the class and the tenant of a request with these headers in the queue of the cluster; ok is false if its
+// requests do not wait.
+func (p *Pool) Queue(header func(name string) string) (class, tenant string, ok bool) {
+	p.mu.Lock()
+	queue := p.queue
+	p.mu.Unlock()
+	if queue == nil {
+		return "", "", false
+	}
+	first := func(names ...string) (value string) {
+		for _, name := range names {
+			if value == "" && name != "" {
+				value = header(name)
+			}
+		}
+		return value
+	}
+	return first(queue.GetClass(), objective), first(queue.GetTenant(), fairnessID), true
+}
+
+// queues reports whether the requests of the cluster wait.
+func (p *Pool) queues() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.queue.GetClass(), p.queue.GetTenant(), p.queue != nil
+	return p.queue != nil
 }
 
 // Reader reads the prompts of the cluster, as its engines cache them.

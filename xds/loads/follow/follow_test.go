@@ -354,3 +354,37 @@ func TestWhatIsAskedNamesSomeEndpointsAndTheirDifferences(t *testing.T) {
 		})
 	}
 }
+
+func TestARequestNamesItsClassAndTenantInOurHeadersOrThoseOfLLMD(t *testing.T) {
+	f := New(nil, "envoy-1", []string{"llama"}, slog.New(slog.DiscardHandler))
+	pool := f.Pool("llama")
+	names := func(headers map[string]string) [2]string {
+		class, tenant, ok := pool.Queue(func(name string) string { return headers[name] })
+		if !ok {
+			return [2]string{"no queue"}
+		}
+		return [2]string{class, tenant}
+	}
+	if got := names(map[string]string{"x-class": "gold"}); got != [2]string{"no queue"} {
+		t.Errorf("without a queue: %v", got)
+	}
+	for _, c := range []struct {
+		configured *loadsv1.QueueHeaders
+		headers    map[string]string
+		want       [2]string
+	}{
+		{&loadsv1.QueueHeaders{Class: "x-class", Tenant: "x-tenant"}, map[string]string{"x-class": "gold",
+			"x-tenant": "a", "x-llm-d-inference-objective": "batch", "x-llm-d-inference-fairness-id": "b"},
+			[2]string{"gold", "a"}},
+		{&loadsv1.QueueHeaders{Class: "x-class", Tenant: "x-tenant"}, map[string]string{
+			"x-llm-d-inference-objective": "batch", "x-llm-d-inference-fairness-id": "b"}, [2]string{"batch", "b"}},
+		{&loadsv1.QueueHeaders{}, map[string]string{"": "none", "x-llm-d-inference-objective": "batch"},
+			[2]string{"batch", ""}},
+		{&loadsv1.QueueHeaders{Class: "x-class"}, nil, [2]string{"", ""}},
+	} {
+		pool.set(&loadsv1.Update{Queue: c.configured}, noon)
+		if got := names(c.headers); got != c.want {
+			t.Errorf("%v, configured %v: class and tenant %q, want %q", c.headers, c.configured, got, c.want)
+		}
+	}
+}

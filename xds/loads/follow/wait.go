@@ -150,7 +150,7 @@ func (w *Waiter) Run(ctx context.Context) error {
 	defer cancel()
 	retry, logged := firstRetry, false
 	for ctx.Err() == nil {
-		if _, _, on := w.pool.Queue(); !on {
+		if !w.pool.queues() {
 			retry, logged = firstRetry, false
 			loops.Pause(ctx, watchInterval)
 			continue
@@ -178,7 +178,7 @@ func (w *Waiter) Run(ctx context.Context) error {
 // done.
 func (w *Waiter) watch(ctx context.Context) {
 	loops.Every(ctx, watchInterval, func(now time.Time) {
-		_, _, on := w.pool.Queue()
+		on := w.pool.queues()
 		w.release(func() bool { return !on || w.stale(now) })
 	})
 }
@@ -250,7 +250,7 @@ func (w *Waiter) follow(ctx context.Context) (opened bool, err error) {
 		quiet.Reset(silence)
 		first := !opened
 		opened = true
-		if _, _, on := w.pool.Queue(); !on {
+		if !w.pool.queues() {
 			return opened, errSwitchedOff
 		}
 		w.settle(m.GetVerdicts(), time.Now())
