@@ -63,6 +63,9 @@ func TestEveryQueryOfTheRulesAndTheDashboardHasData(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(recording)) {
 		f.eventually(name+" is recorded", func() error { return p.hasData(name) })
 	}
+	if result, err := p.query(`steelyard_endpoint_load{endpoint="http-admin"}`); err != nil || len(result) > 0 {
+		t.Errorf("series of endpoints have the port in place of the endpoint: %v, %v", result, err)
+	}
 	for _, query := range panels {
 		f.eventually("the dashboard's query has data: "+query, func() error {
 			return p.hasData(query)
@@ -145,7 +148,9 @@ func deployed(t *testing.T, path ...string) []byte {
 // prometheus is a running one, by its URL.
 type prometheus string
 
-// startPrometheus runs one that scrapes a Steelyard every second and evaluates the rules as often.
+// startPrometheus runs one that scrapes a Steelyard every second and evaluates the rules as often. Its target has the
+// labels that the Prometheus operator gives to those of the ServiceMonitor: the port is named "endpoint", as a model
+// server is in Steelyard's series.
 func startPrometheus(t *testing.T, target string) prometheus {
 	t.Helper()
 	program, err := proc.Find(proc.ProgramPrometheus)
@@ -161,12 +166,31 @@ func startPrometheus(t *testing.T, target string) prometheus {
 		t.Fatal(err)
 	}
 	dir := proctest.Dir(t)
+	var monitor struct {
+		Spec struct {
+			Endpoints []struct {
+				Port        string
+				HonorLabels bool `yaml:"honorLabels"`
+			}
+		}
+	}
+	text, err := os.ReadFile(filepath.Join("..", "manifests", "overlays", "monitoring", "servicemonitor.yaml"))
+	if err == nil {
+		err = yaml.Unmarshal(text, &monitor)
+	}
+	if err != nil || len(monitor.Spec.Endpoints) != 1 {
+		t.Fatalf("the ServiceMonitor is %+v, %v", monitor, err)
+	}
+	as := monitor.Spec.Endpoints[0]
 	config := fmt.Sprintf(`global: {scrape_interval: 1s, evaluation_interval: 1s}
 rule_files: ["%s/recording.yaml", "%s/alerts.yaml"]
 scrape_configs:
 - job_name: steelyard
-  static_configs: [{targets: ["%s"]}]
-`, here, here, target)
+  honor_labels: %t
+  static_configs:
+  - targets: ["%s"]
+    labels: {endpoint: "%s", namespace: steelyard, service: steelyard-admin, pod: steelyard-0, container: steelyard}
+`, here, here, as.HonorLabels, target, as.Port)
 	path := filepath.Join(dir, "prometheus.yml")
 	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
