@@ -105,6 +105,7 @@ affinity: {nodeAffinity: {}}
 monitoring:
   enabled: true
   labels: {release: kube-prometheus-stack}
+  docsURL: https://example.com/steelyard/docs/
   alerts:
     SteelyardShedding: {severity: page, for: 10m, labels: {team: inference}}
     SteelyardLoopStuck: {expr: "steelyard_decision_age_seconds > 10"}
@@ -141,6 +142,10 @@ monitoring:
 	if difference := cmp.Diff(map[string]any{"severity": "page", "team": "inference"},
 		shedding["labels"]); difference != "" || shedding["for"] != "10m" {
 		t.Errorf("SteelyardShedding: %v", shedding)
+	}
+	const runbook = "https://example.com/steelyard/docs/symptoms.md#steelyardshedding"
+	if is := shedding["annotations"].(map[string]any)["runbook_url"]; is != runbook {
+		t.Errorf("the runbook of SteelyardShedding is %v", is)
 	}
 	if expr := alerts["SteelyardLoopStuck"]["expr"]; expr != "steelyard_decision_age_seconds > 10" {
 		t.Errorf("SteelyardLoopStuck: %v", expr)
