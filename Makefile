@@ -41,7 +41,7 @@ step = @printf '\n==> %s\n' "$(1)"
 ##@ Use
 
 .PHONY: demo
-demo: need-go tools-envoy ## Envoy's own round robin against Steelyard's weights, live (ARGS="--duration 30s")
+demo: need-go tools-envoy ## Envoy's own least request against Steelyard's weights, live (ARGS="--duration 30s")
 	@go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/steelyard ./cmd/steelyard-demo
 	@bin/steelyard-demo $(ARGS)
 

@@ -1,4 +1,4 @@
-// Command steelyard-demo shows Envoy's own round robin and then Steelyard's weights under the same load. It is
+// Command steelyard-demo shows Envoy's own least request and then Steelyard's weights under the same load. It is
 // a program of its own, so that the simulated model servers and the embedded Redis are no part of the product.
 package main
 
@@ -62,10 +62,10 @@ func command() *cobra.Command {
 	var o demo.Options
 	c := &cobra.Command{
 		Use:   "steelyard-demo",
-		Short: "Show Envoy's own round robin and then Steelyard's weights under the same load",
+		Short: "Show Envoy's own least request and then Steelyard's weights under the same load",
 		Long: `Start a control plane, simulated model servers, an embedded Redis, real Envoys and
-a load, all on loopback, and show what users wait: first under Envoy's own round
-robin, then under Steelyard's weights. Everything ends with the demo, or with
+a load, all on loopback, and show what users wait: first under Envoy's own least
+request, then under Steelyard's weights. Everything ends with the demo, or with
 Ctrl-C.`,
 		Version: version, Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -86,6 +86,7 @@ Ctrl-C.`,
 	f.IntVar(&o.Endpoints, "endpoints", demo.DefaultEndpoints, "number of model servers")
 	f.Float64Var(&o.Load, "load", demo.DefaultLoad, "load, as a share of what all servers together can do")
 	f.Uint64Var(&o.Seed, "seed", 0, "seed of the load: the same seed sends the same requests")
+	f.BoolVar(&o.RoundRobin, "round-robin", false, "begin with Envoy's round robin in place of its least request")
 	f.BoolVar(&o.Keep, "keep", false, "keep running after the last phase, until Ctrl-C")
 	f.BoolVar(&o.Trouble, "trouble", false, "with --keep: then a server stalls and an Envoy stands still, to be found")
 	f.StringVar(&o.JSONFile, "json", "", "write the figures to this file as JSON")

@@ -13,9 +13,9 @@ import (
 
 // The listeners of each Envoy: the one of `steelyard bootstrap`, and its copy that routes to a cluster without weights.
 const (
-	weightedListener   = "ingress"
-	roundRobinListener = "round_robin"
-	roundRobinCluster  = "round_robin"
+	weightedListener = "ingress"
+	plainListener    = "plain"
+	plainCluster     = "plain"
 )
 
 // completionsPath is the path of requests to servers with slots.
@@ -26,7 +26,8 @@ func (d *demo) startEnvoys(ctx context.Context) (*envoys, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	servers := d.fleet.servers.Addresses()
-	e, err := startEnvoys(ctx, d.options.Envoys, "demo-envoy", bothPolicies(d.control.XDSAddress(), servers))
+	e, err := startEnvoys(ctx, d.options.Envoys, "demo-envoy", bothPolicies(d.control.XDSAddress(), servers,
+		d.options.RoundRobin))
 	if err != nil {
 		return nil, err
 	}
@@ -69,20 +70,20 @@ func (e *envoys) weights(ctx context.Context) (map[string]float64, error) {
 }
 
 // bothPolicies makes the bootstraps of the demo.
-func bothPolicies(xds string, servers []string) func(nodeID string) ([]byte, error) {
+func bothPolicies(xds string, servers []string, roundRobin bool) func(nodeID string) ([]byte, error) {
 	plain := bootstrap(xds, envoybootstrap.Options{})
 	return func(nodeID string) ([]byte, error) {
 		text, err := plain(nodeID)
 		if err != nil {
 			return nil, err
 		}
-		return withRoundRobin(text, servers)
+		return withPlain(text, servers, roundRobin)
 	}
 }
 
-// withRoundRobin adds a copy of the listener and of the cluster, without Steelyard, to what `steelyard bootstrap`
+// withPlain adds a copy of the listener and of the cluster, without Steelyard, to what `steelyard bootstrap`
 // prints.
-func withRoundRobin(text []byte, servers []string) ([]byte, error) {
+func withPlain(text []byte, servers []string, roundRobin bool) ([]byte, error) {
 	doc, _, _, err := proc.ReadBootstrap(text, weightedListener, clusterName)
 	if err != nil {
 		return nil, err
@@ -92,7 +93,7 @@ func withRoundRobin(text []byte, servers []string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := withoutWeights(listener, cluster, servers); err != nil {
+	if err := withoutWeights(listener, cluster, servers, roundRobin); err != nil {
 		return nil, err
 	}
 	doc.Static.Listeners = append(doc.Static.Listeners, listener)
@@ -100,16 +101,18 @@ func withRoundRobin(text []byte, servers []string) ([]byte, error) {
 	return yaml.Marshal(doc)
 }
 
-// withoutWeights turns the copies into Envoy's own round robin over a fixed list.
-func withoutWeights(listener, cluster proc.Object, servers []string) error {
-	listener["name"] = roundRobinListener
-	if err := proc.Reroute(listener, roundRobinCluster); err != nil {
+// withoutWeights turns the copies into Envoy's own least request, or round robin, over a fixed list.
+func withoutWeights(listener, cluster proc.Object, servers []string, roundRobin bool) error {
+	listener["name"] = plainListener
+	if err := proc.Reroute(listener, plainCluster); err != nil {
 		return err
 	}
-	if err := proc.SetStatic(cluster, roundRobinCluster, servers); err != nil {
+	if err := proc.SetStatic(cluster, plainCluster, servers); err != nil {
 		return err
 	}
-	delete(cluster, "least_request_lb_config")
-	cluster["lb_policy"] = "ROUND_ROBIN"
+	if roundRobin {
+		delete(cluster, "least_request_lb_config")
+		cluster["lb_policy"] = "ROUND_ROBIN"
+	}
 	return nil
 }

@@ -78,7 +78,7 @@ func (d *demo) play(ctx context.Context, control Handle) (err error) {
 	}()
 	d.introduce()
 	var phases []phase
-	for _, p := range policies {
+	for _, p := range d.options.policies() {
 		result, err := d.phase(ctx, p, d.options.Duration)
 		if err != nil {
 			return err
@@ -165,8 +165,9 @@ func (d *demo) keep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.screen.printf("\nThe load continues under Steelyard's weights until Ctrl-C.\n" +
-		"For a minute, the shares served are still those of round robin, too.\n")
+	d.screen.printf("\nThe load continues under Steelyard's weights until Ctrl-C.\n"+
+		"For a minute, the shares served are still those of %s, too.\n",
+		d.options.policies()[0].title)
 	for i, e := range d.envoys.all {
 		d.screen.printf("Envoy %d:   http://%s/\n", i+1, e.Admin())
 	}

@@ -73,8 +73,8 @@ func TestConfigurationOfTheDemoIsAccepted(t *testing.T) {
 
 // The phases differ in where the endpoints and their weights come from, and in
 // nothing else.
-func TestBootstrapHasTheClusterAsBootstrapMakesItAndWithRoundRobin(t *testing.T) {
-	text, err := bothPolicies("127.0.0.1:18000", []string{"127.0.0.1:1", "127.0.0.1:2"})("demo-envoy-1")
+func TestBootstrapHasTheClusterAsBootstrapMakesItAndWithoutWeights(t *testing.T) {
+	text, err := bothPolicies("127.0.0.1:18000", []string{"127.0.0.1:1", "127.0.0.1:2"}, true)("demo-envoy-1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestBootstrapHasTheClusterAsBootstrapMakesItAndWithRoundRobin(t *testing.T)
 	for _, c := range doc.Static.Clusters {
 		byName[c["name"]] = c
 	}
-	weighted, plain := byName[clusterName], byName[roundRobinCluster]
+	weighted, plain := byName[clusterName], byName[plainCluster]
 	if weighted == nil || plain == nil {
 		t.Fatalf("clusters are missing in\n%s", text)
 	}
@@ -125,7 +125,7 @@ func mustYAML(t *testing.T, v any) string {
 
 func TestBootstrapThatLostItsNamesIsAnError(t *testing.T) {
 	text := []byte("static_resources: {listeners: [{name: other}]}")
-	if _, err := withRoundRobin(text, nil); err == nil || !strings.Contains(err.Error(), `"ingress"`) {
+	if _, err := withPlain(text, nil, false); err == nil || !strings.Contains(err.Error(), `"ingress"`) {
 		t.Errorf("error %v, want one that names what is missing", err)
 	}
 }

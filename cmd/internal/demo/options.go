@@ -35,6 +35,8 @@ type Options struct {
 	Load      float64       // offered work as a share of what all servers together can do, above 0 and at most 2
 	Seed      uint64        // of the load
 
+	RoundRobin bool // the first phase is Envoy's ROUND_ROBIN; else its LEAST_REQUEST
+
 	Keep     bool   // continue the load until the context ends
 	Trouble  bool   // then make a server and an Envoy fail
 	JSONFile string // where the figures go as JSON; none when empty

@@ -17,10 +17,18 @@ type policy struct {
 }
 
 var (
-	roundRobin = policy{"round_robin", "round robin", roundRobinListener}
-	steelyard  = policy{"steelyard", "Steelyard", weightedListener}
-	policies   = []policy{roundRobin, steelyard}
+	leastRequest = policy{"least_request", "least request", plainListener}
+	roundRobin   = policy{"round_robin", "round robin", plainListener}
+	steelyard    = policy{"steelyard", "Steelyard", weightedListener}
 )
+
+// policies are those that are compared.
+func (o Options) policies() []policy {
+	if o.RoundRobin {
+		return []policy{roundRobin, steelyard}
+	}
+	return []policy{leastRequest, steelyard}
+}
 
 // A phase is the outcome of the load under one policy.
 type phase struct {
@@ -72,7 +80,7 @@ func (d *demo) phase(ctx context.Context, p policy, duration time.Duration) (pha
 	for i := range out.served {
 		out.served[i] -= before[i]
 	}
-	d.screen.settle(fmt.Sprintf("%-11s %d requests, all queues empty again after %.1f s\n", p.title, result.Requests,
+	d.screen.settle(fmt.Sprintf("%-13s %d requests, all queues empty again after %.1f s\n", p.title, result.Requests,
 		result.Elapsed.Seconds()))
 	return out, nil
 }
