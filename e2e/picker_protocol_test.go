@@ -84,7 +84,7 @@ func TestTheSubsetOfAGatewayIsKept(t *testing.T) {
 			})
 		}
 	}
-	series := fmt.Sprintf("steelyard_picker_unknown_endpoints_total{cluster=%q,reason=\"subset\"}", cluster)
+	series := fmt.Sprintf("steelyard_picker_unknown_endpoints_total{envoy_cluster_name=%q,reason=\"subset\"}", cluster)
 	if got := p.value(t, series); got != 4 {
 		t.Errorf("%v requests had an unknown endpoint, want 4", got)
 	}

@@ -49,13 +49,13 @@ func startPicker(t *testing.T, dir, steelyard, address string, args ...string) *
 // choices is the count of choices with a reason.
 func (p *pickerProcess) choices(t *testing.T, reason string) float64 {
 	t.Helper()
-	return p.value(t, fmt.Sprintf("steelyard_picker_choices_total{cluster=%q,reason=%q}", cluster, reason))
+	return p.value(t, fmt.Sprintf("steelyard_picker_choices_total{envoy_cluster_name=%q,reason=%q}", cluster, reason))
 }
 
 // age returns the age of the loads.
 func (p *pickerProcess) age(t *testing.T) time.Duration {
 	t.Helper()
-	seconds := p.value(t, fmt.Sprintf("steelyard_picker_loads_age_seconds{cluster=%q}", cluster))
+	seconds := p.value(t, fmt.Sprintf("steelyard_picker_loads_age_seconds{envoy_cluster_name=%q}", cluster))
 	return time.Duration(seconds * float64(time.Second))
 }
 

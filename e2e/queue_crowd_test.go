@@ -74,7 +74,7 @@ var unhurried = []edit{{"connection_keepalive: {interval: 1s, timeout: 2s}",
 func (by carrier) unqueued(t *testing.T, f *fleet) float64 {
 	t.Helper()
 	if by == byPicker {
-		return f.pickers[0].value(t, fmt.Sprintf("steelyard_picker_unqueued_total{cluster=%q}", cluster))
+		return f.pickers[0].value(t, fmt.Sprintf("steelyard_picker_unqueued_total{envoy_cluster_name=%q}", cluster))
 	}
 	return f.envoyStat("dynamicmodulescustom.picker_unqueued")
 }

@@ -23,7 +23,7 @@ const routesInterval = time.Second
 // The gauge of the routes, and its label: a gauge without one would be that of the filter that set it last.
 var (
 	gaugeRoutes  = constant("picker_prefix_routes")
-	labelCluster = constant("cluster")
+	labelCluster = constant("envoy_cluster_name")
 )
 
 // gauge has Envoy show the number of the routes of a configuration until stop is called. Where Envoy refuses the gauge,

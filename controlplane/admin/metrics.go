@@ -30,7 +30,7 @@ type Metrics struct {
 
 // Labels and their values.
 const (
-	labelCluster  = "cluster"
+	labelCluster  = "envoy_cluster_name"
 	labelEndpoint = "endpoint"
 	labelResult   = "result"
 	labelReason   = "reason"

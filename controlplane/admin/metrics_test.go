@@ -57,7 +57,7 @@ func TestEveryMethodIsCounted(t *testing.T) {
 	want := `
 # HELP steelyard_acks_total Assignments that Envoys accepted.
 # TYPE steelyard_acks_total counter
-steelyard_acks_total{cluster="llama"} 1
+steelyard_acks_total{envoy_cluster_name="llama"} 1
 # HELP steelyard_build_info Always 1; the label is the version of Steelyard.
 # TYPE steelyard_build_info gauge
 steelyard_build_info{version="1.2.3"} 1
@@ -70,31 +70,31 @@ steelyard_config_reloads_total{result="error"} 1
 steelyard_config_reloads_total{result="ok"} 1
 # HELP steelyard_decisions_total Steps of the weighting law.
 # TYPE steelyard_decisions_total counter
-steelyard_decisions_total{cluster="llama"} 1
+steelyard_decisions_total{envoy_cluster_name="llama"} 1
 # HELP steelyard_inflight_ignored_members Members of the latest in-flight set that are not endpoints of the cluster.
 # TYPE steelyard_inflight_ignored_members gauge
-steelyard_inflight_ignored_members{cluster="llama"} 3
+steelyard_inflight_ignored_members{envoy_cluster_name="llama"} 3
 # HELP steelyard_nacks_total Assignments that Envoys refused.
 # TYPE steelyard_nacks_total counter
-steelyard_nacks_total{cluster="llama"} 1
+steelyard_nacks_total{envoy_cluster_name="llama"} 1
 # HELP steelyard_overload_changes_total Endpoints that entered or left the overload flag.
 # TYPE steelyard_overload_changes_total counter
-steelyard_overload_changes_total{change="entered",cluster="llama"} 1
-steelyard_overload_changes_total{change="left",cluster="llama"} 1
+steelyard_overload_changes_total{change="entered",envoy_cluster_name="llama"} 1
+steelyard_overload_changes_total{change="left",envoy_cluster_name="llama"} 1
 # HELP steelyard_pushes_total Assignments handed to the streams, by what caused them.
 # TYPE steelyard_pushes_total counter
-steelyard_pushes_total{cluster="llama",reason="changed"} 1
+steelyard_pushes_total{envoy_cluster_name="llama",reason="changed"} 1
 # HELP steelyard_redis_polls_total Round trips to Redis for the in-flight counts, by result.
 # TYPE steelyard_redis_polls_total counter
 steelyard_redis_polls_total{result="error"} 1
 steelyard_redis_polls_total{result="ok"} 1
 # HELP steelyard_scrapes_total Scrapes of model servers, by result.
 # TYPE steelyard_scrapes_total counter
-steelyard_scrapes_total{cluster="llama",result="ok"} 1
-steelyard_scrapes_total{cluster="llama",result="timeout"} 1
+steelyard_scrapes_total{envoy_cluster_name="llama",result="ok"} 1
+steelyard_scrapes_total{envoy_cluster_name="llama",result="timeout"} 1
 # HELP steelyard_suppressed_pushes_total Decisions that were not pushed, by reason.
 # TYPE steelyard_suppressed_pushes_total counter
-steelyard_suppressed_pushes_total{cluster="llama",reason="deadband"} 1
+steelyard_suppressed_pushes_total{envoy_cluster_name="llama",reason="deadband"} 1
 `
 	var names []string
 	for _, m := range regexp.MustCompile(`# TYPE (\S+)`).FindAllStringSubmatch(want, -1) {
@@ -198,80 +198,80 @@ func TestStateIsReadFromTheSource(t *testing.T) {
 	want := `
 # HELP steelyard_cluster_endpoints Endpoints, by the main cause of their share.
 # TYPE steelyard_cluster_endpoints gauge
-steelyard_cluster_endpoints{cluster="llama",reason="blackout"} 1
-steelyard_cluster_endpoints{cluster="llama",reason="decay"} 1
-steelyard_cluster_endpoints{cluster="llama",reason="fill"} 3
-steelyard_cluster_endpoints{cluster="llama",reason="floor"} 1
-steelyard_cluster_endpoints{cluster="llama",reason="neutral"} 1
-steelyard_cluster_endpoints{cluster="llama",reason="ramp"} 1
-steelyard_cluster_endpoints{cluster="mixtral",reason="blackout"} 2
+steelyard_cluster_endpoints{envoy_cluster_name="llama",reason="blackout"} 1
+steelyard_cluster_endpoints{envoy_cluster_name="llama",reason="decay"} 1
+steelyard_cluster_endpoints{envoy_cluster_name="llama",reason="fill"} 3
+steelyard_cluster_endpoints{envoy_cluster_name="llama",reason="floor"} 1
+steelyard_cluster_endpoints{envoy_cluster_name="llama",reason="neutral"} 1
+steelyard_cluster_endpoints{envoy_cluster_name="llama",reason="ramp"} 1
+steelyard_cluster_endpoints{envoy_cluster_name="mixtral",reason="blackout"} 2
 # HELP steelyard_cluster_ready 1 when the cluster has usable weights, or has no endpoints.
 # TYPE steelyard_cluster_ready gauge
-steelyard_cluster_ready{cluster="llama"} 1
-steelyard_cluster_ready{cluster="mixtral"} 0
+steelyard_cluster_ready{envoy_cluster_name="llama"} 1
+steelyard_cluster_ready{envoy_cluster_name="mixtral"} 0
 # HELP steelyard_source_up 0 when the source is down: it never worked, or its latest values are too old to be used. 1 otherwise, also while it fails in part, or Envoys have nothing to report or are not configured for it.
 # TYPE steelyard_source_up gauge
-steelyard_source_up{cluster="llama",source="access_log"} 1
-steelyard_source_up{cluster="llama",source="discovery"} 1
-steelyard_source_up{cluster="llama",source="load_reports"} 1
-steelyard_source_up{cluster="llama",source="redis"} 0
-steelyard_source_up{cluster="llama",source="scrape"} 1
-steelyard_source_up{cluster="mixtral",source="scrape"} 0
+steelyard_source_up{envoy_cluster_name="llama",source="access_log"} 1
+steelyard_source_up{envoy_cluster_name="llama",source="discovery"} 1
+steelyard_source_up{envoy_cluster_name="llama",source="load_reports"} 1
+steelyard_source_up{envoy_cluster_name="llama",source="redis"} 0
+steelyard_source_up{envoy_cluster_name="llama",source="scrape"} 1
+steelyard_source_up{envoy_cluster_name="mixtral",source="scrape"} 0
 # HELP steelyard_arrival_requests_per_second Requests per second expected at the cluster.
 # TYPE steelyard_arrival_requests_per_second gauge
-steelyard_arrival_requests_per_second{cluster="llama"} 41.7
+steelyard_arrival_requests_per_second{envoy_cluster_name="llama"} 41.7
 # HELP steelyard_horizon_seconds Time that a decision looks ahead: age of the observations, push delay and push period.
 # TYPE steelyard_horizon_seconds gauge
-steelyard_horizon_seconds{cluster="llama"} 0.31
+steelyard_horizon_seconds{envoy_cluster_name="llama"} 0.31
 # HELP steelyard_water_level Level up to which the endpoints are filled, in requests for each slot.
 # TYPE steelyard_water_level gauge
-steelyard_water_level{cluster="llama"} 1.13
+steelyard_water_level{envoy_cluster_name="llama"} 1.13
 # HELP steelyard_drop_ratio Share of the requests, 0 to 1, that the Envoys have to refuse.
 # TYPE steelyard_drop_ratio gauge
-steelyard_drop_ratio{cluster="llama"} 0
+steelyard_drop_ratio{envoy_cluster_name="llama"} 0
 # HELP steelyard_report_age_seconds Age of the oldest value of a field among the endpoints that ever reported it.
 # TYPE steelyard_report_age_seconds gauge
-steelyard_report_age_seconds{cluster="llama",field="in_flight"} 42.03
-steelyard_report_age_seconds{cluster="llama",field="queue"} 14.03
-steelyard_report_age_seconds{cluster="llama",field="running"} 14.03
-steelyard_report_age_seconds{cluster="llama",field="utilization"} 14.03
+steelyard_report_age_seconds{envoy_cluster_name="llama",field="in_flight"} 42.03
+steelyard_report_age_seconds{envoy_cluster_name="llama",field="queue"} 14.03
+steelyard_report_age_seconds{envoy_cluster_name="llama",field="running"} 14.03
+steelyard_report_age_seconds{envoy_cluster_name="llama",field="utilization"} 14.03
 # HELP steelyard_connected_envoys Envoys with an open stream, identified by node id and peer address.
 # TYPE steelyard_connected_envoys gauge
 steelyard_connected_envoys 3
 # HELP steelyard_envoy_subscriptions Envoys that subscribe to the cluster.
 # TYPE steelyard_envoy_subscriptions gauge
-steelyard_envoy_subscriptions{cluster="llama"} 3
-steelyard_envoy_subscriptions{cluster="mixtral"} 0
+steelyard_envoy_subscriptions{envoy_cluster_name="llama"} 3
+steelyard_envoy_subscriptions{envoy_cluster_name="mixtral"} 0
 # HELP steelyard_envoy_subscriptions_in_sync Envoys that acknowledged the latest version sent to them.
 # TYPE steelyard_envoy_subscriptions_in_sync gauge
-steelyard_envoy_subscriptions_in_sync{cluster="llama"} 2
-steelyard_envoy_subscriptions_in_sync{cluster="mixtral"} 0
+steelyard_envoy_subscriptions_in_sync{envoy_cluster_name="llama"} 2
+steelyard_envoy_subscriptions_in_sync{envoy_cluster_name="mixtral"} 0
 # HELP steelyard_envoy_subscriptions_refused Envoys that refused the latest version sent to them.
 # TYPE steelyard_envoy_subscriptions_refused gauge
-steelyard_envoy_subscriptions_refused{cluster="llama"} 1
-steelyard_envoy_subscriptions_refused{cluster="mixtral"} 0
+steelyard_envoy_subscriptions_refused{envoy_cluster_name="llama"} 1
+steelyard_envoy_subscriptions_refused{envoy_cluster_name="mixtral"} 0
 # HELP steelyard_disputed_endpoints Endpoints about which the reports of a single Envoy conflict with all others, and do not count: in_flight (requests in progress), issued (more than possible) or failures.
 # TYPE steelyard_disputed_endpoints gauge
-steelyard_disputed_endpoints{cluster="llama",kind="failures"} 1
-steelyard_disputed_endpoints{cluster="llama",kind="in_flight"} 2
-steelyard_disputed_endpoints{cluster="llama",kind="issued"} 0
-steelyard_disputed_endpoints{cluster="mixtral",kind="failures"} 0
-steelyard_disputed_endpoints{cluster="mixtral",kind="in_flight"} 0
-steelyard_disputed_endpoints{cluster="mixtral",kind="issued"} 0
+steelyard_disputed_endpoints{envoy_cluster_name="llama",kind="failures"} 1
+steelyard_disputed_endpoints{envoy_cluster_name="llama",kind="in_flight"} 2
+steelyard_disputed_endpoints{envoy_cluster_name="llama",kind="issued"} 0
+steelyard_disputed_endpoints{envoy_cluster_name="mixtral",kind="failures"} 0
+steelyard_disputed_endpoints{envoy_cluster_name="mixtral",kind="in_flight"} 0
+steelyard_disputed_endpoints{envoy_cluster_name="mixtral",kind="issued"} 0
 # HELP steelyard_source_envoys Envoys that watch the cluster, by whether they report over the source: reporting, idle (they have no known request) or missing.
 # TYPE steelyard_source_envoys gauge
-steelyard_source_envoys{cluster="llama",source="access_log",state="idle"} 0
-steelyard_source_envoys{cluster="llama",source="access_log",state="missing"} 2
-steelyard_source_envoys{cluster="llama",source="access_log",state="reporting"} 1
-steelyard_source_envoys{cluster="llama",source="load_reports",state="idle"} 0
-steelyard_source_envoys{cluster="llama",source="load_reports",state="missing"} 0
-steelyard_source_envoys{cluster="llama",source="load_reports",state="reporting"} 3
+steelyard_source_envoys{envoy_cluster_name="llama",source="access_log",state="idle"} 0
+steelyard_source_envoys{envoy_cluster_name="llama",source="access_log",state="missing"} 2
+steelyard_source_envoys{envoy_cluster_name="llama",source="access_log",state="reporting"} 1
+steelyard_source_envoys{envoy_cluster_name="llama",source="load_reports",state="idle"} 0
+steelyard_source_envoys{envoy_cluster_name="llama",source="load_reports",state="missing"} 0
+steelyard_source_envoys{envoy_cluster_name="llama",source="load_reports",state="reporting"} 3
 # HELP steelyard_min_push_interval_seconds Current time to the next push, by what sets it: the configured floor, the budget of bytes or that of the Envoys' CPU. Only pushes that gain much come sooner.
 # TYPE steelyard_min_push_interval_seconds gauge
-steelyard_min_push_interval_seconds{cluster="llama",reason="cpu"} 0.05
+steelyard_min_push_interval_seconds{envoy_cluster_name="llama",reason="cpu"} 0.05
 # HELP steelyard_dropped_requests_total Requests that Envoys refused because of the drop fraction, according to their load reports.
 # TYPE steelyard_dropped_requests_total counter
-steelyard_dropped_requests_total{cluster="llama"} 17
+steelyard_dropped_requests_total{envoy_cluster_name="llama"} 17
 # HELP steelyard_xds_port_used What the peers of the xDS port have open, by what is bounded: connections, connections of the address that has the most, streams, subscriptions, unread bytes.
 # TYPE steelyard_xds_port_used gauge
 steelyard_xds_port_used{bound="connections"} 9
@@ -487,8 +487,8 @@ func TestEndpointSeriesAreBounded(t *testing.T) {
 			want := fmt.Sprintf(`
 # HELP steelyard_endpoint_series_dropped Endpoints without series of their own because there are too many.
 # TYPE steelyard_endpoint_series_dropped gauge
-steelyard_endpoint_series_dropped{cluster="llama"} %d
-steelyard_endpoint_series_dropped{cluster="mixtral"} %d
+steelyard_endpoint_series_dropped{envoy_cluster_name="llama"} %d
+steelyard_endpoint_series_dropped{envoy_cluster_name="mixtral"} %d
 `, tc.llama, tc.mixtral)
 			if err := testutil.GatherAndCompare(r, strings.NewReader(want),
 				"steelyard_endpoint_series_dropped"); err != nil {
@@ -506,7 +506,7 @@ func TestHostileLabelsDoNotBreakTheScrape(t *testing.T) {
 	m.ScrapeDone(hostile, hostile, time.Second, 1)
 	h := New(Options{Source: hostileSource(), Metrics: m, Version: hostile})
 	a := ask(t, h, http.MethodGet, "/metrics")
-	if a.code != 200 || !strings.Contains(a.body, `steelyard_endpoint_weight{cluster="mixtral"`) &&
+	if a.code != 200 || !strings.Contains(a.body, `steelyard_endpoint_weight{envoy_cluster_name="mixtral"`) &&
 		!strings.Contains(a.body, "steelyard_cluster_ready") {
 		t.Fatalf("got %d:\n%.2000s", a.code, a.body)
 	}

@@ -13,14 +13,14 @@ var (
 		"1 while the loads of Steelyard are followed, 0 while the connection is lost.", nil, nil)
 	descAge = prometheus.NewDesc("steelyard_picker_loads_age_seconds",
 		"Age of the loads of a cluster; absent before the first. From 3 s on they are not used.",
-		[]string{"cluster"}, nil)
+		[]string{"envoy_cluster_name"}, nil)
 	descEndpoints = prometheus.NewDesc("steelyard_picker_endpoints",
-		"Endpoints of a cluster in its latest loads.", []string{"cluster"}, nil)
+		"Endpoints of a cluster in its latest loads.", []string{"envoy_cluster_name"}, nil)
 	descRoutes = prometheus.NewDesc("steelyard_picker_prefix_routes",
 		"Learned routes of a cluster: a beginning of a prompt, and an endpoint that has answered it.",
-		[]string{"cluster"}, nil)
+		[]string{"envoy_cluster_name"}, nil)
 	descEvicted = prometheus.NewDesc("steelyard_picker_prefix_routes_evicted_total",
-		"Learned routes that made room for newer ones.", []string{"cluster"}, nil)
+		"Learned routes that made room for newer ones.", []string{"envoy_cluster_name"}, nil)
 )
 
 // states are the series that are read when they are scraped.

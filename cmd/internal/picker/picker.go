@@ -147,13 +147,13 @@ func (p *Picker) serve(c grpccredentials.TransportCredentials) {
 	p.server = grpc.NewServer(options...)
 	choices := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "steelyard_picker_choices_total",
 		Help: "Requests by the reason of the choice; all but fill, prefix, queue and queue_prefix were left to " +
-			"the proxy, or refused."}, []string{"cluster", "reason"})
+			"the proxy, or refused."}, []string{"envoy_cluster_name", "reason"})
 	unknown := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "steelyard_picker_unknown_endpoints_total",
 		Help: "Requests for which the proxy named an endpoint that is not in the loads: in a subset, or as the one " +
-			"that answered."}, []string{"cluster", "reason"})
+			"that answered."}, []string{"envoy_cluster_name", "reason"})
 	unqueued := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "steelyard_picker_unqueued_total",
 		Help: "Requests of a cluster with a queue that did not wait in it: Steelyard is away, or too many others " +
-			"wait."}, []string{"cluster"})
+			"wait."}, []string{"envoy_cluster_name"})
 	p.registry.MustRegister(choices, unknown, unqueued, &states{p.loads, p.options.Clusters})
 	s := &processor{loads: p.loads, waiters: p.waiters, strict: p.options.Strict, prefix: p.options.Prefix,
 		choices:  func(cluster, reason string) { choices.WithLabelValues(cluster, reason).Inc() },

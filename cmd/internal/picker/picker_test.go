@@ -254,7 +254,7 @@ func TestASubsetOfTheProxyIsKept(t *testing.T) {
 			}
 		})
 	}
-	const counted = `steelyard_picker_unknown_endpoints_total{cluster="llama",reason="subset"} 4`
+	const counted = `steelyard_picker_unknown_endpoints_total{envoy_cluster_name="llama",reason="subset"} 4`
 	if page := r.page(); !strings.Contains(page, counted) {
 		t.Errorf("no %s in\n%s", counted, page)
 	}

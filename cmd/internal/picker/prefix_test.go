@@ -151,8 +151,8 @@ func TestAnEndpointIsPreferredForThePromptThatItAnswered(t *testing.T) {
 		r.publishWork("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80", "10.0.0.4:80")
 		return r.ask(chat("a"), "500") == where && strings.Contains(r.page(), `reason="prefix"`)
 	})
-	if page := r.page(); !strings.Contains(page, `steelyard_picker_prefix_routes{cluster="llama"}`) ||
-		!strings.Contains(page, `steelyard_picker_prefix_routes_evicted_total{cluster="llama"} 0`) {
+	if page := r.page(); !strings.Contains(page, `steelyard_picker_prefix_routes{envoy_cluster_name="llama"}`) ||
+		!strings.Contains(page, `steelyard_picker_prefix_routes_evicted_total{envoy_cluster_name="llama"} 0`) {
 		t.Errorf("no series of routes in\n%s", page)
 	}
 }
@@ -205,7 +205,7 @@ func TestARouteIsToTheEndpointThatAnswered(t *testing.T) {
 				r.publishWork("10.0.0.1:80", "10.0.0.2:80")
 				return r.ask(chat("b"), "500") == other[where] && strings.Contains(r.page(), `reason="prefix"`)
 			})
-			const counted = `steelyard_picker_unknown_endpoints_total{cluster="llama",reason="answer"} 1`
+			const counted = `steelyard_picker_unknown_endpoints_total{envoy_cluster_name="llama",reason="answer"} 1`
 			if page := r.page(); !strings.Contains(page, counted) {
 				t.Errorf("no %s in\n%s", counted, page)
 			}

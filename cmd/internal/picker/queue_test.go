@@ -179,7 +179,7 @@ func TestARequestWaitsForItsPlaceAndKeepsItUntilItsStreamEnds(t *testing.T) {
 	r.inQueue(0, 1)
 	second.end() // as Envoy does if the picker takes long to end the stream
 	r.inQueue(0, 0)
-	const counted = `steelyard_picker_choices_total{cluster="llama",reason="queue"} 2`
+	const counted = `steelyard_picker_choices_total{envoy_cluster_name="llama",reason="queue"} 2`
 	if page := r.page(); !strings.Contains(page, counted) {
 		t.Errorf("no %s in\n%s", counted, page)
 	}
@@ -237,7 +237,7 @@ func TestARequestAsksForAPlaceByItsPrompt(t *testing.T) {
 	r.held(2)
 	second.end()
 	r.held(1)
-	const counted = `steelyard_picker_choices_total{cluster="llama",reason="queue_prefix"} 1`
+	const counted = `steelyard_picker_choices_total{envoy_cluster_name="llama",reason="queue_prefix"} 1`
 	if page := r.page(); !strings.Contains(page, counted) {
 		t.Errorf("no %s in\n%s", counted, page)
 	}
@@ -268,7 +268,7 @@ func TestARequestThatTheQueueRefusesGetsItsAnswer(t *testing.T) {
 		!strings.Contains(string(a.GetBody()), "the queue is full") {
 		t.Errorf("the answer is %v", a)
 	}
-	const counted = `steelyard_picker_choices_total{cluster="llama",reason="queue_full"} 1`
+	const counted = `steelyard_picker_choices_total{envoy_cluster_name="llama",reason="queue_full"} 1`
 	if page := r.page(); !strings.Contains(page, counted) {
 		t.Errorf("no %s in\n%s", counted, page)
 	}
@@ -352,7 +352,7 @@ func TestARequestThatIsReleasedIsChosenForAsWithoutAQueue(t *testing.T) {
 	} else if header, _ := namedBy(a); header != only {
 		t.Errorf("the answer is %v, want an endpoint", a)
 	}
-	const counted = `steelyard_picker_choices_total{cluster="llama",reason="fill"} 1`
+	const counted = `steelyard_picker_choices_total{envoy_cluster_name="llama",reason="fill"} 1`
 	if page := r.page(); !strings.Contains(page, counted) {
 		t.Errorf("no %s in\n%s", counted, page)
 	}
@@ -379,7 +379,7 @@ func TestWhatCannotWaitIsChosenForAtOnce(t *testing.T) {
 		t.Errorf("a proxy that takes no answers got %v", a)
 	}
 	r.inQueue(0, 1)
-	const counted = `steelyard_picker_choices_total{cluster="llama",reason="fill"} 2`
+	const counted = `steelyard_picker_choices_total{envoy_cluster_name="llama",reason="fill"} 2`
 	if page := r.page(); !strings.Contains(page, counted) {
 		t.Errorf("no %s in\n%s", counted, page)
 	}
@@ -393,7 +393,7 @@ func TestRequestsThatDoNotWaitInTheirQueueAreCounted(t *testing.T) {
 	if header, _ := namedBy(r.begin(of("gold", "")).next()); header != only {
 		t.Errorf("the endpoint is %q", header)
 	}
-	const counted = `steelyard_picker_unqueued_total{cluster="llama"} 1`
+	const counted = `steelyard_picker_unqueued_total{envoy_cluster_name="llama"} 1`
 	if page := r.page(); !strings.Contains(page, counted) {
 		t.Errorf("no %s in\n%s", counted, page)
 	}
