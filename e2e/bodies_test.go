@@ -120,7 +120,7 @@ func TestEnvoyShowsTheNumberOfRoutesOfTheModule(t *testing.T) {
 	f := withoutEnvoys(t, plan{servers: pool})
 	loads, address := startIdle(t, pool)
 	f.startModules(t, 2, address, "--prefix")
-	const gauge = "dynamicmodulescustom.picker_prefix_routes.cluster." + cluster
+	const gauge = "dynamicmodulescustom.picker_prefix_routes.envoy_cluster_name." + cluster
 	is := func(what string, holds func(routes float64) bool) {
 		t.Helper()
 		f.eventually(what, func() error {
