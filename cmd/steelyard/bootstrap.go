@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"fmt"
 	"io"
 	"os"
 	"path"
@@ -43,7 +44,7 @@ Two modes, of which Envoy can do only one at a time:
   steelyard bootstrap --attach --cluster llama --cluster embed --xds 10.0.0.5:18000
   steelyard bootstrap --cluster llama --xds steelyard.svc:18000 --tls --out envoy --config-dir /etc/envoy`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return b.run(cmd.OutOrStdout()) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return b.run(cmd.OutOrStdout(), cmd.ErrOrStderr()) },
 	}
 	b.flags(c)
 	return c
@@ -148,8 +149,12 @@ func (b *bootstrap) tlsFlags(c *cobra.Command) {
 	f.StringVar(&o.TLS.KeyFile, "xds-key-file", "", "key of that certificate, PEM, on Envoy's machine")
 }
 
+// startsEmpty is what an operator has to know of a bootstrap without --fallback.
+const startsEmpty = "note: an Envoy that starts while Steelyard is away has no endpoints, and answers 503. With " +
+	"--fallback HOST:PORT, such as the Service of the model servers, it serves.\n"
+
 // run prints or writes what the flags ask for.
-func (b *bootstrap) run(stdout io.Writer) error {
+func (b *bootstrap) run(stdout, stderr io.Writer) error {
 	o := b.options
 	for _, name := range b.names {
 		if strings.ContainsAny(name, ", ") {
@@ -184,6 +189,9 @@ func (b *bootstrap) run(stdout io.Writer) error {
 	text, err := render(o)
 	if err != nil {
 		return usageError{err} // it depends on nothing but the options
+	}
+	if o.Mode == envoybootstrap.ModeFailsafe && len(o.Fallback) == 0 {
+		fmt.Fprint(stderr, startsEmpty)
 	}
 	if b.out == "" {
 		_, err = stdout.Write(text)

@@ -145,6 +145,18 @@ func TestExitStatusDistinguishesFailuresFromMistakesInTheCommandLine(t *testing.
 	}
 }
 
+// TestBootstrapSaysWhatAnEnvoyWithoutAFallbackDoes where Steelyard is away at its start, beside what it prints.
+func TestBootstrapSaysWhatAnEnvoyWithoutAFallbackDoes(t *testing.T) {
+	for flags, noted := range map[string]bool{
+		"": true, "--attach": true, "--fallback 10.0.0.2:8000": false, "--mode shedding": false,
+	} {
+		status, stdout, stderr := steelyard(t, words("bootstrap --cluster llama --xds 10.0.0.1:18000 "+flags)...)
+		if status != 0 || !strings.Contains(stdout, "llama") || strings.Contains(stderr, "--fallback") != noted {
+			t.Errorf("%q: status %d, standard error %q; a note is due: %v", flags, status, stderr, noted)
+		}
+	}
+}
+
 func TestSimulateFromTheCommandLine(t *testing.T) {
 	rows := filepath.Join(t.TempDir(), "rows.json")
 	args := []string{"simulate", "--scenario", "photoroom", "--duration", "30s", "--seed", "3",
