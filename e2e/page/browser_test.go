@@ -20,7 +20,7 @@ import (
 )
 
 // limit bounds the wait for a condition. It is generous: tests that promise a time measure it themselves.
-const limit = 40 * time.Second
+const limit = 2 * time.Minute
 
 // A browser is a running Chromium.
 type browser struct {
