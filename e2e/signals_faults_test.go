@@ -177,7 +177,14 @@ func TestAnEndpointThatWasRemovedMovesNoCountWhenItsRequestsEnd(t *testing.T) {
 	const n = 6
 	wait := asking(ctx, t, n, envoy.url, modelsim.HeaderService, "60")
 	r.becomes("all are in flight", inFlight, n)
-	stays := pool[1].InFlight()
+	var stays int
+	eventually(t, "all are at the servers", func() error {
+		gone := pool[0].InFlight()
+		if stays = pool[1].InFlight(); gone+stays != n {
+			return fmt.Errorf("%d and %d", gone, stays)
+		}
+		return nil
+	})
 	r.publish(r.members[1])
 	r.ledger.SetMembers(cluster, r.members[1:])
 	r.becomes("only the other's are counted", inFlight, stays)
