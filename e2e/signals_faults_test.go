@@ -158,11 +158,14 @@ func TestLoadReportsCountTheRequestsInProgress(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
 		wait := asking(ctx, t, n, envoy.url, modelsim.HeaderService, "60")
 		r.becomes("all are in progress", inFlight, n)
-		for i, c := range r.counts() {
-			if got, want := c.InFlight.Value, float64(pool[i].InFlight()); got != want {
-				t.Errorf("every %v: server %d has %v in progress, want %v", interval, i, got, want)
+		eventually(t, "each server has as many as are counted", func() error {
+			for i, c := range r.counts() {
+				if got, want := c.InFlight.Value, float64(pool[i].InFlight()); got != want {
+					return fmt.Errorf("every %v: server %d has %v in progress, want %v", interval, i, got, want)
+				}
 			}
-		}
+			return nil
+		})
 		end()
 		wait()
 		r.becomes("none is in progress", inFlight, 0)
