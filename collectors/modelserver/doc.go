@@ -18,7 +18,7 @@
 //	              utilization    max vllm:kv_cache_usage_perc, or max vllm:gpu_cache_usage_perc (older)
 //	              block_tokens   max label block_size of vllm:cache_config_info
 //	              awake          min vllm:engine_sleep_state{sleep_state="awake"}
-//	              completions    vllm:request_success_total, or vllm:request_success
+//	              completions    vllm:request_success_total{finished_reason!="error"}, or vllm:request_success (the same)
 //	              queue_seconds  vllm:request_queue_time_seconds_sum
 //	              busy_seconds   vllm:request_inference_time_seconds_sum
 //	              prompt_tokens     vllm:prompt_tokens_total, or vllm:prompt_tokens
@@ -28,7 +28,7 @@
 //	              first_tokens      vllm:time_to_first_token_seconds_count
 //	              iterations        vllm:iteration_tokens_total_count
 //	triton        queue          nv_inference_pending_request_count
-//	              completions    nv_inference_request_success + nv_inference_request_failure, or only the former
+//	              completions    nv_inference_request_success
 //	              queue_seconds  nv_inference_queue_duration_us / 1e6
 //	              busy_seconds   nv_inference_compute_{input,infer,output}_duration_us / 1e6, added up
 //	tensorrt-llm  queue          nv_trt_llm_request_metrics{request_type="waiting"}, or trtllm_num_requests_waiting
@@ -89,8 +89,9 @@
 //     num_requests_total counts requests when they finish. With priority
 //     scheduling the total stands under priority="" and each priority repeats a
 //     part of it, hence the selector, which also takes series without that label;
-//   - TGI: huggingface.co/docs/text-generation-inference "Metrics". Its failures
-//     are refusals and bad requests, which never ran, so they do not count.
+//   - TGI: huggingface.co/docs/text-generation-inference "Metrics".
+//
+// No failure of any engine is a completion: a server that refuses what it cannot serve would look like a fast one.
 //
 // Known limits. Triton counts a request to an ensemble once for the ensemble and
 // once for each step of it, so engine triton sees more completions than there

@@ -134,6 +134,11 @@ func sglangQueues() []series {
 	return all
 }
 
+// vllmCompletions are the requests that finished, but for those that failed inside vLLM.
+func vllmCompletions(name string) series {
+	return series{name: name, label: "finished_reason", except: "error"}
+}
+
 // exported is the table of doc.go: which series of an engine give which field. A field that is left out is not
 // exported.
 var exported = map[Engine]map[Field][]source{
@@ -144,8 +149,8 @@ var exported = map[Engine]map[Field][]source{
 			largest(named("vllm:gpu_cache_usage_perc"))}, // its older name
 		FieldBlockTokens: {largest(series{name: "vllm:cache_config_info", number: "block_size"})},
 		FieldAwake:       {smallest(labelled("vllm:engine_sleep_state", "sleep_state", "awake"))},
-		FieldCompletions: {total(named("vllm:request_success_total")),
-			total(named("vllm:request_success"))}, // exporters that drop the suffix
+		FieldCompletions: {total(vllmCompletions("vllm:request_success_total")),
+			total(vllmCompletions("vllm:request_success"))}, // exporters that drop the suffix
 		FieldQueueSeconds: {total(named("vllm:request_queue_time_seconds_sum"))},
 		FieldBusySeconds:  {total(named("vllm:request_inference_time_seconds_sum"))},
 		FieldPromptTokens: {total(named("vllm:prompt_tokens_total")), total(named("vllm:prompt_tokens"))},
@@ -157,10 +162,8 @@ var exported = map[Engine]map[Field][]source{
 		FieldIterations:      {total(named("vllm:iteration_tokens_total_count"))},
 	},
 	EngineTriton: {
-		FieldQueue: {total(named("nv_inference_pending_request_count"))},
-		FieldCompletions: {
-			total(named("nv_inference_request_success"), named("nv_inference_request_failure")),
-			total(named("nv_inference_request_success"))},
+		FieldQueue:        {total(named("nv_inference_pending_request_count"))},
+		FieldCompletions:  {total(named("nv_inference_request_success"))},
 		FieldQueueSeconds: {microseconds(named("nv_inference_queue_duration_us"))},
 		FieldBusySeconds: {microseconds(named("nv_inference_compute_input_duration_us"),
 			named("nv_inference_compute_infer_duration_us"), named("nv_inference_compute_output_duration_us"))},

@@ -78,7 +78,7 @@ func TestReadsEveryEngine(t *testing.T) {
 		{"Triton with NaN in its summaries", EngineTriton, []string{"recorded", "triton-2.51.0-summary-idle.prom"},
 			"queue=0 running=? utilization=? completions=0 queue_seconds=0 busy_seconds=0"},
 		{"Triton with many models and escaped labels", EngineTriton, []string{"handmade", "triton-many-models.prom"},
-			"queue=7 running=? utilization=? completions=118 queue_seconds=2 busy_seconds=6"},
+			"queue=7 running=? utilization=? completions=115 queue_seconds=2 busy_seconds=6"},
 		{"Triton's own view of a TensorRT-LLM model", EngineTriton, []string{"handmade", "triton-tensorrt-llm.prom"},
 			"queue=1 running=? utilization=? completions=121 queue_seconds=? busy_seconds=?"},
 		{"TensorRT-LLM in Triton: completions of its model only", EngineTensorRTLLM,
@@ -119,6 +119,34 @@ func TestReadsEveryEngine(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", got, want)
 			}
 		})
+	}
+}
+
+// A server that refuses what it cannot serve would look like a fast one.
+func TestFailuresAreNoCompletions(t *testing.T) {
+	for e, page := range map[Engine]string{
+		EngineVLLM: `vllm:num_requests_waiting 0
+vllm:request_success_total{finished_reason="stop"} 3
+vllm:request_success_total{finished_reason="length"} 4
+vllm:request_success_total{finished_reason="error"} 100
+`,
+		EngineTriton: `nv_inference_pending_request_count{model="a",version="1"} 0
+nv_inference_request_success{model="a",version="1"} 7
+nv_inference_request_failure{model="a",reason="REJECTED",version="1"} 100
+nv_inference_request_failure{model="a",reason="BACKEND",version="1"} 100
+nv_inference_request_failure{model="a",reason="CANCELED",version="1"} 100
+nv_inference_request_failure{model="a",reason="OTHER",version="1"} 100
+`,
+		EngineTensorRTLLM: `nv_trt_llm_request_metrics{model="a",request_type="waiting",version="1"} 0
+nv_inference_request_success{model="a",version="1"} 7
+nv_inference_request_failure{model="a",reason="REJECTED",version="1"} 100
+`,
+		EngineSGLang: "sglang:num_queue_reqs 0\nsglang:num_requests_total 7\nsglang:num_aborted_requests_total 100\n",
+		EngineTGI:    "tgi_queue_size 0\ntgi_request_success 7\ntgi_request_failure{err=\"overloaded\"} 100\n",
+	} {
+		if report, err := newReader(t, e).Read([]byte(page)); err != nil || report.Completions != (Number{7, true}) {
+			t.Errorf("%s: %v completions, want 7 (%v)", e, report.Completions, err)
+		}
 	}
 }
 
@@ -302,7 +330,7 @@ func TestReportMarshalsUnknownAsNull(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `{"queue":7,"running":null,"utilization":null,"block_tokens":null,"awake":null,"completions":118,` +
+	const want = `{"queue":7,"running":null,"utilization":null,"block_tokens":null,"awake":null,"completions":115,` +
 		`"queue_seconds":2,"busy_seconds":6,` +
 		`"prompt_tokens":null,"cached_tokens":null,"generated_tokens":null,"first_tokens":null,"iterations":null}`
 	if string(got) != want {

@@ -284,7 +284,9 @@ func TestACounterThatStepsBackKeepsTheUnitAndTheRoutes(t *testing.T) {
 				for i := range pages {
 					seen, wrong := pages[i].Observe(now, report)
 					if wrong != nil {
-						named = named || r.Describe(body, wrong) == name+" fell, and the server has not restarted"
+						what := r.Describe(body, wrong)
+						named = named || strings.HasPrefix(what, name) &&
+							strings.HasSuffix(what, " fell, and the server has not restarted")
 					}
 					address := fmt.Sprint("10.0.0.", i, ":8000")
 					s.Endpoints = append(s.Endpoints, weighting.Endpoint{Address: address, Server: seen})
