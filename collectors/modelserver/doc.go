@@ -18,7 +18,7 @@
 //	              utilization    max vllm:kv_cache_usage_perc, or max vllm:gpu_cache_usage_perc (older)
 //	              block_tokens   max label block_size of vllm:cache_config_info
 //	              awake          min vllm:engine_sleep_state{sleep_state="awake"}
-//	              completions    vllm:request_success_total{finished_reason!="error"}, or vllm:request_success (the same)
+//	              completions    vllm:request_success_total or vllm:request_success, {finished_reason!="error"}
 //	              queue_seconds  vllm:request_queue_time_seconds_sum
 //	              busy_seconds   vllm:request_inference_time_seconds_sum
 //	              prompt_tokens     vllm:prompt_tokens_total, or vllm:prompt_tokens
@@ -48,12 +48,13 @@
 //	                                requests that ended; late by their time
 //	              iterations        nv_trt_llm_general_metrics{general_type="iteration_counter"}
 //	sglang        queue          sglang:num_queue_reqs{priority=""}, and those of these that there are, also with
-//	                             {priority=""}: sglang:num_prefill_bootstrap_queue_reqs (in older versions
-//	                             sglang:num_prefill_prealloc_queue_reqs), sglang:num_prefill_inflight_queue_reqs,
-//	                             sglang:num_decode_prealloc_queue_reqs, sglang:num_decode_transfer_queue_reqs
+//	                             {priority=""}: sglang:num_grammar_queue_reqs, sglang:num_prefill_bootstrap_queue_reqs
+//	                             (in older versions sglang:num_prefill_prealloc_queue_reqs),
+//	                             sglang:num_prefill_inflight_queue_reqs, sglang:num_decode_prealloc_queue_reqs,
+//	                             sglang:num_decode_transfer_queue_reqs
 //	              running        sglang:num_running_reqs{priority=""}
 //	              utilization    max sglang:token_usage
-//	              block_tokens   max label page_size of sglang:cache_config_info
+//	              block_tokens   max sglang:page_size, or max label page_size of sglang:cache_config_info (older)
 //	              completions    sglang:num_requests_total
 //	              queue_seconds  sglang:queue_time_seconds_sum
 //	              prompt_tokens     sglang:realtime_tokens_total{mode!="decode"},
@@ -85,7 +86,8 @@
 //   - SGLang: docs.sglang.io "Production Metrics" and
 //     python/sglang/srt/observability/metrics_collector.py in sgl-project/sglang. SGLang's own load (get_loads in
 //     scheduler_metrics_mixin.py) counts the bootstrap, prealloc and transfer queues as waiting, too; those in the
-//     inflight queue wait for the transfer that makes room for others.
+//     inflight queue wait for the transfer that makes room for others. A request waits in the queue for grammars
+//     before it is in num_queue_reqs.
 //     num_requests_total counts requests when they finish. With priority
 //     scheduling the total stands under priority="" and each priority repeats a
 //     part of it, hence the selector, which also takes series without that label;

@@ -122,11 +122,11 @@ const sglangTokens = "sglang:realtime_tokens_total"
 
 // sglangQueues are the requests that wait in the scheduler and, where prefill and decode are separate servers, in the
 // queues for that: for a partner (bootstrap; prealloc in older versions), for memory (prealloc), and for the transfer
-// of the cache (inflight, transfer).
+// of the cache (inflight, transfer). Those whose grammar is compiled are in none of these yet.
 func sglangQueues() []series {
 	all := []series{labelled("sglang:num_queue_reqs", "priority", "")}
-	for _, queue := range []string{"prefill_bootstrap", "prefill_prealloc", "prefill_inflight", "decode_prealloc",
-		"decode_transfer"} {
+	for _, queue := range []string{"grammar", "prefill_bootstrap", "prefill_prealloc", "prefill_inflight",
+		"decode_prealloc", "decode_transfer"} {
 		s := labelled("sglang:num_"+queue+"_queue_reqs", "priority", "")
 		s.optional = true
 		all = append(all, s)
@@ -190,10 +190,11 @@ var exported = map[Engine]map[Field][]source{
 		FieldIterations: {total(labelled(backendGeneral, "general_type", "iteration_counter"))},
 	},
 	EngineSGLang: {
-		FieldQueue:        {total(sglangQueues()...)},
-		FieldRunning:      {total(labelled("sglang:num_running_reqs", "priority", ""))},
-		FieldUtilization:  {largest(named("sglang:token_usage"))},
-		FieldBlockTokens:  {largest(series{name: "sglang:cache_config_info", number: "page_size"})},
+		FieldQueue:       {total(sglangQueues()...)},
+		FieldRunning:     {total(labelled("sglang:num_running_reqs", "priority", ""))},
+		FieldUtilization: {largest(named("sglang:token_usage"))},
+		FieldBlockTokens: {largest(named("sglang:page_size")),
+			largest(series{name: "sglang:cache_config_info", number: "page_size"})}, // before v0.5.11
 		FieldCompletions:  {total(named("sglang:num_requests_total"))},
 		FieldQueueSeconds: {total(named("sglang:queue_time_seconds_sum"))},
 		// All of its latencies contain the queue: none is of execution.

@@ -105,6 +105,8 @@ sglang:num_decode_transfer_queue_reqs{engine_type="decode",tp_rank="0",priority=
 				"sglang:num_prefill_inflight_queue_reqs 10\n"},
 		{name: "the queue of an older prefill server", engine: EngineSGLang, want: "queue=5",
 			page: "sglang:num_queue_reqs 1\nsglang:num_prefill_prealloc_queue_reqs 4\n"},
+		{name: "the queue for grammars", engine: EngineSGLang, want: "queue=6 running=2", samples: 1,
+			page: "sglang:num_running_reqs 2\nsglang:num_queue_reqs 1\nsglang:num_grammar_queue_reqs 5\n"},
 		{name: "one of its queues is garbage", engine: EngineSGLang, want: "running=1", samples: 1,
 			page: "sglang:num_running_reqs 1\nsglang:num_queue_reqs 1\nsglang:num_prefill_inflight_queue_reqs x\n"},
 		{name: "no queue of its scheduler", engine: EngineSGLang, want: "running=1", samples: 1,

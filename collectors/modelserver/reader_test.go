@@ -414,7 +414,7 @@ func allFields() []Field {
 	}
 }
 
-func TestTheSizeOfBlocksMayStandInALabel(t *testing.T) {
+func TestTheSizeOfBlocksMayStandInALabelOrAGauge(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		engine Engine
@@ -430,6 +430,8 @@ func TestTheSizeOfBlocksMayStandInALabel(t *testing.T) {
 			"vllm:num_requests_waiting 1\nvllm:cache_config_info{block_size=\"None\"} 1\n", Number{}},
 		{"SGLang that counts tokens when a request ends", EngineSGLang,
 			"sglang:num_queue_reqs 1\nsglang:cache_config_info{page_size=\"1\",num_pages=\"9\"} 1\n", Number{1, true}},
+		{"SGLang from v0.5.11", EngineSGLang, "sglang:num_queue_reqs 1\nsglang:page_size{tp_rank=\"0\"} 64\n" +
+			"sglang:page_size{tp_rank=\"1\"} 64\n", Number{64, true}},
 		{"trtllm-serve", EngineTensorRTLLM,
 			"trtllm_num_requests_waiting 1\ntrtllm_kv_cache_tokens_per_block 32\n", Number{32, true}},
 	} {
