@@ -1,6 +1,7 @@
 package modelserver
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -241,6 +242,38 @@ sglang:realtime_tokens_total{dp_rank="0",mode="decode",tp_rank="1"} 150
 			t.Errorf("page %d: %v tokens of %d series, %d restarts; want %v", i, tokens.sum, len(tokens.last),
 				c.restarts, want)
 		}
+	}
+}
+
+// What is parsed of one page has a bound, with many labels or few; the number in question is unknown meanwhile, and all
+// others are read. A page that stays as it is becomes known.
+func TestTheWorkForNewLabelSetsHasABound(t *testing.T) {
+	for _, c := range []struct{ labels, most int }{{1, 16_200}, {mostLabels, 260}} {
+		t.Run(fmt.Sprint(c.labels, " labels"), func(t *testing.T) {
+			s := newSamples([]string{"q", "other"}, nil)
+			p := newPicker(s.names)
+			page := []byte("other 1\n")
+			for i := range 2 * c.most {
+				page = fmt.Appendf(page, "q{id=\"%d\"", i)
+				for k := range c.labels - 1 {
+					page = fmt.Appendf(page, ",l%d=\"\"", k)
+				}
+				page = append(page, "} 1\n"...)
+			}
+			s.read(&p, page)
+			if n := len(s.texts); n > c.most || n < c.most/2 || !errors.Is(s.faults[0], errManySets) {
+				t.Errorf("%d label sets of one page, want about %d; %v", n, c.most, s.faults[0])
+			}
+			if s.faults[1] != nil || len(s.byName[1]) != 1 {
+				t.Errorf("the other number: %d samples, %v", len(s.byName[1]), s.faults[1])
+			}
+			for range 2 {
+				s.read(&p, page)
+			}
+			if len(s.byName[0]) != 2*c.most || s.faults[0] != nil {
+				t.Errorf("%d samples of a page that stays, want %d; %v", len(s.byName[0]), 2*c.most, s.faults[0])
+			}
+		})
 	}
 }
 

@@ -66,7 +66,7 @@ func (p picker) match(line []byte) int {
 
 // A series has at most so many labels, since expfmt's time for them is quadratic, and they are at most so many bytes.
 // The most that an engine is known to have are the 37 of vLLM's cache_config_info.
-const mostLabels, mostSeries = 128, 16 << 10
+const mostLabels, mostSeries = 64, 16 << 10
 
 var (
 	errManyLabels = fmt.Errorf("it has more than %d labels", mostLabels)

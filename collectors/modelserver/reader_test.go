@@ -208,7 +208,7 @@ func TestReadsWhatStrangersWrite(t *testing.T) {
 		{"a label that is too long", "app_running 1\napp_queue{a=\"" + strings.Repeat("x", mostSeries) + "\"} 3\n",
 			"running=1", ""},
 		{"nothing but too many labels", "app_queue{" + labels(mostLabels+1) + "} 3\n", "",
-			`app_queue{l0=\"\",l1=\"\",l2=\"\",l3=\"\",l4=\"\","…: it has more than 128 labels`},
+			`app_queue{l0=\"\",l1=\"\",l2=\"\",l3=\"\",l4=\"\","…: it has more than 64 labels`},
 		{"two lines run into one another", "app_memory 1\napp_queue 3 app_running 4\n", "utilization=1", ""},
 		{"two numbers and a third", "app_running 1\napp_queue 3 4 5\n", "running=1", ""},
 		{"one line of two is malformed", "app_running 1\napp_queue{a=\"1\"} 3\napp_queue{a=\"2\"} x\n", "running=1",
