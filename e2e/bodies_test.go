@@ -95,6 +95,15 @@ func TestTheModuleLearnsWhereAPromptWasAnswered(t *testing.T) {
 	if got := f.choices(t, 0, "prefix"); got < 36 {
 		t.Errorf("%v choices by a prefix, want 36", got)
 	}
+	plain := f.urls[0]
+	f.urls[0] = strings.TrimSuffix(plain, "/") + "/v1/messages/count_tokens"
+	f.post(t, talk("counted"))
+	settled()
+	f.urls[0] = plain
+	before := f.choices(t, 0, "prefix")
+	if f.post(t, talk("counted")); f.choices(t, 0, "prefix") != before {
+		t.Error("a route is learned from a request that counts tokens")
+	}
 	begun := talk("a new conversation")
 	want := f.postTo(t, 0, begun)
 	settled()

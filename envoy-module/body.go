@@ -43,7 +43,7 @@ func begun(envoy unsafe.Pointer, r *C.request, whole C.bool) (waits C.bool) {
 	b.fill(envoy, f.prefixBytes)
 	a := &asked{filter: f}
 	var size int64
-	a.prompt, size = b.first.Read(f.pool.Reader(), sizeOf(header(envoy, contentSize)), bool(whole))
+	a.prompt, size = b.first.Read(f.pool.Reader(), header(envoy, path), sizeOf(header(envoy, contentSize)), bool(whole))
 	if len(a.prompt.Steps) > 0 {
 		r.asked = C.uintptr_t(cgo.NewHandle(a))
 	}

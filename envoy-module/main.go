@@ -37,6 +37,7 @@ var (
 	contentSize = constant("content-length")
 	contentType = constant("content-type")
 	expect      = constant("expect")
+	path        = constant(":path")
 	status      = constant(":status")
 	destination = constant(C.DESTINATION)
 	space       = constant("envoy.lb")

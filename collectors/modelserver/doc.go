@@ -107,11 +107,11 @@
 //
 // A field is unknown, never zero, when its series is missing; when any sample that it is made of does not parse, is
 // negative, infinite or not a number (Triton prints "Nan" for what it has not measured, vLLM labels "None"); when a
-// sample has more than 64 labels, or 16 KiB of them, as expfmt compares each label with all before it; while more of its
-// series are new than are parsed of one body; when a series occurs twice with different values, as either may be wrong;
-// when a share is above 1; and when a sum leaves the range of float64. A series that occurs twice with the same value is
-// one. None of that is an error while another field of load is known: a server may stop exporting one series and go on
-// with the others. [Reader.Explain] shows what is wrong.
+// sample has more than 64 labels, or 16 KiB of them, as expfmt compares each label with all before it; while more of
+// its series are new than are parsed of one body; when a series occurs twice with different values, as either may be
+// wrong; when a share is above 1; and when a sum leaves the range of float64. A series that occurs twice with the same
+// value is one. None of that is an error while another field of load is known: a server may stop exporting one series
+// and go on with the others. [Reader.Explain] shows what is wrong.
 //
 // Prometheus refuses a page with any line that does not parse. Lines of series that are not wanted are not parsed here,
 // so whatever is wrong with them costs nothing, and a wanted one costs its own number only: half of a load is better

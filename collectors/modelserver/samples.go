@@ -39,8 +39,8 @@ const mostRemembered = 4 << 20
 
 // mostParsed bounds the new label sets that are parsed of one body, so that a page that shows others each time takes no
 // more than 0.2 s of CPU, whatever is on it: one of n labels counts as perSet + n², about 0.15 µs each (10 µs without
-// labels, 0.5 ms for 64). That is 16,000 series of few labels, or 730 of 37. The next body goes on where this one ended,
-// so a page that is larger, and stays, is known after a few.
+// labels, 0.5 ms for 64). That is 16,000 series of few labels, or 730 of 37. The next body goes on where this one
+// ended, so a page that is larger, and stays, is known after a few.
 const mostParsed, perSet = 1 << 20, 64
 
 var errManySets = errors.New("the page has more new series than are read at once")

@@ -43,6 +43,7 @@ func (r *Reader) perPiece(text bool) float64 {
 // others of the prompt. Members with one slot mean the same.
 const (
 	slotNone = iota
+	slotPath // of the request, not of the body
 	slotModel
 	slotSalt
 	slotExtraKey
@@ -144,14 +145,19 @@ func slotOfParameter(name []byte) int {
 // found are the values of the members of a body, by slot; 0 where there is none.
 type found [slots]int32
 
-// Read returns the prompt of a body, of which the first part is given. size is that of the whole body in bytes,
-// negative where unknown. A body of an unknown form has no steps. The prompt does not refer to the body.
-func (r *Reader) Read(body []byte, size int64) Prompt {
+// Read returns the prompt of a request to a path, of whose body the first part is given. size is that of the whole body
+// in bytes, negative where unknown. A body of an unknown form has no steps, nor has a request that computes no prompt.
+// The prompt does not refer to the body.
+func (r *Reader) Read(path string, body []byte, size int64) Prompt {
+	path = trimmed(path)
+	if !computes(path) {
+		return Prompt{}
+	}
 	b := readings.Get().(*reading)
 	defer b.release()
 	b.begin(body[:min(len(body), MaxKeyBody)])
 	f := b.find()
-	b.key(&f)
+	b.key(modelOf(path), &f)
 	if len(body) > MaxBody {
 		body = body[:MaxBody]
 		b.begin(body)
@@ -217,7 +223,11 @@ func (r *reading) inTokens(f *found) bool {
 }
 
 // key begins the prompt with the parts of the engines' cache keys. A list of one value is that value.
-func (r *reading) key(f *found) {
+func (r *reading) key(model string, f *found) {
+	if model != "" {
+		r.put(slotPath)
+		r.write([]byte(model))
+	}
 	for slot, i := range f[:slotTools] {
 		if i > 0 {
 			r.put(byte(slot))

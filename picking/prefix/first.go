@@ -15,11 +15,11 @@ func (f *First) Add(piece []byte, most int) {
 	f.text = append(f.text, piece[:min(len(piece), max(0, most-len(f.text)))]...)
 }
 
-// Read returns the prompt of the body, and its size in bytes. Of a body that has not come as a whole, that is what the
-// client announced (negative where it did not), and never less than what has come.
-func (f *First) Read(r *Reader, announced int64, whole bool) (p Prompt, size int64) {
+// Read returns the prompt of the request to a path, and the size of its body in bytes. Of one that has not come as a
+// whole, that is what the client announced (negative where it did not), and never less than what has come.
+func (f *First) Read(r *Reader, path string, announced int64, whole bool) (p Prompt, size int64) {
 	if size = f.came; !whole {
 		size = max(announced, f.came)
 	}
-	return r.Read(f.text, size), size
+	return r.Read(path, f.text, size), size
 }

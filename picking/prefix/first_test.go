@@ -31,8 +31,8 @@ func TestTheFirstPartIsTheSameInAnyPieces(t *testing.T) {
 			for _, piece := range c.pieces {
 				f.Add(piece, most)
 			}
-			got, size := f.Read(new(Reader), c.announced, c.whole)
-			want := new(Reader).Read(body[:most], c.size)
+			got, size := f.Read(new(Reader), "", c.announced, c.whole)
+			want := new(Reader).Read("", body[:most], c.size)
 			if size != c.size || got.Whole != want.Whole || !slices.Equal(got.Steps, want.Steps) {
 				t.Errorf("%d bytes, %+v, want %d bytes, %+v", size, got, c.size, want)
 			}
@@ -53,11 +53,11 @@ func FuzzFirst(f *testing.F) {
 		for p := range slices.Chunk(body, int(piece)+1) {
 			first.Add(p, int(most))
 		}
-		prompt, size := first.Read(new(Reader), announced, whole)
+		prompt, size := first.Read(new(Reader), "", announced, whole)
 		if size < int64(len(body)) || whole && size != int64(len(body)) {
 			t.Fatalf("%d bytes came, the size is %d", len(body), size)
 		}
-		if want := new(Reader).Read(body[:min(len(body), int(most))], size); prompt.Whole != want.Whole ||
+		if want := new(Reader).Read("", body[:min(len(body), int(most))], size); prompt.Whole != want.Whole ||
 			!slices.Equal(prompt.Steps, want.Steps) {
 			t.Fatalf("in pieces %+v, want %+v", prompt, want)
 		}

@@ -42,7 +42,7 @@ func marshalled(t testing.TB, v any) []byte {
 	return b
 }
 
-func read(body []byte) Prompt { return new(Reader).Read(body, int64(len(body))) }
+func read(body []byte) Prompt { return new(Reader).Read("", body, int64(len(body))) }
 
 // shared is the number of blocks of the deepest step that both prompts have.
 func shared(a, b Prompt) int {
@@ -182,6 +182,46 @@ func TestEachAPIHasItsPrompt(t *testing.T) {
 	}
 }
 
+// Counting tokens, or rendering a template, leaves nothing in a cache; a path that is not known may.
+func TestARequestThatComputesNoPromptHasNone(t *testing.T) {
+	body := chat(t, said("user", text("u", 40)))
+	for path, want := range map[string]bool{
+		"/v1/chat/completions": true, "/v1/completions": true, "/v1/messages": true, "/v1/responses": true,
+		"/generate": true, "/generate_stream": true, "/infer": true, "/v2/models/X/generate": true,
+		"/v2/models/X/generate_stream": true, "/v2/models/X/versions/2/infer": true, "/v2/models/render/infer": true,
+		"/v1/embeddings": true, "/score": true, "/v1/rerank": true, "/pooling": true, "/classify": true, "": true,
+		"/": true, "/v1/chat/completions?of=/tokenize": true, "/of/ones/own": true, "/tokenize/v1/completions": true,
+
+		"/v1/messages/count_tokens": false, "/v1/messages/count_tokens?beta=true": false, "/tokenize": false,
+		"/llm/v1/messages/count_tokens/": false, "/v1/responses/input_tokens": false, "/detokenize": false,
+		"/v1/tokenize": false, "/chat_tokenize": false, "/v1/chat/completions/render": false,
+		"/v1/completions/render": false, "/apply-template": false, "/parse_function_call": false,
+	} {
+		if p := new(Reader).Read(path, body, int64(len(body))); len(p.Steps) > 0 != want {
+			t.Errorf("%q: the steps %v, want some: %v", path, p.Steps, want)
+		}
+	}
+}
+
+func TestTheModelOfThePathIsPartOfTheKey(t *testing.T) {
+	body := marshalled(t, map[string]string{"text_input": text("t", 40)})
+	at := func(path string) Prompt { return new(Reader).Read(path, body, int64(len(body))) }
+	all := []string{"/generate", "/v2/models/a/generate", "/v2/models/b/generate", "/v2/models/a/versions/1/generate",
+		"/v2/models/a/versions/2/generate"}
+	for i, a := range all {
+		for k, b := range all {
+			if n := shared(at(a), at(b)); (n > 0) != (i == k) {
+				t.Errorf("%s and %s share %d blocks", a, b, n)
+			}
+		}
+	}
+	for _, other := range []string{"/v2/models/a/generate_stream", "/v2/models/a/infer?x=1", "/triton/v2/models/a"} {
+		if a := at("/v2/models/a/generate"); shared(a, at(other)) != last(a) {
+			t.Errorf("%s is another model than /v2/models/a/generate", other)
+		}
+	}
+}
+
 func TestTokenIdsBeginMessagesAtMarkers(t *testing.T) {
 	tokens := func(marker int, lengths ...int) (ids []int) {
 		for i, n := range lengths {
@@ -193,7 +233,7 @@ func TestTokenIdsBeginMessagesAtMarkers(t *testing.T) {
 		return ids
 	}
 	steps := func(r Reader, body any) (blocks []int) {
-		for _, s := range r.Read(marshalled(t, body), -1).Steps {
+		for _, s := range r.Read("", marshalled(t, body), -1).Steps {
 			blocks = append(blocks, s.Blocks)
 		}
 		return blocks
@@ -244,7 +284,7 @@ func TestTheFirstPartOfABodyIsEnough(t *testing.T) {
 	body := chat(t, messages...)
 	whole := read(body)
 	for _, n := range []int{100, 1000, 5000, len(body) - 30} {
-		part := new(Reader).Read(body[:n], int64(len(body)))
+		part := new(Reader).Read("", body[:n], int64(len(body)))
 		if n >= 1000 && len(part.Steps) == 0 {
 			t.Errorf("%d bytes have no steps", n)
 		}
@@ -262,7 +302,7 @@ func TestTheFirstPartOfABodyIsEnough(t *testing.T) {
 
 func TestNoMoreOfABodyIsReadThanIsWorthIt(t *testing.T) {
 	body := []byte(`{"prompt":"` + strings.Repeat("x", MaxBody) + `"}`)
-	first := new(Reader).Read(body[:MaxBody], int64(len(body)))
+	first := new(Reader).Read("", body[:MaxBody], int64(len(body)))
 	if whole := read(body); !slices.Equal(whole.Steps, first.Steps) || whole.Whole != first.Whole {
 		t.Errorf("the whole body has the steps %v, its first part %v", whole.Steps, first.Steps)
 	}
@@ -292,7 +332,7 @@ func TestTheKeyOfALongBodyIsFoundBehindItsMessages(t *testing.T) {
 			var f First
 			body := long(c.size, more)
 			f.Add(body, c.come)
-			p, _ := f.Read(new(Reader), int64(len(body)), false)
+			p, _ := f.Read(new(Reader), "", int64(len(body)), false)
 			return p
 		}
 		a, b := prompt(c.a), prompt(c.b)
@@ -370,7 +410,7 @@ func BenchmarkRead(b *testing.B) {
 			b.SetBytes(int64(len(body)))
 			b.ReportAllocs()
 			for b.Loop() {
-				r.Read(body, int64(len(body)))
+				r.Read("", body, int64(len(body)))
 			}
 		})
 	}
@@ -395,7 +435,7 @@ func TestBlocksAreThoseOfTheEngine(t *testing.T) {
 		{"token ids", Reader{BlockTokens: 128, TokensPerByte: 0.125}, ids, []int{2, 3, 4, 6, 7}, 7.8},
 		{"the least", Reader{BlockTokens: 1}, ids, []int{256, 384, 512, 768, 992}, 1000},
 	} {
-		p := c.reader.Read(c.body, int64(len(c.body)))
+		p := c.reader.Read("", c.body, int64(len(c.body)))
 		var blocks []int
 		for _, s := range p.Steps {
 			blocks = append(blocks, s.Blocks)
@@ -411,9 +451,9 @@ func TestWhatIsLearnedSurvivesANewEstimate(t *testing.T) {
 	body := chat(t, said("system", text("s", 7)), said("user", text("u", 30)))
 	before, after := Reader{TokensPerByte: 0.25, BlockTokens: 16}, Reader{TokensPerByte: 0.28, BlockTokens: 16}
 	table := NewTable(Limits{})
-	p := before.Read(body, int64(len(body)))
+	p := before.Read("", body, int64(len(body)))
 	table.Learn(&p, "a", Own, start)
-	p = after.Read(body, int64(len(body)))
+	p = after.Read("", body, int64(len(body)))
 	var m Matches
 	if table.Match(&p, &m); len(m.All) != 1 || p.Share(m.All[0].Blocks) < 0.95 {
 		t.Errorf("matches %v of %v", m.All, p)

@@ -19,7 +19,7 @@ func whole(body []byte) (hash uint64, bytes int) {
 	var b reading
 	b.begin(body)
 	f := b.find()
-	b.key(&f)
+	b.key("", &f)
 	r.write(&b, &f)
 	bytes = b.pieces*PieceBytes + b.filled
 	b.seed()

@@ -157,6 +157,32 @@ func TestAnEndpointIsPreferredForThePromptThatItAnswered(t *testing.T) {
 	}
 }
 
+// TestARequestThatComputesNoPromptTeachesNothing: one that counts tokens leaves nothing in a cache.
+func TestARequestThatComputesNoPromptTeachesNothing(t *testing.T) {
+	r := newRig(t, Options{Prefix: true})
+	r.publishWork("10.0.0.1:80")
+	answer := &extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_ResponseHeaders{
+		ResponseHeaders: &extprocv3.HttpHeaders{Headers: &corev3.HeaderMap{Headers: []*corev3.HeaderValue{
+			{Key: ":status", RawValue: []byte("200")}}}}}}
+	for _, c := range []struct {
+		path    string
+		teaches bool
+	}{{"/v1/messages/count_tokens?beta=true", false}, {"/v1/messages", true}} {
+		first := headers(nil)
+		all := first.GetRequestHeaders().GetHeaders()
+		all.Headers = append(all.GetHeaders(), &corev3.HeaderValue{Key: ":path", RawValue: []byte(c.path)})
+		first.ProtocolConfig = &extprocv3.ProtocolConfiguration{RequestBodyMode: modev3.ProcessingMode_BUFFERED}
+		if _, err := r.exchange(t.Context(), first, &extprocv3.ProcessingRequest{
+			Request: &extprocv3.ProcessingRequest_RequestBody{
+				RequestBody: &extprocv3.HttpBody{Body: []byte(chat("a")), EndOfStream: true}}}, answer); err != nil {
+			t.Fatal(err)
+		}
+		if n := r.routes(); n > 0 != c.teaches {
+			t.Errorf("%d routes are learned by %s", n, c.path)
+		}
+	}
+}
+
 // TestSaltsBehindALongPromptAreSeen: requests that differ in them share no route.
 func TestSaltsBehindALongPromptAreSeen(t *testing.T) {
 	r := newRig(t, Options{Prefix: true})

@@ -178,6 +178,7 @@ type exchange struct {
 	arrival  *follow.Arrival // of one that is to wait in the queue; nil: it does not
 	waits    bool            // for the body, before there is a choice
 	placed   bool            // it has a place in the queue
+	path     string
 	asked    picking.Request
 	prompt   prefix.Prompt
 	chosen   string
@@ -228,7 +229,7 @@ func (x *exchange) body(b *extprocv3.HttpBody) (*extprocv3.ProcessingResponse, e
 	var first prefix.First
 	first.Add(b.GetBody(), prefix.MaxKeyBody)
 	announced := x.asked.Size
-	x.prompt, x.asked.Size = first.Read(x.loads.Pool(x.cluster).Reader(), announced, b.GetEndOfStream())
+	x.prompt, x.asked.Size = first.Read(x.loads.Pool(x.cluster).Reader(), x.path, announced, b.GetEndOfStream())
 	choice, refusal, err := x.decide()
 	if err != nil || refusal != nil {
 		return refusal, err
@@ -282,7 +283,7 @@ func passed(b *extprocv3.HttpBody, duplex bool) *extprocv3.BodyResponse {
 func (x *exchange) headers(h *extprocv3.HttpHeaders, m *corev3.Metadata) (*extprocv3.ProcessingResponse, error) {
 	var limited bool
 	x.asked.Subset, limited = subsetOf(m)
-	x.asked.Size = sizeOf(h)
+	x.path, x.asked.Size = headerOf(h, ":path"), sizeOf(h)
 	if x.loads.Pool(x.cluster).Unknown(x.asked.Subset...) {
 		x.unknown(x.cluster, unknownSubset)
 	}
