@@ -265,6 +265,60 @@ func TestAClientThatWaitsBeforeItsBodyIsNotWaitedFor(t *testing.T) {
 	}
 }
 
+// TestAWebSocketPasses, in which a model server has its realtime API: bytes go both ways, and nothing waits for a body.
+func TestAWebSocketPasses(t *testing.T) {
+	metrics := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: servers(t, wide)[0].Address()})
+	echo := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/metrics" {
+			metrics.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Connection", "Upgrade")
+		w.Header().Set("Upgrade", r.Header.Get("Upgrade"))
+		w.WriteHeader(http.StatusSwitchingProtocols)
+		connection, both, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer connection.Close()
+		_, _ = io.Copy(connection, both)
+	}))
+	t.Cleanup(echo.Close)
+	for _, c := range []carrier{byModule, byPicker} {
+		t.Run(string(c), func(t *testing.T) {
+			f := c.launch(t, plan{bootstrap: []string{"--prefix"}, cluster: "endpoints:\n  static:\n  - {address: " +
+				strings.TrimPrefix(echo.URL, "http://") + "}\n"})
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, f.urls[0]+"v1/realtime?model=m", http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Connection", "Upgrade")
+			req.Header.Set("Upgrade", "websocket")
+			resp, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			stream, ok := resp.Body.(io.ReadWriter)
+			if !ok {
+				t.Fatalf("status %d", resp.StatusCode)
+			}
+			for _, frame := range []string{"a frame", "its answer"} {
+				got := make([]byte, len(frame))
+				if _, err := io.WriteString(stream, frame); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := io.ReadFull(stream, got); err != nil || string(got) != frame {
+					t.Fatalf("%q came back, %v, want %q", got, err, frame)
+				}
+			}
+		})
+	}
+}
+
 // swallowingCluster is the configuration of a cluster of one swallower.
 func swallowingCluster(t *testing.T) string {
 	return "endpoints:\n  static:\n  - {address: " + strings.TrimPrefix(swallow(t, 1<<40).URL, "http://") + "}\n"
