@@ -36,8 +36,10 @@ func (r *Reader) perPiece(text bool) float64 {
 	if text && r.TokensPerByte > 0 {
 		tokens = PieceBytes * min(max(r.TokensPerByte, leastPerByte), mostPerByte)
 	}
-	return tokens / float64(cmp.Or(max(0, r.BlockTokens), PieceTokens))
+	return tokens / float64(r.blockTokens())
 }
+
+func (r *Reader) blockTokens() int { return cmp.Or(max(0, r.BlockTokens), PieceTokens) }
 
 // The members of a body that count: those before slotTools are parts of engines' cache keys, see package comment, the
 // others of the prompt. Members with one slot mean the same.
@@ -59,6 +61,8 @@ const (
 	slotInputEmbeds
 	slotProcessor
 	slotTemplate
+	slotTruncate
+	slotTruncateIn // parameters
 	slotTools
 	slotDocuments
 	slotSystem
@@ -103,6 +107,8 @@ func slotOf(name []byte) int {
 		return slotProcessor
 	case "chat_template":
 		return slotTemplate
+	case "truncate_prompt_tokens":
+		return slotTruncate
 	case "tools":
 		return slotTools
 	case "documents":
@@ -138,6 +144,8 @@ func slotOfParameter(name []byte) int {
 		return slotAdapter
 	case "lora_name":
 		return slotLoRAName
+	case "truncate", "truncate_prompt_tokens":
+		return slotTruncateIn
 	}
 	return slotNone
 }
@@ -169,7 +177,20 @@ func (r *Reader) Read(path string, body []byte, size int64) Prompt {
 	if read := int64(len(body)); size > read && read > 0 {
 		whole *= float64(size) / float64(read)
 	}
+	if most, ok := b.most(&f); ok && whole*float64(r.blockTokens()) > float64(most) {
+		return Prompt{}
+	}
 	return b.prompt(whole)
+}
+
+// most returns how many tokens at the end of the prompt the engine keeps; false if it is not said, or up to the engine.
+// A longer one is cached as its end, which no other prompt begins with.
+func (r *reading) most(f *found) (tokens uint32, ok bool) {
+	i := f.first(slotTruncate, slotTruncateIn)
+	if i == 0 {
+		return 0, false
+	}
+	return tokenID(r.raw(i))
 }
 
 // find returns the members of the body that count.
@@ -179,7 +200,7 @@ func (r *reading) find() (f found) {
 	}
 	for name, value := range r.each(0) {
 		if string(name) == "parameters" {
-			f[slotAdapter], f[slotLoRAName] = 0, 0
+			f[slotAdapter], f[slotLoRAName], f[slotTruncateIn] = 0, 0, 0
 			for name, value := range r.each(value) {
 				f[slotOfParameter(name)] = r.present(value)
 			}

@@ -58,12 +58,18 @@
 //	lora_path            SGLang (Req of schedule_batch.py appends the adapter to the extra key)
 //	lora_request,        TensorRT-LLM (loraTaskId of its BlockKey)
 //	lora_task_id
-//	parameters           of it, adapter_id (TGI) and lora_name (Triton's vLLM backend)
+//	parameters           of it, adapter_id (TGI), lora_name (Triton's vLLM backend) and truncate (TGI)
+//	truncate_prompt_tokens
+//	                     vLLM, also in parameters: see below
 //	image_data, …        SGLang's own media, which may be anywhere in its text; also video_data, audio_data
 //	prompt_embeds,       vLLM and SGLang: what comes in place of tokens
 //	input_embeds
 //	mm_processor_kwargs  vLLM: a part of the hash of each medium
 //	chat_template        the frame of all messages
+//
+// So is the model that the path names (/v2/models/X/generate, and its version). A prompt of which the engine keeps only
+// its last tokens, as truncate and truncate_prompt_tokens ask for, is cached as that end: it has no steps, unless it is
+// shorter than that. Nor has a request that computes none, by its path (count_tokens, tokenize, render).
 //
 // vLLM's hash has the salt in the first block only; as each hash contains the one before, it differs in all. Media in
 // messages count where they are, as in the engines; vLLM hashes their contents, or takes the uuid of the client.

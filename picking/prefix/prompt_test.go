@@ -203,6 +203,41 @@ func TestARequestThatComputesNoPromptHasNone(t *testing.T) {
 	}
 }
 
+// An engine that keeps the last tokens of a prompt caches it as its end, which does not begin as others do.
+func TestAPromptThatIsCutSharesNothing(t *testing.T) {
+	type body = map[string]any
+	begin := text("b", 40) // of 640 tokens
+	for name, of := range map[string]func(prompt string, most any) body{
+		"vLLM": func(p string, most any) body {
+			return body{"messages": []message{said("system", begin), said("user", p)}, "truncate_prompt_tokens": most}
+		},
+		"vLLM, completions": func(p string, most any) body {
+			return body{"prompt": begin + p, "truncate_prompt_tokens": most}
+		},
+		"TGI": func(p string, most any) body {
+			return body{"inputs": begin + p, "parameters": body{"truncate": most}}
+		},
+		"Triton": func(p string, most any) body {
+			return body{"text_input": begin + p, "parameters": body{"truncate_prompt_tokens": most}}
+		},
+	} {
+		a, b := text("x", 40), text("y", 40)
+		at := func(prompt string, most any) Prompt { return read(marshalled(t, of(prompt, most))) }
+		if p := at(a, 100); len(p.Steps) > 0 {
+			t.Errorf("%s: the steps %v of a prompt of which 100 tokens are left", name, p.Steps)
+		}
+		if shared(at(a, 10_000), at(b, 10_000)) == 0 || shared(at(a, -1), at(b, -1)) == 0 {
+			t.Errorf("%s: prompts that are not cut share nothing", name)
+		}
+		if shared(at(a, 10_000), at(a, nil)) > 0 || shared(at(a, -1), at(a, nil)) > 0 {
+			t.Errorf("%s: a prompt that may be cut is as one that is not", name)
+		}
+		if shared(at(a, nil), at(b, nil)) == 0 {
+			t.Errorf("%s: null is a limit", name)
+		}
+	}
+}
+
 func TestTheModelOfThePathIsPartOfTheKey(t *testing.T) {
 	body := marshalled(t, map[string]string{"text_input": text("t", 40)})
 	at := func(path string) Prompt { return new(Reader).Read(path, body, int64(len(body))) }
