@@ -15,10 +15,13 @@ import (
 // part must not make the whole sum of the others count again.
 //
 // By Prometheus and OpenMetrics a counter only rises, or begins again at zero when its process does, and then all
-// counters of that process begin again. So it is a restart when more than half of the counters that can fall do, one of
-// them to less than half of what it was. A counter that falls by itself, or rises by more than any server can have
-// counted since (weighting.Possible), is wrong for reasons of its own: its number is unknown, and all others stand,
-// until it goes on from where it was. After patience it goes on from where it is.
+// counters of that process begin again. Some parts of a server do so by themselves: a model that a Triton loads again,
+// an engine of data parallelism. So a part has begun again when more than half of its series that can fall do, at least
+// two of them, and one to less than half of what it was; and it is a restart when all parts have. Where a part comes
+// back to what it had before, within patience, it is one, too: there are several servers. A counter that falls by
+// itself, or rises by more than any server can have counted since (weighting.Possible), is wrong for reasons of its
+// own: its number is unknown, and all others stand, until it goes on from where it was. After patience it goes on from
+// where it is.
 //
 // The zero Counters is ready for use. It belongs to one server and one
 // goroutine.
@@ -26,6 +29,14 @@ type Counters struct {
 	sums            [8]counterSum // of the fields that are counters, in their order
 	restarts, leaps int
 	at              time.Time // of the report before; zero for none
+	units           []unit    // of the latest report
+}
+
+// A unit is a part of the server whose counters begin again together.
+type unit struct {
+	able, fallen, back int  // series: with a value before, lower now, and as they were before they began again
+	deep               bool // one is less than half of what it was
+	begins             bool // by itself
 }
 
 // Describe names the series of a body that are wrong, and what is.
@@ -61,6 +72,9 @@ type lastSample struct {
 	value float64
 	at    time.Time
 	wrong time.Time // since when the series has shown what cannot follow from that; zero where it does not
+
+	was   float64 // before its part of the server began again by itself
+	began time.Time
 }
 
 // A Wrong is a counter of a report that cannot be right by itself.
@@ -73,7 +87,7 @@ type Wrong struct {
 // what is wrong, which is returned; a sum continues where it was when its field comes back. Restarts rises by one for a
 // report of another process, Implausible by one for a report in which a counter begins to be too high.
 func (c *Counters) Observe(at time.Time, rep Report) (weighting.ServerReport, []Wrong) {
-	restarted := c.restarted(&rep)
+	restarted := c.begin(at, &rep)
 	if restarted {
 		c.restarts++
 	}
@@ -84,7 +98,7 @@ func (c *Counters) Observe(at time.Time, rep Report) (weighting.ServerReport, []
 			continue
 		}
 		s := &c.sums[i]
-		fell, leaped, begins := s.add(rep.samplesOf(f), c.at, at, restarted)
+		fell, leaped, begins := s.add(rep.samplesOf(f), c.at, at, c.units, restarted)
 		if fell || leaped {
 			wrong, leaps = append(wrong, Wrong{f, leaped}), leaps || leaped && begins
 		} else {
@@ -138,30 +152,47 @@ func (c *Counters) tokens() weighting.TokenCounts {
 	return t
 }
 
-// restarted reports whether the report is of another process than the one before: most counters that can fall do, and
-// one of them loses more than half.
-func (c *Counters) restarted(rep *Report) bool {
-	able, fallen, deep := 0, 0, false
+// begin finds out which parts of the server have begun again, and reports whether the report is of another process than
+// the one before.
+func (c *Counters) begin(at time.Time, rep *Report) (restarted bool) {
+	c.units = c.units[:0]
 	for i, f := range counters {
 		if !rep.number(f).Known {
 			continue
 		}
-		stood, fell := false, false
 		for _, sample := range rep.samplesOf(f) {
-			last := c.sums[i].last
-			if k, found := find(last, sample.key); found && last[k].value > 0 {
-				stood, fell = true, fell || sample.value < last[k].value
-				deep = deep || sample.value < last[k].value/2
+			for len(c.units) <= sample.unit {
+				c.units = append(c.units, unit{})
+			}
+			if k, found := find(c.sums[i].last, sample.key); found {
+				c.units[sample.unit].compare(&c.sums[i].last[k], sample.value, at)
 			}
 		}
-		if stood {
-			able++
-		}
-		if fell {
-			fallen++
-		}
 	}
-	return 2*fallen > able && deep
+	able, standing, deep, back := false, false, false, false
+	for i := range c.units {
+		u := &c.units[i]
+		fell := 2*u.fallen > u.able
+		u.begins = fell && u.deep && u.fallen > 1
+		able, standing = able || u.able > 0, standing || u.able > 0 && !fell
+		deep, back = deep || u.deep, back || u.back > 0 && 2*u.back > u.able
+	}
+	return able && !standing && deep || back
+}
+
+// compare takes in the value of a series.
+func (u *unit) compare(last *lastSample, value float64, at time.Time) {
+	if last.value <= 0 {
+		return
+	}
+	u.able++
+	if value < last.value {
+		u.fallen++
+	}
+	u.deep = u.deep || value < last.value/2
+	if last.was > 0 && value >= last.was && at.Sub(last.began) < patience {
+		u.back++
+	}
 }
 
 // reading dates a gauge.
@@ -195,13 +226,16 @@ const countable = 1e15
 
 // add adds what the samples grew by since the report before; a new series adds its whole value. It reports whether one
 // has fallen or leaped, and whether it has just begun to.
-func (s *counterSum) add(samples []counterSample, before, at time.Time, restarted bool) (fell, leaped, begins bool) {
+func (s *counterSum) add(samples []counterSample, before, at time.Time, units []unit, restarted bool) (
+	fell, leaped, begins bool) {
 	known := s.last
 	for _, sample := range samples {
 		last := s.of(known, sample.key, before)
 		growth := sample.value - last.value
-		if restarted && growth < 0 {
-			growth = sample.value
+		if again := restarted || units[sample.unit].begins; again && growth < 0 {
+			if growth = sample.value; !restarted {
+				last.was, last.began = last.value, at
+			}
 		}
 		falls := growth < 0
 		leaps := sample.value > countable || !before.IsZero() && !weighting.Possible(growth, at.Sub(last.at))

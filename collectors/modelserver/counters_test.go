@@ -34,10 +34,10 @@ func TestSumsNeverGoBack(t *testing.T) {
 		{"nothing new", map[string]float64{"a": 103, "b": 11}, 114, 0},
 		{"a restart, seen in four counters, is one", map[string]float64{"a": 2, "b": 1}, 117, 1},
 		{"growth after it", map[string]float64{"a": 4, "b": 1}, 119, 1},
-		{"one model reloaded: the other does not count again", map[string]float64{"a": 1, "b": 3}, 122, 2},
-		{"a model unloaded", map[string]float64{"b": 5}, 124, 2},
-		{"the same back in the next report", map[string]float64{"a": 2, "b": 5}, 125, 2},
-		{"a new model", map[string]float64{"a": 2, "b": 5, "c": 6}, 131, 2},
+		{"one model reloaded: the other does not count again", map[string]float64{"a": 1, "b": 3}, 122, 1},
+		{"a model unloaded", map[string]float64{"b": 5}, 124, 1},
+		{"the same back in the next report", map[string]float64{"a": 2, "b": 5}, 125, 1},
+		{"a new model", map[string]float64{"a": 2, "b": 5, "c": 6}, 131, 1},
 	} {
 		at := t0.Add(time.Duration(i) * time.Second)
 		report, err := r.Read(body(step.successes))
@@ -53,6 +53,83 @@ func TestSumsNeverGoBack(t *testing.T) {
 		}
 		if got != want {
 			t.Errorf("%s:\ngot  %+v\nwant %+v", step.what, got, want)
+		}
+	}
+}
+
+// A part of a server that begins again is no restart, however often, and all that it counts is counted: models that a
+// Triton loads again in turn, or unloads and loads later, and an engine of data parallelism. All at once are one.
+func TestAPartThatBeginsAgainIsNoRestart(t *testing.T) {
+	engines := map[Engine]string{
+		EngineTriton: "nv_inference_pending_request_count{model=%[1]q,version=\"1\"} 0\n" +
+			"nv_inference_request_success{model=%[1]q,version=\"1\"} %[2]v\n" +
+			"nv_inference_queue_duration_us{model=%[1]q,version=\"1\"} %[3]v\n" +
+			"nv_inference_compute_input_duration_us{model=%[1]q,version=\"1\"} 0\n" +
+			"nv_inference_compute_infer_duration_us{model=%[1]q,version=\"1\"} %[3]v\n" +
+			"nv_inference_compute_output_duration_us{model=%[1]q,version=\"1\"} 0\n",
+		EngineVLLM: "vllm:num_requests_waiting{engine=%[1]q} 0\n" +
+			"vllm:request_success_total{engine=%[1]q,finished_reason=\"stop\"} %[2]v\n" +
+			"vllm:request_success_total{engine=%[1]q,finished_reason=\"length\"} 0\n" +
+			"vllm:prompt_tokens_total{engine=%[1]q} %[3]v\nvllm:generation_tokens_total{engine=%[1]q} %[3]v\n" +
+			"vllm:time_to_first_token_seconds_count{engine=%[1]q} %[2]v\n",
+	}
+	for e, lines := range engines {
+		t.Run(string(e), func(t *testing.T) {
+			r := newReader(t, e)
+			var c Counters
+			counts := []float64{1000, 2000, 3000, 4000}
+			sum, at := 10_000., t0
+			step := func(restarts int, without int) {
+				t.Helper()
+				page := ""
+				for i, n := range counts {
+					if i != without {
+						page += fmt.Sprintf(lines, fmt.Sprint(i), n, 1000*n)
+					}
+				}
+				got, wrong := c.Observe(at, readPage(t, r, []byte(page)))
+				at = at.Add(time.Second)
+				if got.Completions.Value != sum || got.Restarts != restarts || len(wrong) > 0 {
+					t.Fatalf("%v after %v: %v completions, want %v; %d restarts, want %d; wrong are %v", counts,
+						at.Sub(t0), got.Completions.Value, sum, got.Restarts, restarts, wrong)
+				}
+			}
+			grow := func(restarts, without int) {
+				for i := range counts {
+					if i != without {
+						counts[i]++
+						sum++
+					}
+				}
+				step(restarts, without)
+			}
+			step(0, -1)
+			for reload := range 12 {
+				k := reload % len(counts)
+				if grow(0, -1); reload%3 == 0 {
+					grow(0, k)
+				}
+				counts[k] = 0
+				step(0, -1)
+				for range 4 {
+					grow(0, -1)
+				}
+			}
+			clear(counts)
+			step(1, -1)
+			grow(1, -1)
+		})
+	}
+}
+
+// Two servers behind one address are no parts that begin again, also where neither has the greater counts of all.
+func TestServersThatAnswerInTurnAreRestarts(t *testing.T) {
+	r := newReader(t, EngineTriton)
+	var c Counters
+	for i := range 8 {
+		report := readPage(t, r, body([]map[string]float64{{"a": 100, "b": 10}, {"a": 10, "b": 100}}[i%2]))
+		if got, _ := c.Observe(t0.Add(time.Duration(i)*time.Second), report); i == 7 && got.Restarts < 3 {
+			t.Errorf("%d restarts in %d pages", got.Restarts, i+1)
 		}
 	}
 }

@@ -71,7 +71,8 @@ func (e *evaluation) combine(total float64, s series, m sample) float64 {
 		return total
 	}
 	if e.field.counter() {
-		e.counters = append(e.counters, counterSample{field: e.field, key: m.set.key, value: v / e.source.per})
+		e.counters = append(e.counters, counterSample{field: e.field, key: m.set.key, value: v / e.source.per,
+			unit: m.set.unit.at})
 	}
 	switch {
 	case e.source.combine == minimum && e.samples > 0:

@@ -38,7 +38,7 @@ type firstTokenSeries struct {
 
 func newFirstTokenSeries(e Engine, name string) *firstTokenSeries {
 	f := &firstTokenSeries{picker: newPicker([]string{name + "_bucket", name + "_sum"})}
-	f.scratch.New = func() any { return newSamples(f.picker.names, copiesOf(e)) }
+	f.scratch.New = func() any { return newSamples(f.picker.names, e) }
 	return f
 }
 

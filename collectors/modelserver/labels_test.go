@@ -250,7 +250,7 @@ sglang:realtime_tokens_total{dp_rank="0",mode="decode",tp_rank="1"} 150
 func TestTheWorkForNewLabelSetsHasABound(t *testing.T) {
 	for _, c := range []struct{ labels, most int }{{1, 16_200}, {mostLabels, 260}} {
 		t.Run(fmt.Sprint(c.labels, " labels"), func(t *testing.T) {
-			s := newSamples([]string{"q", "other"}, nil)
+			s := newSamples([]string{"q", "other"}, EngineCustom)
 			p := newPicker(s.names)
 			page := []byte("other 1\n")
 			for i := range 2 * c.most {
@@ -279,7 +279,7 @@ func TestTheWorkForNewLabelSetsHasABound(t *testing.T) {
 
 // Each label set of a page is new, as those with an id in them may be: what is remembered of them has a bound.
 func TestTheMemoryOfLabelSetsHasABound(t *testing.T) {
-	s := newSamples([]string{"q"}, nil)
+	s := newSamples([]string{"q"}, EngineCustom)
 	p := newPicker(s.names)
 	const lines = 100
 	long := strings.Repeat("x", mostRemembered/4/lines)

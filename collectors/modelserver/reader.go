@@ -25,7 +25,7 @@ func NewReader(e Engine, c Custom) (*Reader, error) {
 	}
 	r := &Reader{engine: e, fields: sourcesOf(e, c)}
 	r.picker = newPicker(seriesNames(r.fields))
-	r.scratch.New = func() any { return newSamples(r.picker.names, copiesOf(e)) }
+	r.scratch.New = func() any { return newSamples(r.picker.names, e) }
 	return r, nil
 }
 

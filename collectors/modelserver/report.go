@@ -67,6 +67,7 @@ type counterSample struct {
 	field Field
 	key   string  // the series' name and labels: the same from body to body
 	value float64 // in the unit of the field
+	unit  int     // the number, in this report, of the part of the server that it is of
 }
 
 // number returns where the report keeps a field.

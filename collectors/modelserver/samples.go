@@ -20,6 +20,7 @@ import (
 type samples struct {
 	names  []string
 	copies []string // the labels that distinguish copies, of this engine
+	parts  []string // those that distinguish parts
 	byName [][]sample
 	faults []error // by name: why it has no usable samples in this body
 
@@ -27,6 +28,7 @@ type samples struct {
 	sets       map[string]*labelSet // by key
 	remembered int                  // bytes of texts and keys
 	reading    uint64               // the number of this body
+	units      int                  // that this body has
 	parsed     int                  // of this body, in units of mostParsed
 
 	parser expfmt.TextParser
@@ -56,20 +58,22 @@ type labelSet struct {
 	key    string // name and labels in canonical form: the same from body to body
 	labels []label
 	part   *labelSet // without the labels that distinguish copies; itself if it has none
+	unit   *labelSet // no name, and only the labels that distinguish parts
 
 	reading uint64  // the latest body that had this very series
 	value   float64 // its value there
 
 	combined uint64 // the latest body that had it, or copies of it
-	at       int    // its place among the samples of its name there
+	at       int    // its place among the samples of its name there; of a unit, its number
 }
 
 // A label is a name and its value.
 type label struct{ name, value string }
 
-func newSamples(names, copies []string) *samples {
+func newSamples(names []string, e Engine) *samples {
+	copies, parts := labelsOfEngine(e)
 	return &samples{
-		names: names, copies: copies,
+		names: names, copies: copies, parts: parts,
 		byName: make([][]sample, len(names)), faults: make([]error, len(names)),
 		texts: make(map[string]*labelSet), sets: make(map[string]*labelSet),
 		parser: expfmt.NewTextParser(model.LegacyValidation),
@@ -88,7 +92,7 @@ func (s *samples) read(p *picker, body []byte) {
 		s.remembered = 0
 	}
 	s.reading++
-	s.parsed = 0
+	s.units, s.parsed = 0, 0
 	p.each(body, func(name int, line []byte) {
 		if s.faults[name] == nil { // else nothing of this name is used
 			s.faults[name] = s.add(name, line)
@@ -132,6 +136,10 @@ func (s *samples) add(name int, line []byte) error {
 // combine adds a value of a part. Of copies the largest counts: one that lags shows less. A value that cannot be true
 // stays, since it makes the number unknown.
 func (s *samples) combine(all *[]sample, part *labelSet, value float64) {
+	if unit := part.unit; unit.combined != s.reading {
+		unit.combined, unit.at = s.reading, s.units
+		s.units++
+	}
 	if part.combined != s.reading {
 		part.combined, part.at = s.reading, len(*all)
 		*all = append(*all, sample{part, value})
@@ -200,11 +208,17 @@ func (s *samples) intern(name string, labels []label) *labelSet {
 	set := &labelSet{key: key, labels: labels}
 	s.sets[key] = set
 	s.remembered += len(key)
-	set.part = set
-	parts := slices.DeleteFunc(slices.Clone(labels), func(l label) bool { return slices.Contains(s.copies, l.name) })
-	if len(parts) < len(labels) {
-		set.part = s.intern(name, parts)
+	set.part, set.unit = set, set
+	if name == "" {
+		return set
 	}
+	without := func(dropped func(string) bool) []label {
+		return slices.DeleteFunc(slices.Clone(labels), func(l label) bool { return dropped(l.name) })
+	}
+	if part := without(func(l string) bool { return slices.Contains(s.copies, l) }); len(part) < len(labels) {
+		set.part = s.intern(name, part)
+	}
+	set.unit = s.intern("", without(func(l string) bool { return !slices.Contains(s.parts, l) }))
 	return set
 }
 

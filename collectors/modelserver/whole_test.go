@@ -81,6 +81,7 @@ func (p *plainPage) doubtful(name string) bool {
 // of returns what a series of an engine selects: one value for each label set without the labels of copies, the largest
 // of these. It is not ok where one is in doubt.
 func (p *plainPage) of(e Engine, f Field, s series) (values []float64, ok bool) {
+	copies, _ := labelsOfEngine(e)
 	parts := map[string]float64{}
 	ok = !p.doubtful(s.name) && !p.doubtful(s.sameModelAs)
 	var models []string
@@ -102,7 +103,7 @@ func (p *plainPage) of(e Engine, f Field, s series) (values []float64, ok bool) 
 		}
 		ok = ok && v >= 0 && v <= f.atMost()
 		part := maps.Clone(m.labels)
-		maps.DeleteFunc(part, func(name, _ string) bool { return slices.Contains(copiesOf(e), name) })
+		maps.DeleteFunc(part, func(name, _ string) bool { return slices.Contains(copies, name) })
 		parts[fmt.Sprint(part)] = max(parts[fmt.Sprint(part)], v)
 	}
 	return slices.Collect(maps.Values(parts)), ok
