@@ -83,12 +83,13 @@ func (f *FirstTokens) Observe(at time.Time, body []byte) *stat.Histogram {
 	return &stat.Histogram{Bounds: f.bounds, Counts: slices.Clone(f.counts), Sum: f.seconds}
 }
 
-// add adds what came since the last time. Counters that are lower than before have restarted at zero.
+// add adds what came since the last time. Where counters are lower than before, some have begun again, and which of the
+// requests are new is not known: none counts.
 func (f *FirstTokens) add(counts []float64, sum, keep float64) {
 	last := len(counts) - 1
 	if counts[last] < f.before[last] || sum < f.sum {
-		clear(f.before)
-		f.sum = 0
+		copy(f.before, counts)
+		f.sum = sum
 	}
 	var below float64
 	for i := range counts {
