@@ -19,11 +19,11 @@ func TestCollectorsReadWhatTheServerMeans(t *testing.T) {
 		want   modelserver.Report
 	}{
 		{VLLM, modelserver.EngineVLLM, modelserver.Report{
-			Queue: known(7), Running: known(3), Utilization: known(0.25), Completions: known(107),
+			Queue: known(7), Running: known(3), Utilization: known(0.25), Completions: known(102),
 			QueueSeconds: known(0.8), BusySeconds: known(1.6),
 		}},
 		{Triton, modelserver.EngineTriton, modelserver.Report{
-			Queue: known(7), Completions: known(105), QueueSeconds: known(0.8), BusySeconds: known(1.6),
+			Queue: known(7), Completions: known(100), QueueSeconds: known(0.8), BusySeconds: known(1.6),
 		}},
 	}
 	for _, tt := range tests {
