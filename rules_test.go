@@ -84,7 +84,7 @@ func TestEachAlertFiresInATestAndIsDocumented(t *testing.T) {
 			}
 		}
 	}
-	operations, err := os.ReadFile("docs/operations.md")
+	symptoms, err := os.ReadFile("docs/symptoms.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,8 +98,8 @@ func TestEachAlertFiresInATestAndIsDocumented(t *testing.T) {
 				t.Errorf("%s has severity %q, want critical or warning", rule.Alert, severity)
 			case rule.Annotations["summary"] == "":
 				t.Errorf("%s has no summary", rule.Alert)
-			case !strings.Contains(string(operations), "\n| `"+rule.Alert+"` |"):
-				t.Errorf("docs/operations.md has no row on %s: what is to be done?", rule.Alert)
+			case !strings.Contains(string(symptoms), "\n| `"+rule.Alert+"` |"):
+				t.Errorf("docs/symptoms.md has no row on %s: what is to be done?", rule.Alert)
 			}
 		}
 	}
