@@ -68,6 +68,27 @@ var plainWords = []struct{ avoid, write string }{
 	{`\bbed\b`, "what the fixture is"},
 }
 
+// habits of documents that make a reader go back to the beginning of the sentence. Documents that are made from the code
+// are not held to them yet.
+var habits = []struct{ avoid, write string }{
+	// Pronouns that stand for a noun further back.
+	{`\b(that|those) of\b`, "the noun again"},
+	{`\b(that|those|ones?) (of )?which\b`, "the noun again: the requests that …"},
+	{`\bthose that\b`, "the noun again: the requests that …"},
+	{`(?m)(^|[.;] |\*\*)(?-i:What) (is|are|was|were|has|had|cannot|takes|makes|distinguishes)\b[^?.]*\.`,
+		"a noun as the subject: numbers that cannot be used …"},
+	// Relations in a noun, and prepositions that stand for a verb.
+	{`\b(a|an|the|no) ([\w-]+ )?[\w-]+ of (its|their|your|his|her) own([.,;:)\n]| (and|that|is|in|for|with|on|next)\b)`, "its own …, your own …"},
+	{`\bby (the )?(scrapes|access logs?|load reports?|reports|logs?|weights)\b`, "with, from, through, using"},
+	{`\bin place of\b`, "instead of"},
+	// "Where" is a place.
+	{`(?m)(^|[.:;] )(?-i:Where) `, "if, when"},
+	{`\bwhere (no|none|nothing|nobody|not)\b`, "if no …"},
+	// Two negations.
+	{`\b(not|never|no|hardly) (without|un(known|usual|likely|used|common))\b`, "say what is true"},
+	{`\b(none|nothing|nobody|no [\w-]+) but\b`, "only"},
+}
+
 // The names of tests are sentences.
 var (
 	testName  = regexp.MustCompile(`\b(Test|Benchmark|Fuzz)[A-Z]\w*`)
@@ -89,6 +110,31 @@ func TestPlainWords(t *testing.T) {
 			for _, at := range p.FindAllStringIndex(text, -1) {
 				line := 1 + strings.Count(text[:at[0]], "\n")
 				t.Errorf("%s:%d: %q: write %s", path, line, text[at[0]:at[1]], plainWords[i].write)
+			}
+		}
+	})
+}
+
+// code is what a document quotes: fenced and indented blocks, and spans.
+var code = regexp.MustCompile("(?s)\n```.*?\n```|\n    [^\n]*|`[^`]*`")
+
+func TestDocumentsReadWellAtOnce(t *testing.T) {
+	made := []string{"docs/admin-api.md", "docs/configuration.md", "docs/symptoms.md"}
+	var patterns []*regexp.Regexp
+	for _, h := range habits {
+		patterns = append(patterns, regexp.MustCompile(`(?i)`+strings.ReplaceAll(h.avoid, " ", `[\s>]+`)))
+	}
+	eachText(t, func(path, text string) {
+		if filepath.Ext(path) != ".md" || slices.Contains(made, filepath.ToSlash(path)) {
+			return
+		}
+		text = code.ReplaceAllStringFunc(text, func(quoted string) string {
+			return strings.Repeat("\n", strings.Count(quoted, "\n")) + "…"
+		})
+		for i, p := range patterns {
+			for _, at := range p.FindAllStringIndex(text, -1) {
+				line := 1 + strings.Count(text[:at[0]], "\n")
+				t.Errorf("%s:%d: %q: write %s", path, line, text[at[0]:at[1]], habits[i].write)
 			}
 		}
 	})
