@@ -21,12 +21,14 @@ func diffCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "diff CONFIG",
 		Short: "Show what a new configuration would change, without changing anything",
-		Long: `Show what a new configuration would change: keys, clusters, endpoints, and for each
-endpoint its part of the pool's capacity before and after, by a dry run of the law
-against the current reports. A part of the capacity is the share of the requests that
-an endpoint gets in the long run while the pool is busy; SERVED is what it got in the
-last minute. CONFIG may be -, for standard input:
-relative paths in it are those of the configuration that Steelyard follows.`,
+		Long: `Show what a new configuration would change: keys, clusters, endpoints, and each
+endpoint's part of the pool's capacity before and after. For that, the law runs once
+with the current reports; nothing is pushed. The part of the capacity is the share of
+the requests that an endpoint gets in the long run while the pool is busy. SERVED is
+what it got in the last minute.
+
+CONFIG may be - for standard input. Relative paths then start at the folder of the
+running configuration.`,
 		Example: `  steelyard diff new.yaml
   sed 's/capacity: 4/capacity: 8/' steelyard.yaml | steelyard diff -`,
 		Args: cobra.ExactArgs(1),
@@ -66,8 +68,8 @@ type overriding struct {
 }
 
 func (o *overriding) flags(c *cobra.Command) *cobra.Command {
-	c.Flags().DurationVar(&o.length, "for", time.Hour, "when it ends by itself, at most 168h")
-	c.Flags().StringVar(&o.change.Reason, "reason", "", "why, for all that see it")
+	c.Flags().DurationVar(&o.length, "for", time.Hour, "how long it lasts, at most 168h")
+	c.Flags().StringVar(&o.change.Reason, "reason", "", "why; everyone sees it")
 	return o.asking.flags(c)
 }
 
@@ -91,10 +93,11 @@ func drainCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "drain CLUSTER ENDPOINT",
 		Short: "Send an endpoint no new requests for some time",
-		Long: `Send an endpoint no new requests for some time; it keeps those that it has. The others
-are filled as if it were not there. The last endpoint of a cluster that serves cannot
-be drained. The drain ends by itself; it is shown by steelyard status, on the
-dashboard, in the metrics and the events, and outlives a restart if Redis is configured.
+		Long: `Send an endpoint no new requests for some time. It finishes its old ones. The last
+endpoint of a cluster that serves cannot be drained.
+
+The drain ends by itself. Everyone sees it: in steelyard status, on the page, in the
+metrics and the events. With Redis it survives a restart.
 
 This needs a token with the role operate.`,
 		Example: `  steelyard drain llama 10.0.0.1:8000 --for 30m --reason "new driver"
@@ -178,7 +181,7 @@ func logLevelCommand() *cobra.Command {
 		Use:   "log-level [LEVEL]",
 		Short: "Show or set the least level that a running Steelyard logs",
 		Long: `Show or set the least level that a running Steelyard logs: debug, info, warn or error.
-It holds until the restart. To set it, a token with the role operate is needed.`,
+The level lasts until the restart. Setting it needs a token with the role operate.`,
 		Example: `  steelyard log-level
   steelyard log-level debug --token-file token`,
 		Args:      cobra.MaximumNArgs(1),

@@ -110,12 +110,11 @@ func statusCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Show clusters, every Envoy with its version and lag, overrides and incidents",
-		Long: `Show clusters, every Envoy with its version and lag, what operators drained or
-pinned, and incidents: who and since when, why, whether Steelyard is the cause, and
-what to do.
+		Long: `Show clusters, Envoys with their lag, drains and pins, and incidents: since when,
+why, whether Steelyard is the cause, and what to do.
 
-The exit status is 1 when something is wrong: an incident, an Envoy that refuses, is
-behind or subscribes to a cluster that is not there, a configuration that was refused, or
+The exit status is 1 if something is wrong: an incident, an Envoy that refuses, is
+behind or asks for a cluster that does not exist, a configuration that was refused, or
 a process that is not ready.`,
 		Example: `  steelyard status
   steelyard status --admin https://steelyard.example:19000 --token-file token
@@ -146,14 +145,13 @@ func topCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "top [CLUSTER]",
 		Short: "Show the endpoints of a cluster, live, the worst first",
-		Long: `Show the endpoints of a cluster, the worst first, again and again until q: what part
-of the requests each really got in the last minute and in the last ten seconds, next
-to its part of the capacity; its load (requests for each slot, or seconds of work),
-requests in flight, time to the first token or to the last byte, failed requests,
-memory, and the age of what is known of it. Without CLUSTER it is the first one.
+		Long: `Show the endpoints of a cluster, the worst first, until you press q. Without CLUSTER it
+is the first one. The columns are the part of the requests that each really got in the
+last minute and in ten seconds, its part of the capacity, its load (requests for each
+slot, or seconds of work), requests in flight, the time to the first token or the last
+byte, failed requests, memory, and the age of the oldest number.
 
-In a terminal, keys sort and filter, go to the next cluster, and explain the endpoint
-under the cursor: ? lists them.`,
+In a terminal, ? lists the keys that sort, filter and explain.`,
 		Example: `  steelyard top llama
   steelyard top llama --count 1 -o json`,
 		Args: cobra.MaximumNArgs(1),
@@ -208,9 +206,8 @@ func explainCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain CLUSTER ENDPOINT",
 		Short: "Explain why an endpoint has its share, now or some minutes ago",
-		Long: `Explain why an endpoint has its share: a sentence, what it was really served, and the
-steps of the decision: the reports about it, the load that follows, how far the pool is
-filled, its share, and the weight that the Envoys get. With --at the same of up to a
+		Long: `Explain why an endpoint has its share: first in a sentence, then step by step, from the
+reports about it to the weight that the Envoys get. --at explains a decision of up to a
 quarter of an hour ago.`,
 		Example: `  steelyard explain llama 10.0.0.1:8000
   steelyard explain llama 10.0.0.1:8000 --at 5m
@@ -253,9 +250,8 @@ func eventsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "events",
 		Short: "Show what changed in the last hour",
-		Long: `Show what changed in the last hour: configurations, endpoints that joined or left,
-flags, sources that were lost and came back, refusals, refused requests, Envoys, and
-what operators did. Times are UTC.`,
+		Long: `Show what changed in the last hour: configurations, endpoints, flags, sources, Envoys,
+and what operators did. Times are UTC.`,
 		Example: `  steelyard events
   steelyard events --cluster llama --kind flagged --kind unflagged --follow`,
 		Args: cobra.NoArgs,
@@ -287,10 +283,10 @@ what operators did. Times are UTC.`,
 		}),
 	}
 	f := c.Flags()
-	f.StringVar(&q.Cluster, "cluster", "", "only those of a cluster")
-	f.StringArrayVar(&q.Kinds, "kind", nil, "only those of a kind; repeat for more")
+	f.StringVar(&q.Cluster, "cluster", "", "only events of this cluster")
+	f.StringArrayVar(&q.Kinds, "kind", nil, "only events of this kind; repeat for more")
 	f.IntVar(&q.Limit, "limit", 0, "number of events, the latest (default: all)")
-	f.Uint64Var(&q.Since, "after", 0, "only those after the event with this id (id in -o json)")
+	f.Uint64Var(&q.Since, "after", 0, "only events after the one with this id (id in -o json)")
 	f.BoolVarP(&follow, "follow", "f", false, "keep printing new events until Ctrl-C, even if Steelyard restarts")
 	completes(c, "kind", eventKinds()...)
 	_ = c.RegisterFlagCompletionFunc("cluster", a.names)

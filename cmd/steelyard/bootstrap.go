@@ -28,17 +28,16 @@ func bootstrapCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bootstrap --cluster NAME --xds HOST:PORT",
 		Short: "Print a complete bootstrap for Envoy 1.40",
-		Long: `Print a complete bootstrap for Envoy 1.40 whose one cluster follows Steelyard,
-or, with --attach, what an Envoy that has a configuration already needs for that.
+		Long: `Print a complete configuration for an Envoy 1.40 that follows Steelyard. With
+--attach, print only what you add to an Envoy that you already have.
 
-Envoy also reports its requests to Steelyard: when each begins and ends at a model
-server, and how many are in progress. No request ever waits for that.
+Envoy also reports to Steelyard when each request begins and ends at a model server.
+No request waits for that.
 
-Two modes, of which Envoy can do only one at a time:
-  failsafe  when no weights have come for push.endpoint_stale_after of
-            Steelyard's configuration, Envoy balances by itself
-  shedding  Envoy refuses the share of requests that Steelyard names while the
-            whole pool is saturated (set shedding.enabled)`,
+An Envoy runs in one of two modes:
+  failsafe  without new weights for push.endpoint_stale_after, it balances on its own
+  shedding  it refuses some requests while the whole pool is saturated (set
+            shedding.enabled in Steelyard's configuration)`,
 		Example: `  steelyard bootstrap --cluster llama --xds 10.0.0.5:18000 > envoy.yaml
   envoy -c envoy.yaml --service-node "$(hostname)"
   steelyard bootstrap --attach --cluster llama --cluster embed --xds 10.0.0.5:18000

@@ -23,14 +23,14 @@ func checkCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check --config FILE",
 		Short: "Check a configuration and the files that it names, and do nothing else",
-		Long: `Check a configuration and do nothing else. The keys, certificates, passwords, tokens
-and lists of endpoints that it names are read as serve reads them, so it is to run
-where they are. FILE may be -, for standard input.
+		Long: `Check a configuration and do nothing else. FILE may be - for standard input. Run it
+on the machine of serve, because it also reads the keys, certificates, passwords, tokens
+and lists of endpoints that the file names.
 
-Each line is FILE:LINE:COLUMN: what is wrong, and what to write. A warning is
-allowed and probably a mistake: a list of endpoints that is not there yet, a
-${…} that nothing expands, a label that resembles one that is used.
-The exit status is 1 after an error, and 0 with warnings only.`,
+Each line is FILE:LINE:COLUMN, what is wrong, and what to write. A warning is probably
+a mistake: a list of endpoints that does not exist yet, a ${…} that nothing expands, a
+label that resembles a known one. The exit status is 1 after an error, and 0 if there
+are only warnings.`,
 		Example: `  steelyard check -c steelyard.yaml
   helm template . | yq .data.config | steelyard check --json -c -`,
 		Args: cobra.NoArgs,

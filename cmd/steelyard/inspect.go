@@ -49,20 +49,17 @@ func inspectCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "inspect FILE|URL|ENDPOINT",
 		Short: "Show the load that Steelyard reads from a model server's metrics",
-		Long: `Show the load that Steelyard reads out of a model server's metrics, and from which
-series. A number that the server does not export is unknown, not zero: it is
-shown as "unknown", and as null with --json.
+		Long: `Show the load that Steelyard reads from a model server's metrics, and the series behind
+each number. A number that the server does not export is unknown, not zero; with --json
+it is null. The engine is recognised by its series, unless --engine names it.
 
-The engine is the one whose series are exported, unless --engine names one. With
---config and an endpoint's IP:PORT, the metrics are fetched as serve fetches
-them: scheme, port, path, TLS, token and engine are those of the configuration.
-What an endpoint has of its own, such as an engine or a metrics port, is found in
-static lists and files, but not where dns, kubernetes or inferencePool finds the
-endpoints: give the URL of the metrics, and --engine, there.
+With --config and an endpoint's IP:PORT, inspect fetches the metrics as serve does, with
+scheme, port, path, TLS, token and engine of the configuration. Settings of single
+endpoints are found in static lists and files. If dns, kubernetes or inferencePool finds
+the endpoints, give the URL of the metrics and --engine instead.
 
-Of an engine that counts tokens, a running Steelyard is then asked for what takes
-more than one scrape: tokens outstanding, prefill rate and tokens per byte, each with
-its source and age. They are unknown, and no failure, where none answers.`,
+If the engine counts tokens, inspect also asks the running Steelyard for what it has
+learned: tokens outstanding, prefill rate and tokens per byte, with source and age.`,
 		Example: `  steelyard inspect http://10.0.0.1:8000/metrics
   steelyard inspect -c steelyard.yaml --cluster llama 10.0.0.1:8000
   steelyard inspect --ca-file ca.pem --bearer-token-file token https://10.0.0.1:8443/metrics

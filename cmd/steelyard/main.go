@@ -33,12 +33,12 @@ func root() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "steelyard",
 		Short: "Envoy's own balancing by the load of the whole fleet, for pools of model servers",
-		Long: `Steelyard reads the load of model servers (vLLM, Triton, TensorRT-LLM, SGLang,
-TGI) and the requests in flight, computes a weight for every endpoint, and streams
-the weights to Envoys as EDS. No request passes through it.
+		Long: `Steelyard reads the load of model servers (vLLM, Triton, TensorRT-LLM, SGLang, TGI)
+and the requests in flight, computes a weight for every endpoint, and streams the
+weights to Envoys (EDS). No request passes through it.
 
-Exit status of all commands: 0; 1 after a failure, or when a running Steelyard
-is not well; 2 after a mistake in the command line.`,
+Exit status of all commands: 0 if all is well; 1 after a failure, or if a running
+Steelyard has an incident; 2 after a mistake in the command line.`,
 		Example: `  steelyard check -c steelyard.yaml && steelyard serve -c steelyard.yaml
   steelyard status               # is all well? Which endpoint, which Envoy, since when, why
   steelyard top llama            # what each endpoint really gets, live`,

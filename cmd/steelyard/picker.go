@@ -23,17 +23,14 @@ func pickerCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "picker --steelyard HOST:PORT --cluster NAME",
 		Short: "Name the endpoint of each request, for Envoys and gateways that ask (ext_proc)",
-		Long: `Name the endpoint of each request, by the loads of all endpoints that a running
-Steelyard streams. It is an external processor (ext_proc) that needs only the
-headers of a request, with --prefix also its prompt, and speaks the Endpoint
-Picker protocol of the Gateway API Inference Extension.
+		Long: `Name the endpoint of each request, from the loads that a running Steelyard streams.
+Envoy or a gateway asks it over ext_proc, with the Endpoint Picker protocol of the
+Gateway API Inference Extension. It needs only headers, with --prefix also the prompt.
 
-Weights need no picker and no hop. A picker is worth its hop where requests are
-short compared with the time between two pushes of weights, or where a gateway
-asks for one. Where the cluster has a queue, requests wait in it.
+Weights need no picker and no hop. A picker is worth its hop if requests end before the
+next push of weights, if they should wait in a queue, or if a gateway asks for one.
 
-While Steelyard is unreachable for more than 3 s, or the picker itself is,
-proxies balance on their own with the last weights.`,
+If the picker is away, or Steelyard for more than 3 s, proxies follow the last weights.`,
 		Example: `  steelyard picker --steelyard 10.0.0.5:18000 --cluster llama --listen 127.0.0.1:18002
   steelyard bootstrap --cluster llama --xds 10.0.0.5:18000 --picker 127.0.0.1:18002`,
 		Args: cobra.NoArgs,

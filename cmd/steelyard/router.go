@@ -18,12 +18,11 @@ func routerCommand() *cobra.Command {
 		Use:   "router",
 		Short: "Queue requests and send each to the backend with the least latency (custom router contract)",
 		Long: `Queue requests, and send each to the backend with the lowest mean latency under a
-threshold: a drop-in for the container contract of custom routers. Envoy is the proxy
-and runs as a child, with the module that holds the requests and chooses: libsteelyard.so
-next to this program, or in the folder that ENVOY_DYNAMIC_MODULES_SEARCH_PATH names. It
-needs no other Steelyard.
+threshold. This is a drop-in for the container contract of custom routers, and needs no
+other Steelyard. Envoy runs as a child, with the module libsteelyard.so that is next to
+this program or in the folder that ENVOY_DYNAMIC_MODULES_SEARCH_PATH names.
 
-The platform sets the backends by POST /_custom_router/set-backends; health and
+The platform sets the backends with POST /_custom_router/set-backends. Health and
 metrics are at /_custom_router/health and /_custom_router/metrics.
 
 Environment:

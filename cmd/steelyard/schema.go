@@ -10,10 +10,9 @@ func schemaCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema",
 		Short: "Print the JSON schema of the configuration, for editors",
-		Long: `Print the JSON schema of the configuration. Editors with a YAML language server
-complete keys and values by it, and show what each key means. A first line
+		Long: `Print the JSON schema of the configuration. With it, an editor with a YAML language
+server completes keys and shows what they mean. Name it in the configuration's first line:
   # yaml-language-server: $schema=steelyard.schema.json
-in the configuration names the file. The schema has keys, types, bounds and words;
 steelyard check finds more, such as values that contradict each other.`,
 		Example: `  steelyard schema > steelyard.schema.json`,
 		Args:    cobra.NoArgs,

@@ -27,9 +27,9 @@ func serveCommand() *cobra.Command {
 		Short: "Run the control plane",
 		Long: `Run the control plane.
 
-The configuration is read again on SIGHUP and whenever the file changes. A file
-with an error is refused and reported, and the running configuration stays.
-SIGTERM and SIGINT end it; Envoys keep the assignment that they have.`,
+Steelyard reads its configuration again when the file changes, and on SIGHUP. It refuses
+a file with an error and keeps the running configuration. SIGTERM and SIGINT end it;
+Envoys keep their last weights.`,
 		Example: "  steelyard serve -c /etc/steelyard/steelyard.yaml --log-format json",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {

@@ -15,24 +15,19 @@ func simulateCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "simulate --scenario NAME|FILE | --trace FILE",
 		Short: "Simulate how long requests would wait under each policy, also on your own fleet",
-		Long: `Simulate a fleet of model servers behind Envoys and show what users would wait
-under each policy: Envoy's own ones, Steelyard with several sources of load, and
-the bound, a single view of all servers for each request. All policies get the
-same requests. Nothing is started, sent or listened to.
+		Long: `Simulate a fleet of model servers behind Envoys, and show how long users would wait with
+each policy: Envoy's own ones, Steelyard with several sources of load, and the bound, a
+choice for each request that sees all servers. All policies get the same requests. It
+starts nothing, sends nothing and opens no port.
 
-A scenario is a built-in one (--list) or a file; --print writes a built-in one
-as a file to start from. With --config it is your fleet that is simulated: the
-endpoints, slots, sources and the law are your configuration's, the traffic is
-the scenario's.
+A scenario is a built-in one (--list) or a file; --print writes one to start from. With
+--config, endpoints, slots, sources and law are from your configuration, and the traffic
+is from the scenario.
 
-Scenarios llm and llm-mixed-speed have engines that batch continuously, as vLLM
-does, and requests from a trace of prompts: the built-in one, or that of --trace
-(Azure's CSV, BurstGPT's CSV or Mooncake's JSON lines, plain or gzip), with its
-arrivals stretched to the load. They show the time to the first token, the time
-per output token and the time to the last one, in seconds.
-
-Otherwise waits are in mean service times. Exit status: 0, 1 after a failure, 2 after a
-mistake in the command line.`,
+Scenarios llm and llm-mixed-speed have engines that batch continuously, as vLLM does, and
+requests from a trace: the built-in one, or the file of --trace (Azure's CSV, BurstGPT's
+CSV or Mooncake's JSON lines, plain or gzip). Their times are in seconds: to the first
+token, for each output token, and to the last one. Other waits are in mean service times.`,
 		Example: `  steelyard simulate --list
   steelyard simulate --scenario photoroom
   steelyard simulate --scenario photoroom --policy least_request,steelyard@5ms --plot
@@ -51,7 +46,7 @@ mistake in the command line.`,
 	}
 	f := c.Flags()
 	f.StringVar(&o.Scenario, "scenario", "", "a built-in scenario, or the path of a file (with a / or a dot in it)")
-	f.StringVar(&o.Trace, "trace", "", "a file of requests to language models, in place of those of the scenario "+
+	f.StringVar(&o.Trace, "trace", "", "a file of requests to language models, instead of the scenario's "+
 		"(default scenario: llm)")
 	f.BoolVar(&o.Spread, "spread", false, "spread the requests of a trace whose times are rounded to seconds over "+
 		"what they are rounded to")
