@@ -68,8 +68,8 @@ var plainWords = []struct{ avoid, write string }{
 	{`\bbed\b`, "what the fixture is"},
 }
 
-// habits of documents that make a reader go back to the beginning of the sentence. Documents that are made from the code
-// are not held to them yet.
+// habits of documents make a reader go back to the beginning of the sentence. Documents that are made from the code are
+// not held to them yet.
 var habits = []struct{ avoid, write string }{
 	// Pronouns that stand for a noun further back.
 	{`\b(that|those) of\b`, "the noun again"},
@@ -78,7 +78,8 @@ var habits = []struct{ avoid, write string }{
 	{`(?m)(^|[.;] |\*\*)(?-i:What) (is|are|was|were|has|had|cannot|takes|makes|distinguishes)\b[^?.]*\.`,
 		"a noun as the subject: numbers that cannot be used …"},
 	// Relations in a noun, and prepositions that stand for a verb.
-	{`\b(a|an|the|no) ([\w-]+ )?[\w-]+ of (its|their|your|his|her) own([.,;:)\n]| (and|that|is|in|for|with|on|next)\b)`, "its own …, your own …"},
+	{`\b(a|an|the|no) ([\w-]+ )?[\w-]+ of (its|their|your) own([.,;:)\n]| (and|that|is|in|for|with|on|next)\b)`,
+		"its own …, your own …"},
 	{`\bby (the )?(scrapes|access logs?|load reports?|reports|logs?|weights)\b`, "with, from, through, using"},
 	{`\bin place of\b`, "instead of"},
 	// "Where" is a place.
