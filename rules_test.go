@@ -56,9 +56,9 @@ func TestTheRulesPassTheirUnitTests(t *testing.T) {
 	}
 }
 
-// TestEachAlertFiresInATestAndIsDocumented: the unit test of an alert has a moment at which it fires, and one at which
+// TestEachAlertFiresInATest: the unit test of an alert has a moment at which it fires, and one at which
 // it does not.
-func TestEachAlertFiresInATestAndIsDocumented(t *testing.T) {
+func TestEachAlertFiresInATest(t *testing.T) {
 	text, err := os.ReadFile("deploy/prometheus/tests.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -84,10 +84,6 @@ func TestEachAlertFiresInATestAndIsDocumented(t *testing.T) {
 			}
 		}
 	}
-	symptoms, err := os.ReadFile("docs/symptoms.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, group := range readRules(t, "alerts.yaml").Groups {
 		for _, rule := range group.Rules {
 			switch severity := rule.Labels["severity"]; {
@@ -98,8 +94,6 @@ func TestEachAlertFiresInATestAndIsDocumented(t *testing.T) {
 				t.Errorf("%s has severity %q, want critical or warning", rule.Alert, severity)
 			case rule.Annotations["summary"] == "":
 				t.Errorf("%s has no summary", rule.Alert)
-			case !strings.Contains(string(symptoms), "\n| `"+rule.Alert+"` |"):
-				t.Errorf("docs/symptoms.md has no row on %s: what is to be done?", rule.Alert)
 			}
 		}
 	}
