@@ -129,23 +129,25 @@ func (a *Access) current() []Token {
 
 // An AdminAccess is who may use the admin listener, and who was denied.
 type AdminAccess struct {
-	Loopback      bool   `json:"loopback"` // only processes of this machine can connect
-	TLS           bool   `json:"tls"`
-	TokensFile    string `json:"tokens_file"` // empty: everyone who can connect may view, and nobody may operate
-	Tokens        int    `json:"tokens"`
-	TokensError   string `json:"tokens_error"` // why the file cannot be read; the previous tokens are in use
-	AnonymousView bool   `json:"anonymous_view"`
-	Insecure      bool   `json:"insecure"` // off loopback without TLS or without tokens
+	Loopback bool `json:"loopback"` // only processes of this machine can connect
+	TLS      bool `json:"tls"`      // the listener speaks TLS
+	// path of `admin.tokens_file`; empty: everyone may view, nobody may operate
+	TokensFile    string `json:"tokens_file"`
+	Tokens        int    `json:"tokens"`         // tokens in use
+	TokensError   string `json:"tokens_error"`   // why the file cannot be used; its previous tokens stay in use
+	AnonymousView bool   `json:"anonymous_view"` // viewing needs no token though there are tokens
+	Insecure      bool   `json:"insecure"`       // clients of other machines need no TLS or no token
 
 	Denied []DeniedRequests `json:"denied"` // one for each reason
 }
 
 // DeniedRequests are those that were denied for one reason.
 type DeniedRequests struct {
+	// `no_token`, `wrong_token`, `role` (it may not operate) or `cross_origin` (a page of another origin)
 	Reason   string    `json:"reason"`
-	Count    uint64    `json:"count"` // since the start
-	LastAt   view.Time `json:"last_at"`
-	LastPeer string    `json:"last_peer"`
+	Count    uint64    `json:"count"`     // since the start
+	LastAt   view.Time `json:"last_at"`   // when the latest was denied
+	LastPeer string    `json:"last_peer"` // address that sent the latest
 	logged   logLimit
 }
 

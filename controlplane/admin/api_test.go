@@ -4,12 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/http"
-	"os"
 	"path/filepath"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -49,84 +45,6 @@ func TestAnswersAreAsRecorded(t *testing.T) {
 			}
 			golden.Check(t, filepath.Join("testdata", name+".json"), got.String())
 		})
-	}
-}
-
-func document(t *testing.T) string {
-	t.Helper()
-	body, err := os.ReadFile("../../docs/admin-api.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(body)
-}
-
-// described returns the keys of the table under each "### `Title`" heading.
-func described(doc string) map[string][]string {
-	cell := regexp.MustCompile("(?m)^\\| (`[a-z0-9_]+`(?:, `[a-z0-9_]+`)*) \\|")
-	key := regexp.MustCompile("[a-z0-9_]+")
-	title := regexp.MustCompile("^`([A-Za-z]+)`")
-	keys := map[string][]string{}
-	for _, part := range strings.Split(doc, "\n### ")[1:] {
-		m := title.FindStringSubmatch(part)
-		if m == nil {
-			continue
-		}
-		part, _, _ = strings.Cut(part, "\n## ")
-		for _, row := range cell.FindAllStringSubmatch(part, -1) {
-			keys[m[1]] = append(keys[m[1]], key.FindAllString(row[1], -1)...)
-		}
-	}
-	return keys
-}
-
-func TestTheDocumentDescribesEveryKeyOfEveryObjectAndNoOther(t *testing.T) {
-	doc := decode[struct {
-		Components struct {
-			Schemas map[string]struct{ Properties map[string]any }
-		}
-	}](t, ask(t, handlerOf(typical(noon)), http.MethodGet, "/api/v1/openapi.json"))
-	want := map[string][]string{}
-	for title, object := range doc.Components.Schemas {
-		want[title] = slices.Sorted(maps.Keys(object.Properties))
-	}
-	got := described(document(t))
-	for _, keys := range got {
-		slices.Sort(keys)
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Fatalf("docs/admin-api.md is out of step with the JSON (-JSON +document):\n%s", diff)
-	}
-}
-
-// keysIn collects the keys of all objects in a JSON value.
-func keysIn(v any, keys map[string]bool) {
-	switch v := v.(type) {
-	case map[string]any:
-		for k, item := range v {
-			keys[k] = true
-			keysIn(item, keys)
-		}
-	case []any:
-		for _, item := range v {
-			keysIn(item, keys)
-		}
-	}
-}
-
-func TestEveryKeyThatIsAnsweredIsInTheDocument(t *testing.T) {
-	doc, h := document(t), handlerOf(typical(noon))
-	keys := map[string]bool{}
-	for _, route := range goldenRoutes {
-		keysIn(decode[any](t, ask(t, h, http.MethodGet, route)), keys)
-	}
-	if len(keys) < 60 {
-		t.Fatalf("only %d keys were answered", len(keys))
-	}
-	for key := range keys {
-		if !strings.Contains(doc, "`"+key+"`") {
-			t.Errorf("docs/admin-api.md does not mention %s", key)
-		}
 	}
 }
 

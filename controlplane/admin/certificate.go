@@ -22,14 +22,17 @@ const (
 
 // A Certificate is one that Steelyard uses: the one of a chain that expires first, or an authority.
 type Certificate struct {
+	// what for: `xds`, `xds_client_ca`, `admin`, `admin_client_ca`, `scrape_client`, `scrape_ca`, `redis_client` or
+	// `redis_ca`
 	Use      string    `json:"use"`
-	File     string    `json:"file"`
-	Subject  string    `json:"subject"`   // empty when the file was never read
+	File     string    `json:"file"`      // path of the file
+	Subject  string    `json:"subject"`   // whose it is; of a chain, the certificate that expires first
 	NotAfter view.Time `json:"not_after"` // when it expires
-	Error    string    `json:"error"`     // why the file cannot be used; the other fields are from its previous content
+	Error    string    `json:"error"`     // why the file cannot be used now
 
 	// Filled in by the handler.
-	DaysLeft view.Number `json:"days_left"` // below 0 once it has expired
+
+	DaysLeft view.Number `json:"days_left"` // until `not_after`; below 0 once it has expired
 }
 
 // When an expiry is a problem, and when it becomes an error.

@@ -111,8 +111,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	collectIncidents(s, clusters, state.moment)
 	collectSubscriptions(s, clusters, clients)
 	collectEnvoys(s, clients, state.seen.left)
-	s.set("steelyard_log_lines_dropped_total", "Lines of the process's log that were not written, because their "+
-		"reader had stalled or gone.", num(status.Log.DroppedLines))
+	s.set("steelyard_log_lines_dropped_total", "Lines of the log that were not written.", num(status.Log.DroppedLines))
 	collectPorts(s, &status.XDSPort, &status.AdminPort)
 	collectSignals(s, status.Signals.complete())
 	collectCertificates(s, status.Certificates, now)
@@ -124,8 +123,8 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 
 func collectPickers(s sink, p *Pickers) {
 	s.set("steelyard_pickers", "Pickers that follow the loads.", num(len(p.List)))
-	each(s, labelResult, "steelyard_picker_shared_prompts_total", "Learned prompts that pickers send each other "+
-		"through this process, by result: sent, or left_out because of the bounds.",
+	each(s, labelResult, "steelyard_picker_shared_prompts_total",
+		"Learned prompts that pickers send each other: sent or left_out.",
 		map[string]uint64{"sent": p.SharedPrompts.Sent, "left_out": p.SharedPrompts.LeftOut})
 }
 
@@ -162,11 +161,9 @@ func collectCluster(s sink, c *view.Cluster, now time.Time) {
 	d := &c.Decision
 	s.set("steelyard_cluster_ready", "1 when the cluster has usable weights, or has no endpoints.", oneIf(c.Ready))
 	s.set("steelyard_drop_ratio", "Share of the requests, 0 to 1, that the Envoys have to refuse.", d.DropFraction)
-	s.set("steelyard_expected_wait_seconds", "Time that the next request is expected to wait for a slot, in the mean "+
-		"over the pool.", d.ExpectedWait)
+	s.set("steelyard_expected_wait_seconds", "Mean time that the next request waits for a slot.", d.ExpectedWait)
 	s.set("steelyard_arrival_requests_per_second", "Requests per second expected at the cluster.", d.ArrivalRate)
-	s.set("steelyard_horizon_seconds", "Time that a decision looks ahead: age of the observations, push delay and "+
-		"push period.", d.HorizonSeconds)
+	s.set("steelyard_horizon_seconds", "Time that a decision looks ahead.", d.HorizonSeconds)
 	s.set("steelyard_prompt_tokens_per_request", "Prompt tokens that a mean request makes an engine compute.",
 		d.Work.PromptTokens)
 	s.set("steelyard_prompt_cached_ratio", "Share of the prompt tokens, 0 to 1, that prefix caches answered.",
@@ -178,23 +175,19 @@ func collectCluster(s sink, c *view.Cluster, now time.Time) {
 		d.WaterLevel)
 	s.set("steelyard_decision_age_seconds", "Time since the latest decision.", d.At.Age(now))
 	s.set("steelyard_last_push_timestamp_seconds", "Unix time of the latest push.", unixTime(c.LastPush.At))
-	s.set("steelyard_dropped_requests_total", "Requests that Envoys refused because of the drop fraction, according "+
-		"to their load reports.", c.DroppedRequests)
+	s.set("steelyard_dropped_requests_total", "Requests that Envoys refused because of the drop ratio.",
+		c.DroppedRequests)
 	s.set("steelyard_capacity_used_ratio", "Utilization: offered load over capacity.", c.Use.CapacityUsed)
-	s.set("steelyard_endpoints_to_spare", "Endpoints, the largest first, that can fail before the rest exceed "+
-		"capacity.",
+	s.set("steelyard_endpoints_to_spare", "Largest endpoints that can fail before the rest is full.",
 		c.Use.ToSpare)
-	s.set("steelyard_served_vs_decided_ratio", "Part of the requests of the last minute, 0 to 1, that went elsewhere "+
-		"than decided.", c.Served.VsDecided)
+	s.set("steelyard_served_vs_decided_ratio", "Part of the requests that went elsewhere than decided, 0 to 1.",
+		c.Served.VsDecided)
 	s.set("steelyard_served_noise_ratio", "What steelyard_served_vs_decided_ratio would be by chance.", c.Served.Noise)
-	s.set("steelyard_first_token_mean_seconds", "Mean time to the first token of the requests of about the last "+
-		"minute.",
+	s.set("steelyard_first_token_mean_seconds", "Mean time to the first token.",
 		c.FirstTokenMean)
-	s.set("steelyard_answer_p99_seconds", "Time to the last byte that 99 % of the answers of about the last minute "+
-		"took at most.", c.AnswerP99Seconds)
-	s.with(labelReason, c.MinIntervalReason).set("steelyard_min_push_interval_seconds", "Current time to the next "+
-		"push, by what sets it: the configured floor, the budget of bytes or that of the Envoys' CPU. Only pushes "+
-		"that gain much come sooner.", c.MinIntervalSeconds)
+	s.set("steelyard_answer_p99_seconds", "99th percentile of the time to the last byte.", c.AnswerP99Seconds)
+	s.with(labelReason, c.MinIntervalReason).set("steelyard_min_push_interval_seconds",
+		"Current time from a push to the next, by what sets it: floor, bytes or cpu.", c.MinIntervalSeconds)
 	if q := c.Queue; q != nil {
 		for _, class := range q.Classes {
 			s.with(labelClass, class.Name).set("steelyard_queue_waiting", "Requests that wait in the queue, in their "+
@@ -204,19 +197,17 @@ func collectCluster(s sink, c *view.Cluster, now time.Time) {
 }
 
 func collectSources(s sink, c *view.Cluster) {
-	each(s, "kind", "steelyard_disputed_endpoints", "Endpoints about which the reports of a single Envoy conflict "+
-		"with all others, and do not count: in_flight (requests in progress), issued (more than possible) or failures.",
+	each(s, "kind", "steelyard_disputed_endpoints",
+		"Endpoints about which the reports of one Envoy contradict all others, by kind.",
 		disputedEndpoints(c.Disputes))
 	for _, source := range c.Sources {
 		of := s.with("source", source.Name)
-		of.set("steelyard_source_up", "0 when the source is down: it never worked, or its latest values are too old "+
-			"to be used. 1 otherwise, also while it fails in part, or Envoys have nothing to report or are not "+
-			"configured for it.",
+		of.set("steelyard_source_up", "0 when the source is down, else 1.",
 			oneIf(source.State != view.SourceDown))
 		for state, n := range map[string]view.Number{"reporting": source.Envoys.Reporting, "idle": source.Envoys.Idle,
 			"missing": source.Envoys.NotReporting()} {
-			of.with("state", state).set("steelyard_source_envoys", "Envoys that watch the cluster, by whether they "+
-				"report over the source: reporting, idle (they have no known request) or missing.", n)
+			of.with("state", state).set("steelyard_source_envoys",
+				"Envoys that watch the cluster, by state: reporting, idle or missing.", n)
 		}
 	}
 }
@@ -254,12 +245,11 @@ func collectCounts(s sink, c *view.Cluster) {
 	}
 	each(s, labelReason, "steelyard_cluster_endpoints", "Endpoints, by the main cause of their share.", reasons)
 	for k, n := range states {
-		s.with("field", k.field, "state", k.state).set("steelyard_inputs", "Inputs of the endpoints, by field and by "+
-			"the state that follows from their age.", num(n))
+		s.with("field", k.field, "state", k.state).set("steelyard_inputs",
+			"Inputs of the endpoints, by field and state.", num(n))
 	}
 	for field, age := range oldest {
-		s.with("field", field).set("steelyard_report_age_seconds", "Age of the oldest value of a field among the "+
-			"endpoints that ever reported it.", age)
+		s.with("field", field).set("steelyard_report_age_seconds", "Age of the oldest value of a field.", age)
 	}
 }
 
@@ -269,28 +259,23 @@ func collectEndpoint(s sink, e *view.Endpoint) {
 	s.set("steelyard_endpoint_overloaded", "1 when the proxies are asked to prefer other endpoints.",
 		oneIf(e.Overloaded))
 	s.set("steelyard_endpoint_load", "Estimated requests waiting and running.", e.Load)
-	s.set("steelyard_endpoint_work_seconds", "Time that the work outstanding at an engine that batches continuously "+
-		"keeps it busy.", e.Work.Seconds)
-	s.set("steelyard_endpoint_prompt_tokens", "Prompt tokens that the engine is guessed not to have computed yet.",
+	s.set("steelyard_endpoint_work_seconds", "Time that the outstanding work keeps the engine busy.", e.Work.Seconds)
+	s.set("steelyard_endpoint_prompt_tokens", "Estimated prompt tokens that are still to be computed.",
 		e.Work.PromptTokens)
 	s.set("steelyard_endpoint_queue", "Requests waiting, as last reported.", e.Input("queue").Value)
 	s.set("steelyard_endpoint_report_age_seconds", "Age of the endpoint's oldest input.", oldestInput(e))
-	s.set("steelyard_endpoint_latency_seconds", "Time to the last byte of a response, smoothed, as measured by the "+
-		"Envoys.", e.LatencySeconds)
-	s.set("steelyard_endpoint_latency_age_seconds", "Time since the newest response in "+
-		"steelyard_endpoint_latency_seconds.", e.LatencyAgeSeconds)
-	s.set("steelyard_endpoint_response_bytes", "Bytes of a response on the wire, smoothed, as measured by the Envoys.",
+	s.set("steelyard_endpoint_latency_seconds", "Time to the last byte, smoothed.", e.LatencySeconds)
+	s.set("steelyard_endpoint_latency_age_seconds", "Age of the newest answer in it.", e.LatencyAgeSeconds)
+	s.set("steelyard_endpoint_response_bytes", "Size of an answer, smoothed.",
 		e.ResponseBytes)
-	s.set("steelyard_endpoint_response_bytes_age_seconds", "Time since the newest response in "+
-		"steelyard_endpoint_response_bytes.", e.ResponseBytesAgeSeconds)
-	s.set("steelyard_endpoint_failed_share_ratio", "Share, 0 to 1, of the requests that the endpoint failed among "+
-		"those that it answered or failed, smoothed, as measured by the Envoys.", e.FailedShare)
-	s.set("steelyard_endpoint_failed_share_age_seconds", "Time since the newest request in "+
-		"steelyard_endpoint_failed_share_ratio.", e.FailedShareAgeSeconds)
-	s.set("steelyard_endpoint_failed_requests_total", "Requests that the endpoint failed, as counted by the Envoys: "+
-		"no connection, reset, or a 5xx of its own.", e.FailedRequests)
-	s.set("steelyard_endpoint_error_requests_total", "Other requests that ended in an error, as counted by the "+
-		"Envoys: a 4xx or a gRPC status; with load reports only, every error but a 4xx.", e.ErrorRequests)
+	s.set("steelyard_endpoint_response_bytes_age_seconds", "Age of the newest answer in it.", e.ResponseBytesAgeSeconds)
+	s.set("steelyard_endpoint_failed_share_ratio", "Part of its requests that it failed, 0 to 1, smoothed.",
+		e.FailedShare)
+	s.set("steelyard_endpoint_failed_share_age_seconds", "Age of the newest request in it.", e.FailedShareAgeSeconds)
+	s.set("steelyard_endpoint_failed_requests_total", "Requests that it failed: no connection, a reset or a 5xx.",
+		e.FailedRequests)
+	s.set("steelyard_endpoint_error_requests_total", "Other requests that ended in an error, such as a 4xx.",
+		e.ErrorRequests)
 	s.set("steelyard_endpoint_implausible_readings_total", "Scrapes in which a counter rose by more than any server "+
 		"can count, so that nothing of that interval counts.", e.ImplausibleReadings)
 	s.set("steelyard_endpoint_requests_total", "Requests that the Envoys began here.", e.Requests)
@@ -310,8 +295,8 @@ func collectEndpoint(s sink, e *view.Endpoint) {
 	s.set("steelyard_endpoint_probed", "1 when it was an outlier, and is tried with few requests until it answers one.",
 		oneIf(e.Probed != ""))
 	if o := e.Override; o != nil {
-		s.with("kind", string(o.Kind)).set("steelyard_endpoint_override_end_timestamp_seconds", "Unix time at which "+
-			"what an operator decided about the endpoint ends: drain or pin. No series where nothing was decided.",
+		s.with("kind", string(o.Kind)).set("steelyard_endpoint_override_end_timestamp_seconds",
+			"Unix time at which what an operator decided (drain or pin) ends.",
 			num(int(o.Until.Unix())))
 	}
 }

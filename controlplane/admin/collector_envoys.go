@@ -24,8 +24,8 @@ func collectIncidents(s sink, clusters []view.Cluster, m *moment) {
 		counts[labels{i.Subject.Cluster, i.Severity}]++
 	}
 	for l, n := range counts {
-		s.with(labelCluster, l.cluster, "severity", string(l.severity)).set("steelyard_incidents", "Incidents of the "+
-			"cluster, by severity; those of the process have an empty cluster.", num(n))
+		s.with(labelCluster, l.cluster, "severity", string(l.severity)).set("steelyard_incidents",
+			"Incidents, by severity; those of the process have an empty cluster.", num(n))
 	}
 }
 
@@ -116,6 +116,6 @@ func collectEnvoy(s sink, connections []*Client) {
 	s.set("steelyard_envoy_requests_per_second", "Requests that it begins.", signals.RequestRate)
 	s.set("steelyard_envoy_open_requests", "Requests that it has in flight.", signals.OpenRequests)
 	s.set("steelyard_envoy_entries_total", "Entries of its access log.", num(signals.Entries.Received))
-	s.set("steelyard_envoy_unpaired_entries_total", "Entries about the end of a request whose beginning was not seen.",
+	s.set("steelyard_envoy_unpaired_entries_total", "Ends of requests whose beginning was not seen.",
 		num(signals.Entries.Unpaired))
 }

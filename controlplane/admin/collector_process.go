@@ -10,61 +10,59 @@ import (
 func collectPorts(s sink, p *stat.Port, a *stat.AdminPort) {
 	for _, b := range append(configuredBounds(p), namedBound{name: "unread_bytes", Bound: p.UnreadBytes}) {
 		of := s.with("bound", b.name)
-		of.set("steelyard_xds_port_used", "What the peers of the xDS port have open, by what is bounded: connections, "+
-			"connections of the address that has the most, streams, subscriptions, unread bytes.", num(b.Used))
-		of.set("steelyard_xds_port_limit", "The limit of what is used. That of connections also depends on the limit "+
-			"of open files.", num(b.Limit))
-		each(of, labelResult, "steelyard_xds_port_refused_total", "How often the bound was reached: the new one was "+
-			"refused, or a connection displaced to make room for it.", results(b.Bound))
+		of.set("steelyard_xds_port_used", "Use of the limits of the xDS port.", num(b.Used))
+		of.set("steelyard_xds_port_limit", "Limit of the same.", num(b.Limit))
+		each(of, labelResult, "steelyard_xds_port_refused_total",
+			"New ones refused, or connections displaced, because the limit was reached.", results(b.Bound))
 	}
 	for _, b := range adminBounds(a) {
 		of := s.with("bound", b.name)
-		of.set("steelyard_admin_port_used", "What the peers of the admin listener have open, by what is bounded: "+
-			"connections, connections of the address that has the most.", num(b.Used))
-		of.set("steelyard_admin_port_limit", "The limit of what is used.", num(b.Limit))
-		each(of, labelResult, "steelyard_admin_port_refused_total", "How often the bound was reached: the new one was "+
-			"refused, or an open one displaced to make room for it.", results(b.Bound))
+		of.set("steelyard_admin_port_used", "Connections to the admin listener, in all and of the busiest address.",
+			num(b.Used))
+		of.set("steelyard_admin_port_limit", "Limit of the same.", num(b.Limit))
+		each(of, labelResult, "steelyard_admin_port_refused_total",
+			"Connections refused or displaced because the limit was reached.", results(b.Bound))
 	}
-	s.set("steelyard_xds_port_paced_requests_total", "Requests that were handled later, because their client sends "+
-		"too many or subscribes to more clusters than others.", num(p.PacedRequests))
-	s.set("steelyard_xds_port_silent_streams_total", "Streams that the xDS port ended because their first message did "+
-		"not arrive in time.", num(p.SilentStreams))
-	s.set("steelyard_xds_port_accept_errors_total", "How often accepting a connection to the xDS port failed.",
+	s.set("steelyard_xds_port_paced_requests_total",
+		"Requests that were handled later because their client sends too many.", num(p.PacedRequests))
+	s.set("steelyard_xds_port_silent_streams_total",
+		"Streams that were ended because their first message did not arrive in time.", num(p.SilentStreams))
+	s.set("steelyard_xds_port_accept_errors_total", "Failed attempts to accept a connection.",
 		num(p.AcceptErrors))
 }
 
 // collectSignals leaves out what is not taken in.
 func collectSignals(s sink, t SignalTotals) {
 	if t.AccessLog {
-		each(s, labelResult, "steelyard_access_log_entries_total", "Access log entries received, by result: counted, "+
-			"ignored (of an address or a cluster that the Envoy does not watch) or unpaired (the end of a request "+
-			"whose beginning was not seen).", map[string]uint64{"counted": counted(t.Entries),
-			"ignored": t.Entries.Ignored, "unpaired": t.Entries.Unpaired})
+		each(s, labelResult, "steelyard_access_log_entries_total",
+			"Access log entries, by result: counted, ignored (not watched by the Envoy) or unpaired (an end alone).",
+			map[string]uint64{"counted": counted(t.Entries), "ignored": t.Entries.Ignored,
+				"unpaired": t.Entries.Unpaired})
 	}
 	if t.LoadReports {
 		s.set("steelyard_load_reports_total", "Load reports received.", num(t.Reports))
 		for by, interval := range t.ReportIntervalsSeconds {
-			s.with("counted_by", by).set("steelyard_load_report_interval_seconds", "Time between two load reports "+
-				"that an Envoy is asked for, by the source that counts its requests.", interval)
+			s.with("counted_by", by).set("steelyard_load_report_interval_seconds",
+				"Time between two load reports, by what counts the requests.", interval)
 		}
 	}
 	if t.AccessLog && t.LoadReports {
-		s.set("steelyard_reconciled_requests_total", "Requests that load reports added to, or removed from, the "+
-			"counts of the access logs.", num(t.Entries.Reconciled))
+		s.set("steelyard_reconciled_requests_total",
+			"Requests that load reports added to, or removed from, the counts.", num(t.Entries.Reconciled))
 	}
 	for source, streams := range t.Streams {
 		of := s.with("source", source)
 		of.set("steelyard_signal_streams", "Open streams over which Envoys report their requests.", num(streams.Open))
-		each(of, labelResult, "steelyard_signal_streams_ended_total", "Streams for Envoys' reports that Steelyard "+
-			"ended: refused (no node id, or more streams than an Envoy may have) or broken (a message could not be "+
-			"read).", map[string]uint64{"refused": streams.Refused, "broken": streams.Broken})
+		each(of, labelResult, "steelyard_signal_streams_ended_total",
+			"Streams of Envoys' reports that Steelyard refused, or that were broken.",
+			map[string]uint64{"refused": streams.Refused, "broken": streams.Broken})
 	}
 	if !t.AccessLog && !t.LoadReports {
 		return
 	}
-	each(s, "mode", "steelyard_access_log_envoys", "Envoys that ever reported, by how they report their requests: "+
-		"events, batched, or reports (load reports only).", t.Envoys)
-	s.set("steelyard_silent_envoys", "Envoys whose counts are not used because they have not reported for too long.",
+	each(s, "mode", "steelyard_access_log_envoys", "Envoys that ever reported, by mode: events, batched or reports.",
+		t.Envoys)
+	s.set("steelyard_silent_envoys", "Envoys whose counts are not used because they stopped reporting.",
 		num(t.Silent))
 }
 
@@ -79,8 +77,7 @@ func collectCertificates(s sink, all []Certificate, now time.Time) {
 	}
 	for l, at := range last {
 		s.with("use", l.use, "file", l.file, "subject", l.subject).set("steelyard_certificate_expiry_timestamp_seconds",
-			"Unix time at which a certificate expires, by what Steelyard uses it for. Of a chain it is the first to "+
-				"expire.", unixTime(at))
+			"Unix time at which a certificate, or the first of its chain, expires.", unixTime(at))
 	}
 }
 
@@ -90,18 +87,18 @@ func collectRefusals(s sink, status *Status, state *snapshot) {
 		s.with(labelReason, h.Reason).set("steelyard_refused_handshakes_total", "TLS handshakes on the xDS port that "+
 			"failed, by reason.", num(h.Count))
 	}
-	s.set("steelyard_gone_envoys", "Envoys that disconnected in the last ten minutes without closing their streams, "+
-		"and have not returned.", num(len(status.GoneEnvoys)))
+	s.set("steelyard_gone_envoys", "Envoys that vanished in the last ten minutes and have not returned.",
+		num(len(status.GoneEnvoys)))
 	for _, d := range status.XDSAccess.Denied {
-		s.with("kind", d.Kind).set("steelyard_xds_denied_total", "Streams of clients that the rules on clients do not "+
-			"allow, by kind: no rule names the client (stream), or not for the cluster that it watches or reports on.",
+		s.with("kind", d.Kind).set("steelyard_xds_denied_total",
+			"Streams that xds.clients does not allow, by kind: stream, watch or report.",
 			num(d.Count))
 	}
-	s.set("steelyard_admin_refused_requests_total", "Requests to the admin listener that were refused because of "+
-		"their Host header.", num(state.refused.Count))
+	s.set("steelyard_admin_refused_requests_total", "Requests that were refused because of their Host header.",
+		num(state.refused.Count))
 	for _, d := range state.access.Denied {
-		s.with(labelReason, d.Reason).set("steelyard_admin_denied_requests_total", "Requests to the admin listener "+
-			"that were denied for lack of a token or role, or because a page of another origin sent them, by reason.",
+		s.with(labelReason, d.Reason).set("steelyard_admin_denied_requests_total",
+			"Requests to the admin listener that were denied, by reason.",
 			num(d.Count))
 	}
 }
@@ -119,23 +116,22 @@ func collectReplicas(s sink, r stat.Replicas) {
 			oldest = age
 		}
 	}
-	s.set("steelyard_replicas_connected", "1 while the messages of this replica come back through Redis, 0 while it "+
-		"is cut off from the others.", oneIf(r.Connected))
+	s.set("steelyard_replicas_connected", "1 while its own messages come back through Redis.", oneIf(r.Connected))
 	each(s, "state", "steelyard_replicas", "Other replicas by state: live, gone or unreachable.", states)
-	s.set("steelyard_replica_message_age_seconds", "Time since the last message of the live replica that is silent "+
-		"for longest.", oldest)
+	s.set("steelyard_replica_message_age_seconds", "Age of the last message of the replica that is silent for longest.",
+		oldest)
 	s.set("steelyard_replica_scraped_endpoints", "Endpoints that this replica scrapes.", r.Scraping)
 	m := r.Messages
-	each(s, labelResult, "steelyard_replica_messages_total", "Messages between replicas, by what became of them: "+
-		"sent, failed, received, lost, stale, foreign (of another version), invalid or refused.", map[string]uint64{
-		"sent": m.Sent, "failed": m.Failed, "received": m.Received, "lost": m.Lost, "stale": m.Stale,
-		"foreign": m.Foreign, "invalid": m.Invalid, "refused": m.Refused})
+	each(s, labelResult, "steelyard_replica_messages_total", "Messages between replicas, by what became of them.",
+		map[string]uint64{
+			"sent": m.Sent, "failed": m.Failed, "received": m.Received, "lost": m.Lost, "stale": m.Stale,
+			"foreign": m.Foreign, "invalid": m.Invalid, "refused": m.Refused})
 }
 
 // collectTracing has no series where there are no traces.
 func collectTracing(s sink, t stat.Tracing) {
 	if t.Enabled {
-		each(s, labelResult, "steelyard_trace_spans_total", "Spans of decisions that were sent to the collector of "+
-			"traces, or lost, by result.", map[string]uint64{resultOK: t.Exported, resultError: t.Failed})
+		each(s, labelResult, "steelyard_trace_spans_total", "Spans of decisions that were exported or lost.",
+			map[string]uint64{resultOK: t.Exported, resultError: t.Failed})
 	}
 }

@@ -11,11 +11,12 @@ import (
 
 // An XDSAccess is who may use the xDS port, and who was denied.
 type XDSAccess struct {
-	Loopback           bool `json:"loopback"` // only processes of this machine can connect
-	TLS                bool `json:"tls"`
-	ClientCertificates bool `json:"client_certificates"` // clients need one
-	Insecure           bool `json:"insecure"`            // clients of other machines need none
-	Rules              int  `json:"rules"`               // of xds.clients; 0: every client may use all clusters
+	Loopback           bool `json:"loopback"`            // only processes of this machine can connect
+	TLS                bool `json:"tls"`                 // the port speaks TLS
+	ClientCertificates bool `json:"client_certificates"` // clients need a certificate
+	Insecure           bool `json:"insecure"`            // clients of other machines need no certificate
+	// number of items of `xds.clients`; 0: every client may use all clusters
+	Rules int `json:"rules"`
 
 	Denied []stat.DeniedClients `json:"denied"` // one for each kind
 }

@@ -18,7 +18,7 @@
 //	/api/v1/openapi.json              these routes and their answers, for programs
 //	/                                 the page, which shows the same
 //
-// The JSON is described key by key in docs/admin-api.md, and a test compares the two. It is stable: keys are added, not
+// docs/admin-api.md, which is made of the types and their comments, describes the JSON key by key. It is stable: keys are added, not
 // renamed, and their meaning and unit stay.
 //
 // # What it is not

@@ -14,15 +14,13 @@ type EnvoyState string
 // The states of an Envoy. Where several hold, the first one counts.
 const (
 	EnvoyRefuses EnvoyState = "refuses" // it refused the latest assignment
-	// EnvoyBehind has not answered for longer than Envoys take. Its connection may have been closed for that; after ten
-	// minutes it counts as gone.
-	EnvoyBehind  EnvoyState = "behind"
+	EnvoyBehind  EnvoyState = "behind"  // it has not answered for five seconds; after ten minutes it is gone
 	EnvoyUnknown EnvoyState = "unknown" // it subscribes to a cluster that is not configured or has nothing to send yet
 	EnvoySilent  EnvoyState = "silent"  // it follows, and does not report its requests
 	EnvoyIdle    EnvoyState = "idle"    // it subscribes to nothing
-	EnvoyFollows EnvoyState = "follows"
-	EnvoyGone    EnvoyState = "gone" // its connection ended while its streams were open
-	EnvoyLeft    EnvoyState = "left" // it closed its streams
+	EnvoyFollows EnvoyState = "follows" // it accepted all of its assignments
+	EnvoyGone    EnvoyState = "gone"    // its connection ended while its streams were open
+	EnvoyLeft    EnvoyState = "left"    // it closed its streams
 )
 
 // goneFor is how long an Envoy that vanished is an incident.

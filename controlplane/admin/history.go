@@ -180,43 +180,42 @@ func (h *History) latest(cluster string) *row {
 // A Window is a part of a cluster's history. Item i of each list belongs to the moment At[i]. Where neighbours were
 // averaged, At is the latest of them.
 type Window struct {
-	Cluster          string          `json:"cluster"`
-	WindowSeconds    view.Number     `json:"window_seconds"`
-	StepSeconds      view.Number     `json:"step_seconds"`
-	At               []view.Time     `json:"at"` // oldest first
-	Fields           []string        `json:"fields"`
-	Pool             PoolTrace       `json:"pool"`
-	Endpoints        []EndpointTrace `json:"endpoints"`
-	EndpointsLeftOut int             `json:"endpoints_left_out"`
-	// KeptSeconds is how far back the history goes, and FineSeconds how far back there is a sample for each second.
-	KeptSeconds view.Number `json:"kept_seconds"`
-	FineSeconds view.Number `json:"fine_seconds"`
+	Cluster          string          `json:"cluster"`            // name of the cluster
+	WindowSeconds    view.Number     `json:"window_seconds"`     // how far back was asked for
+	StepSeconds      view.Number     `json:"step_seconds"`       // between two moments
+	At               []view.Time     `json:"at"`                 // the moments, oldest first
+	Fields           []string        `json:"fields"`             // what was asked for of each endpoint
+	Pool             PoolTrace       `json:"pool"`               // the whole cluster at each moment
+	Endpoints        []EndpointTrace `json:"endpoints"`          // by address; also those that left within the window
+	EndpointsLeftOut int             `json:"endpoints_left_out"` // endpoints beyond the first 1000
+	KeptSeconds      view.Number     `json:"kept_seconds"`       // how far back the history of this cluster goes
+	FineSeconds      view.Number     `json:"fine_seconds"`       // how far back it has a sample for each second
 }
 
 // An EndpointTrace is one endpoint's past over a Window, unknown where the endpoint was not in the pool. A list that
 // was not asked for is empty.
 type EndpointTrace struct {
-	Address  string               `json:"address"`
-	Shares   []view.Number        `json:"shares"`
-	Served   []view.Number        `json:"served"`
-	Loads    []view.Number        `json:"loads"`
-	MaxLoads []view.Number        `json:"max_loads"`
-	InFlight []view.Number        `json:"in_flight"`
-	Latency  []view.Number        `json:"latency_seconds"`
-	States   []view.EndpointState `json:"states"` // the worst of each moment; empty: not in the pool
+	Address  string               `json:"address"`         // the endpoint
+	Shares   []view.Number        `json:"shares"`          // decided share, 0 to 1
+	Served   []view.Number        `json:"served"`          // served share of the last ten seconds, 0 to 1
+	Loads    []view.Number        `json:"loads"`           // mean `load_per_slot`
+	MaxLoads []view.Number        `json:"max_loads"`       // highest `load_per_slot`
+	InFlight []view.Number        `json:"in_flight"`       // requests in flight
+	Latency  []view.Number        `json:"latency_seconds"` // mean time to the first token, or else to the last byte
+	States   []view.EndpointState `json:"states"`          // worst `state`; empty while it was not in the pool
 }
 
 // A PoolTrace is the past of a whole cluster over a Window.
 type PoolTrace struct {
-	ArrivalRate  []view.Number `json:"arrival_rate"`
-	MedianLoad   []view.Number `json:"median_load"`
-	FullestLoad  []view.Number `json:"fullest_load"`
-	WaterLevel   []view.Number `json:"water_level"`
-	InFlight     []view.Number `json:"in_flight"`
-	FirstToken   []view.Number `json:"first_token_mean_seconds"`
-	AnswerP99    []view.Number `json:"answer_p99_seconds"`
-	CapacityUsed []view.Number `json:"capacity_used"`
-	DropFraction []view.Number `json:"drop_fraction"`
+	ArrivalRate  []view.Number `json:"arrival_rate"`             // requests per second
+	MedianLoad   []view.Number `json:"median_load"`              // `load_per_slot` of the median endpoint
+	FullestLoad  []view.Number `json:"fullest_load"`             // `load_per_slot` of the fullest endpoint
+	WaterLevel   []view.Number `json:"water_level"`              // `water_level` of the decision
+	InFlight     []view.Number `json:"in_flight"`                // requests in flight at all endpoints
+	FirstToken   []view.Number `json:"first_token_mean_seconds"` // mean time to the first token
+	AnswerP99    []view.Number `json:"answer_p99_seconds"`       // 99th percentile of the time to the last byte
+	CapacityUsed []view.Number `json:"capacity_used"`            // part of the capacity in use
+	DropFraction []view.Number `json:"drop_fraction"`            // part of the requests to refuse, 0 to 1
 }
 
 // The fields of endpoints that a query may ask for.

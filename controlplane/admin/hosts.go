@@ -20,9 +20,9 @@ import (
 
 // RefusedRequests are requests that were refused for their Host header.
 type RefusedRequests struct {
-	Count    uint64    `json:"count"`
-	LastAt   view.Time `json:"last_at"`
-	LastHost string    `json:"last_host"` // as the client wrote it, cut
+	Count    uint64    `json:"count"`     // since the start
+	LastAt   view.Time `json:"last_at"`   // when the last was
+	LastHost string    `json:"last_host"` // its Host header
 }
 
 // A hostCheck has the Host names that the listener accepts.

@@ -73,8 +73,8 @@ func (a *Access) cookieName() string {
 
 // A Session is who a request comes from.
 type Session struct {
-	Name string `json:"name"` // of the token; empty without one
-	Role string `json:"role"` // view or operate
+	Name string `json:"name"` // name of the token; empty without one
+	Role string `json:"role"` // `view` or `operate`
 }
 
 func (h *handler) getSession(r *http.Request) (Session, error) {

@@ -75,16 +75,15 @@ func (m *Metrics) registerInputs() {
 		labelResult)
 	m.pollDuration = m.histogram("steelyard_redis_poll_duration_seconds", "Time of a round trip to Redis.",
 		scrapeBuckets())
-	m.ignored = m.gauge("steelyard_inflight_ignored_members", "Members of the latest in-flight set that are not "+
-		"endpoints of the cluster.", labelCluster)
-	m.kubernetes = m.counter("steelyard_kubernetes_requests_total", "Requests to the Kubernetes API, and watches that "+
-		"ended by an error, by result.", "resource", "verb", labelResult)
-	m.reloads = m.counter("steelyard_config_reloads_total",
-		"Attempts to apply a config, the one at the start included.", labelResult)
-	m.reloadOK = m.gauge("steelyard_config_last_reload_successful", "1 when the latest config was applied, 0 when it "+
-		"was refused and the previous one still runs.")
+	m.ignored = m.gauge("steelyard_inflight_ignored_members",
+		"Members of the latest in-flight set that are no endpoints.", labelCluster)
+	m.kubernetes = m.counter("steelyard_kubernetes_requests_total", "Requests to the Kubernetes API, by result.",
+		"resource", "verb", labelResult)
+	m.reloads = m.counter("steelyard_config_reloads_total", "Attempts to apply a configuration.", labelResult)
+	m.reloadOK = m.gauge("steelyard_config_last_reload_successful",
+		"1 if the latest configuration was applied, 0 if it was refused.")
 	m.reloadSuccess = m.gauge("steelyard_config_last_reload_success_timestamp_seconds",
-		"Unix time at which a config was last applied, 0 before the first.")
+		"Unix time at which a configuration was last applied.")
 }
 
 // registerDecisions makes the metrics of the loop, and of what is sent to the Envoys.
@@ -108,14 +107,14 @@ func (m *Metrics) registerDecisions() {
 func (m *Metrics) registerQueues() {
 	m.queueGranted = m.counter("steelyard_queue_granted_total", "Requests that the queue sent to an endpoint.",
 		labelCluster, labelClass)
-	m.queueReleased = m.counter("steelyard_queue_released_total", "Requests that left the queue without a place, to "+
-		"follow the weights: it was switched off, or the loads were too old.", labelCluster, labelClass)
-	m.queueRefused = m.counter("steelyard_queue_refused_total", "Requests that were answered 503: the class was full, "+
-		"or they waited for too long (timeout).", labelCluster, labelClass, labelReason)
+	m.queueReleased = m.counter("steelyard_queue_released_total",
+		"Requests that follow the weights, because the queue could not choose.", labelCluster, labelClass)
+	m.queueRefused = m.counter("steelyard_queue_refused_total", "Requests answered 503, by reason: full or timeout.",
+		labelCluster, labelClass, labelReason)
 	m.queueLeft = m.counter("steelyard_queue_left_total", "Requests whose clients gave up while they waited.",
 		labelCluster, labelClass)
-	m.queueWait = m.histogram("steelyard_queue_wait_seconds", "Time that requests waited which the queue sent to an "+
-		"endpoint.", prometheus.ExponentialBuckets(0.001, 2, 18), labelCluster, labelClass)
+	m.queueWait = m.histogram("steelyard_queue_wait_seconds", "Time that these requests waited.",
+		prometheus.ExponentialBuckets(0.001, 2, 18), labelCluster, labelClass)
 }
 
 // scrapeBuckets runs from half a millisecond (loopback) to four seconds.

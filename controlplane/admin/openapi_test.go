@@ -3,12 +3,10 @@ package admin
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -158,32 +156,5 @@ func TestTheOpenAPIDocumentRefusesAnAnswerOfAnotherKind(t *testing.T) {
 		if err := schema.Validate(v); (err == nil) != good {
 			t.Errorf("%s: %v", body, err)
 		}
-	}
-}
-
-func TestEveryRouteOfTheDocumentIsInTheOpenAPIDocument(t *testing.T) {
-	doc := document(t)
-	h := &handler{}
-	for _, r := range append(h.apiRoutes(), h.operatorRoutes()...) {
-		row := strings.TrimSpace(r.method + " " + r.path)
-		if !strings.Contains(doc, fmt.Sprintf("| `%s` |", row)) {
-			t.Errorf("docs/admin-api.md has no row for %s", row)
-		}
-	}
-	row := regexp.MustCompile("^\\| `(?:([A-Z]+) )?(/api/[^`]+)` \\|")
-	rows := 0
-	for line := range strings.Lines(doc) {
-		m := row.FindStringSubmatch(line)
-		if m == nil || m[2] == "/api/v1/openapi.json" {
-			continue
-		}
-		rows++
-		if operation := cmp.Or(strings.ToLower(m[1]), "get") + " " + m[2]; answers()[operation] == nil &&
-			operation != "get /api/v1/stream" {
-			t.Errorf("%s is in docs/admin-api.md, and not in the OpenAPI document", operation)
-		}
-	}
-	if rows != len(answers()) {
-		t.Errorf("docs/admin-api.md has %d rows of routes, and the OpenAPI document %d", rows, len(answers()))
 	}
 }

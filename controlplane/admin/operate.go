@@ -29,9 +29,9 @@ func Missing(err error) error { return codedError{err, http.StatusNotFound} }
 
 // An OverrideStatus is how many overrides there are, and whether they outlive a restart.
 type OverrideStatus struct {
-	Count  int    `json:"count"`
-	KeptIn string `json:"kept_in"` // "redis"; empty: they end with the process
-	Error  string `json:"error"`   // why they are not kept at present; empty when they are
+	Count  int    `json:"count"`   // in force
+	KeptIn string `json:"kept_in"` // `redis`: they outlive a restart; empty: they end with the process
+	Error  string `json:"error"`   // why Redis does not keep them now
 }
 
 // The bounds and the default of requests that change something.
@@ -42,21 +42,21 @@ const (
 
 // An OverrideList is the answer of /api/v1/overrides.
 type OverrideList struct {
-	At        view.Time       `json:"at"`
-	Overrides []view.Override `json:"overrides"`
+	At        view.Time       `json:"at"`        // when
+	Overrides []view.Override `json:"overrides"` // in force, sorted by cluster and address
 }
 
 // An OverrideRequest is the body of a PUT of an override.
 type OverrideRequest struct {
-	Kind       view.OverrideKind `json:"kind"`
-	Share      view.Number       `json:"share"`       // of a pin
-	ForSeconds view.Number       `json:"for_seconds"` // default an hour
-	Reason     string            `json:"reason"`
+	Kind       view.OverrideKind `json:"kind"`        // `drain` or `pin`
+	Share      view.Number       `json:"share"`       // share of a pin, 0.0001 to 0.99
+	ForSeconds view.Number       `json:"for_seconds"` // how long, 1 s to 7 days; null: an hour
+	Reason     string            `json:"reason"`      // at most 200 bytes
 }
 
 // logLevel is the answer and the body of /api/v1/log-level.
 type logLevel struct {
-	Level string `json:"level"` // debug, info, warn or error
+	Level string `json:"level"` // `debug`, `info`, `warn` or `error`
 }
 
 func (h *handler) getOverrides(*http.Request) (OverrideList, error) {

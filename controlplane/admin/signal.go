@@ -37,26 +37,29 @@ const (
 // (the same node id, the client's address without its port), and Runtime from the stream of
 // runtime values; an Envoy that is not in the ledger keeps the zero value.
 type Signals struct {
-	State SignalState `json:"state"` // empty reads unknown
-	Mode  SignalMode  `json:"mode"`  // empty: none yet
+	// `ok`, `silent` (its counts are not used any more) or `unknown` (it never reported)
+	State SignalState `json:"state"`
+	// `events` (each request as it begins and ends), `batched` or `reports` (load reports only)
+	Mode SignalMode `json:"mode"`
 
-	RequestRate  view.Number `json:"request_rate"`  // requests per second that it starts, smoothed
-	OpenRequests view.Number `json:"open_requests"` // that it has in flight to all endpoints
-	Streams      int         `json:"streams"`       // open streams of its access log
-	// ReportStreams are processes that report load: one, the two of a hot restart, or those of several
-	// Envoys that share a node id behind one address. They add up.
+	RequestRate  view.Number `json:"request_rate"`  // requests per second that it begins, smoothed
+	OpenRequests view.Number `json:"open_requests"` // requests that it has in flight, to all endpoints
+	Streams      int         `json:"streams"`       // open streams of its access log, one for each worker thread
+	// processes that report load under this node id: 1, or 2 during a hot restart
 	ReportStreams int          `json:"report_streams"`
-	Entries       stat.Entries `json:"entries"`
+	Entries       stat.Entries `json:"entries"` // what became of the entries of its access log
 
-	LastEntry             view.Time   `json:"last_entry"`  // of its access log
-	LastReport            view.Time   `json:"last_report"` // of its load
+	LastEntry  view.Time `json:"last_entry"`  // time of its latest access log entry
+	LastReport view.Time `json:"last_report"` // when its load was last reported
+	// time between two load reports that Steelyard asks for
 	ReportIntervalSeconds view.Number `json:"report_interval_seconds"`
 
-	Runtime stat.Runtime `json:"runtime"`
+	Runtime stat.Runtime `json:"runtime"` // whether it follows the mode that Steelyard sets
 
 	// Filled in by the handler.
-	LastEntryAgeSeconds  view.Number `json:"last_entry_age_seconds"`
-	LastReportAgeSeconds view.Number `json:"last_report_age_seconds"`
+
+	LastEntryAgeSeconds  view.Number `json:"last_entry_age_seconds"`  // age of `last_entry`
+	LastReportAgeSeconds view.Number `json:"last_report_age_seconds"` // age of `last_report`
 }
 
 // counted are the entries that moved a count.
@@ -69,19 +72,16 @@ func counted(e stat.Entries) uint64 {
 type SignalTotals struct {
 	AccessLog   bool         `json:"access_log"`   // access logs are accepted
 	LoadReports bool         `json:"load_reports"` // load reports are accepted
-	Entries     stat.Entries `json:"entries"`
-	Reports     uint64       `json:"reports"` // load reports received
+	Entries     stat.Entries `json:"entries"`      // of all Envoys, also those that have left
+	Reports     uint64       `json:"reports"`      // load reports received
 
-	// Envoys counts the Envoys that ever reported, by mode. A mode without Envoys may be left out.
-	Envoys map[SignalMode]int `json:"envoys"`
-	Silent int                `json:"silent"` // of them, those whose counts are not used
+	Envoys map[SignalMode]int `json:"envoys"` // Envoys that ever reported, by mode
+	Silent int                `json:"silent"` // Envoys whose counts are not used because they stopped reporting
 
-	// ReportIntervalsSeconds are the intervals that Envoys are asked to report in now, by
-	// the source that counts their requests.
+	// time between two load reports, by what counts the requests
 	ReportIntervalsSeconds map[string]view.Number `json:"report_intervals_seconds"`
 
-	// Streams are those over which Envoys report, by source.
-	Streams map[string]stat.SignalStreams `json:"streams"`
+	Streams map[string]stat.SignalStreams `json:"streams"` // streams over which Envoys report, by service
 }
 
 // complete works out what follows from the rest.

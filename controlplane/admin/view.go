@@ -23,65 +23,57 @@ type Source interface {
 
 // A Status is the state of the whole process.
 type Status struct {
-	Version          string    `json:"version"` // filled in by the handler from Options
-	StartedAt        view.Time `json:"started_at"`
-	ConfigFile       string    `json:"config_file"`
-	ConfigGeneration uint64    `json:"config_generation"` // 0 before the first config is applied
-	LastReload       Reload    `json:"last_reload"`
-	// why changes of the file are found by polling only; empty where the system notifies about them
+	Version    string    `json:"version"`     // version of Steelyard
+	StartedAt  view.Time `json:"started_at"`  // when the process started
+	ConfigFile string    `json:"config_file"` // path of the configuration; empty: none
+	// configurations applied since the start; 0 before the first
+	ConfigGeneration uint64 `json:"config_generation"`
+	LastReload       Reload `json:"last_reload"` // latest attempt to apply a configuration
+	// why changes of the file are found only by polling every 5 s
 	ConfigWatchError string `json:"config_watch_error"`
-	Draining         bool   `json:"draining"` // shutting down
-	// all clusters were ready at some time, but for those without an answer of discovery: one that is added later
-	// delays only itself
-	BeenReady bool `json:"been_ready"`
-	// Signals sums up the reports of all Envoys about their requests.
-	Signals SignalTotals `json:"signals"`
-	// XDSPort is what the peers of the xDS port use of their limits.
-	XDSPort stat.Port `json:"xds_port"`
-	// AdminPort is the same of the admin listener.
-	AdminPort stat.AdminPort `json:"admin_port"`
-	// Replicas are the other replicas of this control plane, as this one sees them.
-	Replicas stat.Replicas `json:"replicas"`
-	// Pickers follow the loads.
-	Pickers Pickers `json:"pickers"`
-	// Certificates are those that Steelyard uses, its own and those of authorities. The handler
-	// shows the first to expire of those of the Source.
+	Draining         bool   `json:"draining"` // the process is shutting down
+	// all clusters were ready at some moment; later ones do not change `ready`
+	BeenReady bool           `json:"been_ready"`
+	Signals   SignalTotals   `json:"signals"`    // reports of all Envoys about their requests
+	XDSPort   stat.Port      `json:"xds_port"`   // use of the limits of the xDS port
+	AdminPort stat.AdminPort `json:"admin_port"` // use of the limits of the admin listener
+	Replicas  stat.Replicas  `json:"replicas"`   // other replicas of this control plane
+	Pickers   Pickers        `json:"pickers"`    // programs that follow the loads
+	// in use, the first to expire first; at most 100
 	Certificates []Certificate `json:"certificates"`
-	// RefusedHandshakes are empty where the xDS port speaks plain text.
+	// TLS handshakes on the xDS port that failed, one for each reason
 	RefusedHandshakes []stat.RefusedHandshake `json:"refused_handshakes"`
-	GoneEnvoys        []stat.GoneEnvoy        `json:"gone_envoys"` // the latest first
-	Log               stat.LogStatus          `json:"log"`
-	// Overrides are what operators decided about endpoints.
-	Overrides OverrideStatus `json:"overrides"`
-	// Tracing is what became of the traces of decisions.
-	Tracing stat.Tracing `json:"tracing"`
+	// Envoys that vanished in the last ten minutes and have not returned
+	GoneEnvoys []stat.GoneEnvoy `json:"gone_envoys"`
+	Log        stat.LogStatus   `json:"log"`       // state of the log
+	Overrides  OverrideStatus   `json:"overrides"` // endpoints that operators drained or pinned
+	Tracing    stat.Tracing     `json:"tracing"`   // traces of decisions
 
 	// Filled in by the handler.
-	RefusedRequests RefusedRequests `json:"refused_requests"`
-	AdminAccess     AdminAccess     `json:"admin_access"`
 
-	// XDSAccess shows who may use the xDS port.
-	XDSAccess XDSAccess `json:"xds_access"`
+	RefusedRequests RefusedRequests `json:"refused_requests"` // requests refused because of their Host header
+	AdminAccess     AdminAccess     `json:"admin_access"`     // who may use the admin listener
 
-	Now           view.Time      `json:"now"`
-	UptimeSeconds view.Number    `json:"uptime_seconds"`
-	Ready         bool           `json:"ready"`
-	Problems      []view.Problem `json:"problems"`
+	XDSAccess XDSAccess `json:"xds_access"` // who may use the xDS port
+
+	Now           view.Time      `json:"now"`            // time of this answer
+	UptimeSeconds view.Number    `json:"uptime_seconds"` // since `started_at`
+	Ready         bool           `json:"ready"`          // as `/readyz` answers
+	Problems      []view.Problem `json:"problems"`       // of the whole process
 }
 
 // A Reload is the latest attempt to apply a config.
 type Reload struct {
-	At    view.Time `json:"at"`
-	OK    bool      `json:"ok"`
-	Error string    `json:"error"` // empty when it went well
+	At    view.Time `json:"at"`    // null before the first
+	OK    bool      `json:"ok"`    // it was applied
+	Error string    `json:"error"` // why it was refused; the one before still runs
 }
 
 // Pickers are the programs that follow the loads, each by a stream of its own.
 type Pickers struct {
-	Connected int           `json:"connected"`
-	List      []stat.Picker `json:"list"` // the oldest first; the handler shows at most maxPickers
-	// SharedPrompts are what those with --prefix learn from each other.
-	SharedPrompts stat.SharedPrompts `json:"shared_prompts"`
+	Connected     int                `json:"connected"`      // pickers that follow the loads, at most 1024
+	List          []stat.Picker      `json:"list"`           // the oldest first, at most 100
+	SharedPrompts stat.SharedPrompts `json:"shared_prompts"` // learned prompts that they send each other
 }
 
 // maxPickers bounds the list in an answer.
@@ -101,9 +93,12 @@ func (p Pickers) complete() Pickers {
 // A Client is one connected Envoy.
 type Client struct {
 	stat.Client
-	Signals Signals `json:"signals"`
+	Signals Signals `json:"signals"` // its reports of its own requests
 
 	// Filled in by the handler.
+
+	// first that holds: `refuses`, `behind` (no answer for 5 s), `unknown` (no such cluster), `silent`, `idle`,
+	// `follows`
 	State    EnvoyState     `json:"state"`
-	Problems []view.Problem `json:"problems"`
+	Problems []view.Problem `json:"problems"` // of this Envoy
 }

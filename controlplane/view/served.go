@@ -5,9 +5,9 @@ type State string
 
 // The states, from good to bad.
 const (
-	StateOK      State = "ok"
-	StateWarning State = "warning"
-	StateError   State = "error"
+	StateOK      State = "ok"      // no incident
+	StateWarning State = "warning" // warnings only
+	StateError   State = "error"   // an error at least
 )
 
 // An EndpointState is a word for an endpoint.
@@ -47,7 +47,7 @@ const (
 	EndpointLate       EndpointState = "late"        // its report is going stale
 	EndpointWarming    EndpointState = "warming"     // new: trusted with a part of its capacity
 	EndpointAboveLevel EndpointState = "above_level" // fuller than the level: gets the floor until it has caught up
-	EndpointOK         EndpointState = "ok"
+	EndpointOK         EndpointState = "ok"          // none of these
 )
 
 // EndpointStates are all of them, in that order.
@@ -60,10 +60,11 @@ func EndpointStates() []EndpointState {
 // The mean is exact; the p99 lies between Low and High, the bounds of its bucket. High is unknown for the last bucket,
 // which has none.
 type FirstToken struct {
+	// mean time to the first token, of about the last minute
 	FirstTokenMean    Number `json:"first_token_mean_seconds"`
-	FirstTokenP99     Number `json:"first_token_p99_seconds"`
-	FirstTokenP99Low  Number `json:"first_token_p99_low_seconds"`
-	FirstTokenP99High Number `json:"first_token_p99_high_seconds"`
+	FirstTokenP99     Number `json:"first_token_p99_seconds"`      // 99th percentile of it, interpolated in its bucket
+	FirstTokenP99Low  Number `json:"first_token_p99_low_seconds"`  // lower bound of that bucket
+	FirstTokenP99High Number `json:"first_token_p99_high_seconds"` // upper bound of that bucket
 }
 
 // A ServedSource is what counts the requests that were served.
@@ -71,39 +72,32 @@ type ServedSource string
 
 // The sources of served shares.
 const (
-	// ServedBegun are requests that the Envoys sent, by their access logs and load reports.
-	ServedBegun ServedSource = "begun"
-	// ServedCompleted are requests that the servers completed, by their own counters, or by the rate that follows from
-	// their reports: they miss what was sent and has not ended.
-	ServedCompleted ServedSource = "completed"
+	ServedBegun     ServedSource = "begun"     // requests that the Envoys sent, by their reports
+	ServedCompleted ServedSource = "completed" // requests that the servers completed, by their own reports
 )
 
 // Served is what became of the traffic, as opposed to what was decided.
 type Served struct {
-	Source      ServedSource `json:"source"` // empty: nothing counts them
-	Requests10s Number       `json:"requests_10s"`
-	Requests1m  Number       `json:"requests_1m"`
-	Hashed1m    Number       `json:"hashed_1m"` // of Requests1m, those whose endpoint a hash chose (affinity)
-	// VsDecided is the part of the other requests of the last minute, 0 to 1, that went elsewhere than decided: half of
-	// the sum of all differences between served share and the mean of the decided ones. Noise is what it would be, in
-	// the mean, if each request were drawn at random by the decided shares.
-	VsDecided Number `json:"vs_decided"`
-	Noise     Number `json:"noise"`
+	// `begun` (by the Envoys), `completed` (by the servers); empty: nothing counts
+	Source      ServedSource `json:"source"`
+	Requests10s Number       `json:"requests_10s"` // requests in ten seconds
+	Requests1m  Number       `json:"requests_1m"`  // requests in a minute
+	Hashed1m    Number       `json:"hashed_1m"`    // those whose endpoint a hash chose
+	VsDecided   Number       `json:"vs_decided"`   // part of the others that went elsewhere than decided, 0 to 1
+	Noise       Number       `json:"noise"`        // what `vs_decided` would be by chance
 }
 
 // Use is how much of a pool's capacity is in use.
 type Use struct {
-	// CapacityUsed is the utilization: offered load over capacity. Above 1, queues grow.
-	CapacityUsed Number `json:"capacity_used"`
-	// Estimate is set until each endpoint was seen busy: what it can do is then taken from the others.
-	Estimate bool `json:"estimate"`
-	// ToSpare is how many endpoints, the largest first, can fail before the rest exceed capacity.
-	ToSpare Number   `json:"endpoints_to_spare"`
-	IfLost  []IfLost `json:"if_lost"`
+	CapacityUsed Number `json:"capacity_used"` // arriving work divided by what the pool can do
+	// some endpoint was never seen busy, so `capacity_used` is an estimate
+	Estimate bool     `json:"estimate"`
+	ToSpare  Number   `json:"endpoints_to_spare"` // largest endpoints that can fail before the rest is full
+	IfLost   []IfLost `json:"if_lost"`            // the same for some numbers of lost endpoints
 }
 
 // IfLost is the use of a pool without its largest endpoints.
 type IfLost struct {
-	Endpoints    int    `json:"endpoints"` // lost
-	CapacityUsed Number `json:"capacity_used"`
+	Endpoints    int    `json:"endpoints"`     // lost, the largest first
+	CapacityUsed Number `json:"capacity_used"` // part of the capacity of the others in use
 }

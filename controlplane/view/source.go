@@ -7,42 +7,41 @@ type SourceState string
 
 // The states of a source.
 const (
-	SourceOK      SourceState = "ok"
-	SourcePartial SourceState = "partial" // some of the Envoys that watch the cluster do not report: see Reporting
-	SourcePartly  SourceState = "partly"  // it works, and something that it has found is not used: see Omitted
+	SourceOK      SourceState = "ok"      // it works
+	SourcePartial SourceState = "partial" // some Envoys that watch the cluster do not report
+	SourcePartly  SourceState = "partly"  // it works, and something that it found is not used
 	SourceStale   SourceState = "stale"   // it fails, in part or for a short time: its last values are still in use
-	// there is nothing to report: no Envoy that watches the cluster has requests, or no endpoint is there to be scraped
-	SourceIdle SourceState = "idle"
-	// there are requests, but no Envoy ever reported any: none is configured for it
-	SourceOff  SourceState = "off"
-	SourceDown SourceState = "down" // it never worked; or all its values are too old to be used
+	SourceIdle    SourceState = "idle"    // there is nothing to report
+	SourceOff     SourceState = "off"     // there are requests, and no Envoy is configured for it
+	SourceDown    SourceState = "down"    // it never worked, or all its values are too old to be used
 )
 
 // A SourceStatus is the health of one source of a cluster.
 type SourceStatus struct {
-	Name           string      `json:"name"` // "scrape", "redis", "discovery", "access_log", "load_reports", ...
-	State          SourceState `json:"state"`
-	LastSuccess    Time        `json:"last_success"`
-	LastError      string      `json:"last_error"` // empty when the latest attempt went well
-	IgnoredMembers int         `json:"ignored_members"`
-	Envoys         Reporting   `json:"envoys"`  // of the sources that are Envoys
-	Omitted        Omissions   `json:"omitted"` // by discovery
+	// `scrape`, `redis`, `discovery`, `access_log`, `load_reports` or `replicas`
+	Name           string      `json:"name"`
+	State          SourceState `json:"state"`           // how it works
+	LastSuccess    Time        `json:"last_success"`    // when it last worked; null: never
+	LastError      string      `json:"last_error"`      // the latest error; empty when there is none
+	IgnoredMembers int         `json:"ignored_members"` // entries that are no endpoints of this cluster
+	Envoys         Reporting   `json:"envoys"`          // which Envoys report over it
+	Omitted        Omissions   `json:"omitted"`         // what discovery found and does not use
 }
 
 // Omissions are what a source has found and does not use.
 type Omissions struct {
-	Count int             `json:"count"`
-	First []stat.Omission `json:"first"` // sorted, at most discovery.MaxOmissions
+	Count int             `json:"count"` // how many there are
+	First []stat.Omission `json:"first"` // the first twenty
 }
 
 // Reporting is which of the Envoys that watch a cluster report over a source. It is filled for the sources
 // SourceAccessLog and SourceLoadReports. A source with a Missing Envoy is SourcePartial; one without any that report is
 // SourceDown, SourceOff if none ever did, and SourceIdle if there is nothing to report.
 type Reporting struct {
-	Expected  Number   `json:"expected"`  // Envoys that watch the cluster; null for a source that is not an Envoy
-	Reporting Number   `json:"reporting"` // of them, those whose counts are used
-	Idle      Number   `json:"idle"`      // of them, those that have nothing to report: they have no known request
-	Missing   []string `json:"missing"`   // node ids of the others, sorted, at most MaxMissing
+	Expected  Number   `json:"expected"`  // that subscribe to the cluster
+	Reporting Number   `json:"reporting"` // whose counts are used
+	Idle      Number   `json:"idle"`      // without a known request
+	Missing   []string `json:"missing"`   // node ids of the others; the first ten
 }
 
 // NotReporting is how many Envoys do not report, though they should.
@@ -56,12 +55,13 @@ func (r Reporting) NotReporting() Number {
 
 // A Dispute is a report of one Envoy about endpoints that conflicts with those of all others. It does not count.
 type Dispute struct {
+	// what is contradicted: `in_flight`, `issued` (too many) or `failures`
 	Kind      stat.DisputeKind `json:"kind"`
-	NodeID    string           `json:"node_id"`
-	Host      string           `json:"host"`      // its remote IP address
-	Endpoints []string         `json:"endpoints"` // that it is about, sorted
-	Requests  Number           `json:"requests"`  // in progress there, according to the report; unknown for failures
-	Since     Time             `json:"since"`
+	NodeID    string           `json:"node_id"`   // `node.id` of the Envoy
+	Host      string           `json:"host"`      // remote IP address of the Envoy
+	Endpoints []string         `json:"endpoints"` // the endpoints that it is about, sorted
+	Requests  Number           `json:"requests"`  // in progress or issued, by the report
+	Since     Time             `json:"since"`     // when it began to be disputed
 }
 
 // MaxMissing is how many Envoys that do not report are named.

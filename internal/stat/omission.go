@@ -4,8 +4,8 @@ import "fmt"
 
 // An Omission is something that a source of endpoints has found and does not use.
 type Omission struct {
-	Address string `json:"address"` // of an endpoint, as the source has it; empty where it is not about a single one
-	Object  string `json:"object"`  // that the source names, such as "Pod a"
+	Address string `json:"address"` // empty if it is about several
+	Object  string `json:"object"`  // such as `Pod llama-7`
 	Reason  string `json:"reason"`  // what is wrong with it, and what to write instead
 }
 

@@ -1,0 +1,183 @@
+package admin
+
+import (
+	"bufio"
+	"maps"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"steelyard/controlplane/view"
+	"steelyard/e2e/rig/reference"
+	"steelyard/internal/stat"
+)
+
+// longestMeaning is how many words a key or a series may take.
+const longestMeaning = 20
+
+// An apiDocument is docs/admin-api.md as it is made.
+type apiDocument struct {
+	reference.Table
+	t       *testing.T
+	sources map[string]reference.Source // by package
+	objects []reflect.Type              // in the order in which they are found
+	words   []reflect.Type
+}
+
+func TestTheDocumentOfTheAPIIsMadeOfItsTypes(t *testing.T) {
+	d := apiDocument{t: t, sources: map[string]reference.Source{
+		reflect.TypeFor[Status]().PkgPath():       reference.Read(t, "."),
+		reflect.TypeFor[view.Cluster]().PkgPath(): reference.Read(t, "../view"),
+		reflect.TypeFor[stat.Client]().PkgPath():  reference.Read(t, "../../internal/stat"),
+	}}
+	d.routes()
+	d.WriteString("\n## Objects\n")
+	d.find(reflect.TypeFor[Error]())
+	for i := 0; i < len(d.objects); i++ { // describing one finds others
+		d.object(d.objects[i])
+	}
+	d.WriteString("\n## Words\n")
+	d.Head("type", "word", "meaning")
+	for _, kind := range d.words {
+		for _, word := range d.sources[kind.PkgPath()].Words[kind.Name()] {
+			d.Row(title(kind), "`"+word.Value+"`", d.short(word.Meaning))
+		}
+	}
+	d.series()
+	reference.Check(t, "../../docs/admin-api.md", "go test ./controlplane/admin -run Document -update", d.String())
+}
+
+func (d *apiDocument) routes() {
+	d.WriteString("\n## Routes\n")
+	d.Head("route", "answer", "parameters")
+	h := &handler{}
+	for _, r := range append(h.apiRoutes(), h.operatorRoutes()...) {
+		var takes []string
+		for _, p := range r.query {
+			takes = append(takes, "`"+p.name+"`: "+p.meaning)
+		}
+		switch {
+		case r.body != nil:
+			d.find(r.body)
+			takes = append(takes, "body: "+d.link(r.body))
+		case r.text != "":
+			takes = append(takes, "body: "+r.text)
+		}
+		answer := r.summary + ": " + d.typeOf("", r.answer)
+		d.Row("`"+strings.TrimSpace(r.method+" "+r.path)+"`", answer, strings.Join(takes, "<br>"))
+	}
+}
+
+// find adds an object to those that are described.
+func (d *apiDocument) find(t reflect.Type) {
+	if !slices.Contains(d.objects, t) {
+		d.objects = append(d.objects, t)
+	}
+}
+
+func title(t reflect.Type) string { return strings.ToUpper(t.Name()[:1]) + t.Name()[1:] }
+
+func (d *apiDocument) link(t reflect.Type) string {
+	d.find(t)
+	return "[" + title(t) + "](#" + strings.ToLower(t.Name()) + ")"
+}
+
+// object describes the keys of one.
+func (d *apiDocument) object(t reflect.Type) {
+	d.WriteString("\n### " + title(t) + "\n")
+	d.Head("key", "type", "meaning")
+	var add func(t reflect.Type)
+	add = func(t reflect.Type) {
+		for field := range t.Fields() {
+			key, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			switch {
+			case field.Anonymous:
+				add(field.Type)
+			case field.IsExported() && key != "-":
+				meaning := d.sources[t.PkgPath()].Fields[t.Name()+"."+field.Name]
+				d.Row("`"+key+"`", d.typeOf(key, field.Type), d.short(meaning))
+			}
+		}
+	}
+	add(t)
+}
+
+func (d *apiDocument) short(meaning string) string {
+	d.t.Helper()
+	if n := len(strings.Fields(meaning)); n == 0 || n > longestMeaning {
+		d.t.Errorf("the meaning %q has %d words, want 1 to %d", meaning, n, longestMeaning)
+	}
+	return meaning
+}
+
+// typeOf is the type of a key with its unit; a ? follows where it may be null.
+func (d *apiDocument) typeOf(key string, t reflect.Type) string {
+	unit := "number"
+	switch {
+	case strings.HasSuffix(key, "seconds"):
+		unit = "seconds"
+	case strings.HasSuffix(key, "bytes"):
+		unit = "bytes"
+	case key == "days_left":
+		unit = "days"
+	}
+	switch t {
+	case reflect.TypeFor[view.Number]():
+		return unit + "?"
+	case reflect.TypeFor[view.Time]():
+		return "time?"
+	}
+	switch t.Kind() {
+	case reflect.Bool, reflect.String:
+		if t.PkgPath() == "" {
+			return t.Kind().String()
+		}
+		if !slices.Contains(d.words, t) && len(d.sources[t.PkgPath()].Words[t.Name()]) > 0 {
+			d.words = append(d.words, t)
+		}
+		return "[" + title(t) + "](#words)"
+	case reflect.Pointer:
+		return d.typeOf(key, t.Elem()) + "?"
+	case reflect.Slice:
+		return d.typeOf(key, t.Elem()) + " list"
+	case reflect.Map:
+		return d.typeOf(key, t.Elem()) + " by name"
+	case reflect.Struct:
+		return d.link(t)
+	}
+	return unit
+}
+
+// series describes what /metrics has, with every series that there is.
+func (d *apiDocument) series() {
+	d.WriteString("\n## Series\n")
+	d.Head("series", "type", "labels", "meaning")
+	help, kinds, labels := map[string]string{}, map[string]string{}, map[string][]string{}
+	sample := regexp.MustCompile(`^(steelyard_[a-z0-9_]+?)(?:_bucket|_sum|_count)?(?:\{(.*)\})? `)
+	label := regexp.MustCompile(`([a-z_]+)="`)
+	for lines := bufio.NewScanner(strings.NewReader(metricsText(d.t))); lines.Scan(); {
+		line := lines.Text()
+		words := strings.SplitN(line, " ", 4)
+		m := sample.FindStringSubmatch(line)
+		switch {
+		case len(words) == 4 && words[1] == "HELP":
+			help[words[2]] = words[3]
+		case len(words) == 4 && words[1] == "TYPE":
+			kinds[words[2]] = words[3]
+		case m != nil:
+			for _, l := range label.FindAllStringSubmatch(m[2], -1) {
+				if l[1] != "le" && !slices.Contains(labels[m[1]], l[1]) {
+					labels[m[1]] = append(labels[m[1]], l[1])
+				}
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(help)) {
+		if strings.HasPrefix(name, "steelyard_") {
+			d.Row("`"+name+"`", kinds[name], strings.Join(labels[name], ", "),
+				d.short(strings.TrimSuffix(help[name], ".")))
+		}
+	}
+}
