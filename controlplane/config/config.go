@@ -66,8 +66,8 @@ type XDS struct {
 
 // ClientRule says which clusters the Envoys with a name in their certificate may watch and report on.
 type ClientRule struct {
-	// SAN is a DNS name or a URI (SPIFFE ID) of the certificate; a * stands for any characters but those that divide
-	// it, . or /. Required.
+	// SAN is a DNS name or a URI (SPIFFE ID) of the certificate; a * stands for characters without a dot or a slash.
+	// Required.
 	SAN string `yaml:"san" required:"write a DNS name or URI of the certificate, e.g. san: \"spiffe://prod/ns/*/sa/envoy\""`
 	// Clusters are the names of clusters, 1 to 1000; a * stands for any characters. Required.
 	Clusters []string `yaml:"clusters" max:"1000" required:"write the names of clusters, e.g. clusters: [llama, \"embed-*\"]"`
