@@ -30,7 +30,7 @@ type rule struct {
 // libraries are packages of a few lines that depend on nothing: every package may import them that is not restricted to
 // the standard library.
 var libraries = []string{"internal/engines", "internal/envoyid", "internal/loops", "internal/spelling",
-	"internal/stat", "internal/tally"}
+	"internal/api", "internal/tally"}
 
 // The rules; the first that fits a package applies. They do not bind tests.
 var rules = []rule{
@@ -60,8 +60,8 @@ var rules = []rule{
 		reason: "how repeated events are logged is the same for all packages, as with a library"},
 	{folder: "internal/streams",
 		reason: "how streams are bounded and ended is the same for all services, as with a library"},
-	{folder: "internal/stat", stdOnly: true,
-		reason: "what a part counts is shown as it is: the part and the admin API share its form, as with a library"},
+	{folder: "internal/api", project: []string{"weighting"}, stdOnly: true,
+		reason: "what a part counts is shown as it is, and a decision as the law made it"},
 	{folder: "internal/credentials", project: []string{"internal/files"},
 		reason: "how certificates are kept up to date is the same for all listeners and clients, as with a library"},
 	{folder: "internal/customrouter", project: []string{"picking"},
@@ -92,7 +92,7 @@ var rules = []rule{
 		reason: "one kind of source does not depend on another"},
 	{folder: "collectors/ledger", project: []string{"weighting"},
 		reason: "the counts are values and times; they do not depend on how they arrived"},
-	{folder: "collectors/replicas/merge", project: []string{"weighting", "internal/stat"}, stdOnly: true,
+	{folder: "collectors/replicas/merge", project: []string{"weighting", "internal/api"}, stdOnly: true,
 		reason: "what several replicas count adds up whatever carries it: messages and times in, counts out"},
 	{folder: "collectors/replicas", project: []string{"weighting"},
 		reason: "it carries counts and reports between replicas, and depends on no source of either"},
@@ -102,7 +102,7 @@ var rules = []rule{
 		reason: "a service reports to the ledger, and depends on no other source"},
 	{folder: "collectors/loadstats", project: []string{"collectors/ledger", "collectors/wire"},
 		reason: "a service reports to the ledger, and depends on no other source"},
-	{folder: "controlplane/config", project: []string{"weighting", "controlplane/discovery", "controlplane/view",
+	{folder: "controlplane/config", project: []string{"weighting", "controlplane/discovery",
 		"internal/files", "internal/watch"},
 		except: []string{"controlplane/discovery/kubernetes"},
 		reason: "a configuration is checked without running anything; the law has its own defaults"},
@@ -112,13 +112,20 @@ var rules = []rule{
 		reason: "a source of endpoints depends on nothing else"},
 	{folder: "controlplane/liveness",
 		reason: "what watches the loops must not depend on what they need"},
-	{folder: "controlplane/override", project: []string{"controlplane/view"},
+	{folder: "controlplane/override",
 		reason: "overrides are values and times; the loop applies them, and the wiring keeps them"},
-	{folder: "controlplane/view", project: []string{"weighting"},
-		reason: "what is shown is values: the loop fills them and admin serves them, so neither needs the other"},
-	{folder: "controlplane/admin", project: []string{"controlplane/view", "xds/envoyspec"},
-		reason: "it asks for what it shows through an interface, so that the page can be run without a control " +
-			"plane; what Envoys do with an assignment it computes by the same numbers"},
+	{folder: "controlplane/admin/conditions",
+		reason: "what is wrong follows from what was seen at a moment"},
+	{folder: "controlplane/admin/history", project: []string{"controlplane/admin/conditions", "xds/envoyspec"},
+		reason: "it keeps what was seen and found; what Envoys do with an assignment it computes by the same numbers"},
+	{folder: "controlplane/admin/current", project: []string{"controlplane/admin/conditions",
+		"controlplane/admin/history"},
+		reason: "the state that is shown needs what was found and measured, and nothing of how it is served"},
+	{folder: "controlplane/admin/metrics", project: []string{"controlplane/admin/conditions",
+		"controlplane/admin/history", "controlplane/admin/current"},
+		reason: "the series are those of the state that the page shows"},
+	{folder: "controlplane/admin",
+		reason: "it asks for what it shows through an interface, so that the page can be run without a control plane"},
 	{folder: "controlplane", project: []string{"weighting"},
 		except: []string{"controlplane/admin"},
 		reason: "the loop declares what it needs of collectors and streams, and does not serve HTTP; cmd plugs them " +
@@ -141,7 +148,7 @@ var rules = []rule{
 		reason: "the router stands by itself: it has one strategy, and no Steelyard"},
 	{folder: "cmd/internal/table", stdOnly: true,
 		reason: "how a table is printed does not depend on what is in it"},
-	{folder: "cmd/internal/console", project: []string{"cmd/internal/table", "controlplane/admin", "controlplane/view",
+	{folder: "cmd/internal/console", project: []string{"cmd/internal/table", "controlplane/admin",
 		"internal/credentials", "internal/files"},
 		reason: "it prints what the admin API answers, and decides nothing by itself"},
 	{folder: "cmd/internal/simulate", project: []string{"weighting", "controlplane/config", "controlplane/discovery",
@@ -249,7 +256,7 @@ func TestEveryPackageHasOnePackageComment(t *testing.T) {
 // pure are the packages, with all below, that are values in, values out.
 var pure = []string{"weighting", "picking", "xds/assignment", "xds/envoyspec", "collectors/modelserver",
 	"collectors/ledger", "collectors/replicas/merge", "internal/engines", "internal/envoyid", "internal/spelling",
-	"internal/stat"}
+	"internal/api"}
 
 // TestPureCodeHasNoClock: in pure packages time is an argument, and so is randomness.
 func TestPureCodeHasNoClock(t *testing.T) {

@@ -199,7 +199,7 @@ func cell(texts []string) string {
 // log.
 func TestTheDocumentOfSymptomsIsMadeOfTheSource(t *testing.T) {
 	var b reference.Table
-	incidents(&b, readSource(t, "controlplane/admin"))
+	incidents(&b, readSource(t, "controlplane/admin/conditions"))
 	alerts(t, &b)
 	logLines(&b, readSource(t, "cmd/internal/asynclog", "cmd/internal/daemon", "cmd/steelyard/serve.go", "collectors",
 		"controlplane", "xds", "internal/credentials", "internal/streams"))
@@ -213,9 +213,9 @@ func incidents(b *reference.Table, s *source) {
 		if _, known := severity.(*ast.SelectorExpr); !known {
 			severity = ast.NewIdent("error or warning")
 		}
-		word := strings.ToLower(strings.TrimPrefix(types.ExprString(severity), "view.Severity"))
-		rows = append(rows, strings.Join([]string{cell(s.texts(title, in)), "`" + cell(s.texts(kind, in)) + "`, " + word,
-			cell(s.texts(next, in))}, "|"))
+		word := strings.ToLower(strings.TrimPrefix(types.ExprString(severity), "api.Severity"))
+		rows = append(rows, strings.Join([]string{cell(s.texts(title, in)),
+			"`" + cell(s.texts(kind, in)) + "`, " + word, cell(s.texts(next, in))}, "|"))
 	}
 	s.calls(func(in *ast.FuncDecl, c *ast.CallExpr) {
 		switch called(c) {

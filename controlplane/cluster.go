@@ -12,8 +12,7 @@ import (
 
 	"steelyard/controlplane/discovery"
 	"steelyard/controlplane/liveness"
-	"steelyard/controlplane/view"
-	"steelyard/internal/stat"
+	"steelyard/internal/api"
 	"steelyard/weighting"
 	"steelyard/weighting/flight"
 	"steelyard/weighting/push"
@@ -74,8 +73,8 @@ type Proxies interface {
 	Served(address string, r weighting.ServerReport, slots float64)
 	// Sources is the state of those reports, for display, and Disputes are reports of one proxy
 	// that conflict with those of all others.
-	Sources(cluster string, now time.Time) []view.SourceStatus
-	Disputes(cluster string, now time.Time) []view.Dispute
+	Sources(cluster string, now time.Time) []api.SourceStatus
+	Disputes(cluster string, now time.Time) []api.Dispute
 }
 
 // ProxyCounts are what the proxies of one cluster report.
@@ -83,7 +82,7 @@ type ProxyCounts struct {
 	Subscribers push.Subscribers // the proxies that this replica pushes to
 	// Watching is how many proxies subscribe to the cluster, at any replica; Reporting is how many of them report.
 	Watching, Reporting int
-	Source              string // of the counts, as in package view; empty while no proxy reports
+	Source              string // of the counts, as in package api; empty while no proxy reports
 	// Interval is the time between two reports of a proxy; 0 where each change is
 	// reported when it happens.
 	Interval  time.Duration
@@ -129,10 +128,10 @@ type Cluster struct {
 	scrapes    source
 	counts     source
 	discovery  source
-	omitted    *discovery.Omissions     // from the latest set; nil for nothing
-	overrides  map[string]view.Override // by address; replaced as a whole
-	ignored    int                      // members of the last count that are not endpoints
-	reporting  ProxyCounts              // without its endpoints, which are in the records
+	omitted    *discovery.Omissions    // from the latest set; nil for nothing
+	overrides  map[string]api.Override // by address; replaced as a whole
+	ignored    int                     // members of the last count that are not endpoints
+	reporting  ProxyCounts             // without its endpoints, which are in the records
 	ready      bool
 	decision   weighting.Decision
 	pushes     pushes
@@ -151,7 +150,7 @@ type record struct {
 	wrong   string    // the latest counters that could not be right, and why
 	wrongAt time.Time // when that was; zero: never
 
-	firstToken   *stat.Histogram // times to the first token; nil: unknown
+	firstToken   *api.Histogram // times to the first token; nil: unknown
 	firstTokenAt time.Time
 }
 
@@ -164,8 +163,8 @@ type Scrape struct {
 	Refused bool   // nothing listens there
 	Replica string // name of the replica that scraped; empty for this one
 
-	WrongCounters string          // counters of the page that cannot be right, and why; empty for none
-	FirstToken    *stat.Histogram // nil: not read this time
+	WrongCounters string         // counters of the page that cannot be right, and why; empty for none
+	FirstToken    *api.Histogram // nil: not read this time
 }
 
 // source is the health of one kind of source over the whole cluster.
@@ -505,11 +504,11 @@ func (c *Cluster) inFlight(r *record, now time.Time) (count weighting.Reading, e
 
 // others returns the requests that are counted besides those of the proxies, unknown where there is no such count, or
 // only an old one: the scrapes then show them as traffic that bypasses the proxies.
-func (r *record) others(o *Options, now time.Time) view.Number {
+func (r *record) others(o *Options, now time.Time) api.Number {
 	if !o.CountsOthers || !r.inFlight.Known() || r.inFlight.Age(now) > o.Push.Params.Hold {
-		return view.Number{}
+		return api.Number{}
 	}
-	return view.Num(r.inFlight.Value)
+	return api.Num(r.inFlight.Value)
 }
 
 func (c *Cluster) countInterval() time.Duration {

@@ -15,8 +15,7 @@ import (
 	"time"
 
 	"steelyard/controlplane/discovery"
-	"steelyard/controlplane/view"
-	"steelyard/internal/stat"
+	"steelyard/internal/api"
 	"steelyard/weighting"
 	"steelyard/weighting/flight"
 	"steelyard/weighting/push"
@@ -31,7 +30,7 @@ type served struct {
 
 // recorder is a Publisher, Proxies and an Observer that remembers.
 type recorder struct {
-	sources   []view.SourceStatus
+	sources   []api.SourceStatus
 	counts    ProxyCounts
 	mu        sync.Mutex
 	published []weighting.Decision
@@ -40,7 +39,7 @@ type recorder struct {
 	decision  weighting.Decision // of the last step
 	removed   []string
 	served    []served
-	disputes  []view.Dispute
+	disputes  []api.Dispute
 	err       error
 	delay     time.Duration
 }
@@ -73,7 +72,7 @@ func (r *recorder) report(c ProxyCounts) {
 	r.counts = c
 }
 
-func (r *recorder) Sources(string, time.Time) []view.SourceStatus { return slices.Clone(r.sources) }
+func (r *recorder) Sources(string, time.Time) []api.SourceStatus { return slices.Clone(r.sources) }
 
 func (r *recorder) Served(address string, report weighting.ServerReport, slots float64) {
 	r.mu.Lock()
@@ -81,7 +80,7 @@ func (r *recorder) Served(address string, report weighting.ServerReport, slots f
 	r.served = append(r.served, served{address, report, slots})
 }
 
-func (r *recorder) Disputes(string, time.Time) []view.Dispute { return slices.Clone(r.disputes) }
+func (r *recorder) Disputes(string, time.Time) []api.Dispute { return slices.Clone(r.disputes) }
 
 func (r *recorder) Weights(string) map[string]uint32 { return map[string]uint32{"10.0.0.1:80": 37} }
 func (r *recorder) AckDelay(string) time.Duration    { r.mu.Lock(); defer r.mu.Unlock(); return r.delay }
@@ -573,16 +572,16 @@ func TestCountsOfOthersAreAddedWhileTheyAreNew(t *testing.T) {
 		after  time.Duration
 		want   float64
 		exact  bool
-		shown  view.Number
+		shown  api.Number
 	}{
-		{"never read", -1, 0, 7, true, view.Number{}},
-		{"none", 0, time.Second, 7, true, view.Num(0)},
-		{"some", 3, 2 * time.Second, 10, false, view.Num(3)},
-		{"some, and not read since", -1, 2*time.Second + o.Push.Params.Hold, 10, false, view.Num(3)},
-		{"some, too long ago", -1, 3*time.Second + o.Push.Params.Hold, 7, true, view.Number{}},
+		{"never read", -1, 0, 7, true, api.Number{}},
+		{"none", 0, time.Second, 7, true, api.Num(0)},
+		{"some", 3, 2 * time.Second, 10, false, api.Num(3)},
+		{"some, and not read since", -1, 2*time.Second + o.Push.Params.Hold, 10, false, api.Num(3)},
+		{"some, too long ago", -1, 3*time.Second + o.Push.Params.Hold, 7, true, api.Number{}},
 	} {
 		at := now.Add(c.after)
-		r.counts = ProxyCounts{Watching: 1, Reporting: 1, Source: view.SourceAccessLog, Endpoints: []flight.Counts{
+		r.counts = ProxyCounts{Watching: 1, Reporting: 1, Source: api.SourceAccessLog, Endpoints: []flight.Counts{
 			{Address: address, InFlight: weighting.Reading{Value: 7, At: at}, Exact: true}}}
 		if c.others >= 0 {
 			cluster.Counted(map[string]float64{address: c.others}, at, nil)
@@ -591,10 +590,10 @@ func TestCountsOfOthersAreAddedWhileTheyAreNew(t *testing.T) {
 		if want := (weighting.Reading{Value: c.want, At: at}); got.InFlight != want || got.Exact != c.exact {
 			t.Errorf("%s: %v, exact %v; want %v, exact %v", c.name, got.InFlight, got.Exact, want, c.exact)
 		}
-		e := view.Endpoint{Address: address}
+		e := api.Endpoint{Address: address}
 		_, _, s := cluster.copied(at, nil)
 		s.show(&e, at)
-		if e.InFlightOthers != c.shown || e.InFlightSource != view.SourceAccessLog {
+		if e.InFlightOthers != c.shown || e.InFlightSource != api.SourceAccessLog {
 			t.Errorf("%s: %v of others are shown, from %s; want %v", c.name, e.InFlightOthers, e.InFlightSource,
 				c.shown)
 		}
@@ -612,7 +611,7 @@ func TestTheViewIsIndependentOfNewOptions(t *testing.T) {
 	cluster := NewCluster("llama", o, r, r, r, slog.New(slog.DiscardHandler))
 	cluster.SetEndpoints(addresses(address))
 	cluster.snapshot(now)
-	e := view.Endpoint{Address: address}
+	e := api.Endpoint{Address: address}
 	_, _, s := cluster.copied(now, nil)
 	var other sync.WaitGroup
 	other.Go(func() {
@@ -790,7 +789,7 @@ func TestTheHealthOfSourcesIsShown(t *testing.T) {
 	o.Counted = true
 	refused := errors.New("connection refused")
 	type want struct {
-		state view.SourceState
+		state api.SourceState
 		err   string
 	}
 	tests := []struct {
@@ -799,7 +798,7 @@ func TestTheHealthOfSourcesIsShown(t *testing.T) {
 		want map[string]want
 	}{
 		{"nothing heard yet", func(c *Cluster) {}, map[string]want{
-			"discovery": {view.SourceOK, ""}, "scrape": {view.SourceDown, ""}, "redis": {view.SourceDown, ""},
+			"discovery": {api.SourceOK, ""}, "scrape": {api.SourceDown, ""}, "redis": {api.SourceDown, ""},
 		}},
 		{"all well", func(c *Cluster) {
 			c.Discovered(time.Now(), nil)
@@ -807,38 +806,38 @@ func TestTheHealthOfSourcesIsShown(t *testing.T) {
 			c.Scraped("10.0.0.2:80", idle(time.Now()), Scrape{At: time.Now()})
 			c.Counted(map[string]float64{"10.0.0.1:80": 1}, time.Now(), nil)
 		}, map[string]want{
-			"discovery": {view.SourceOK, ""}, "scrape": {view.SourceOK, ""}, "redis": {view.SourceOK, ""},
+			"discovery": {api.SourceOK, ""}, "scrape": {api.SourceOK, ""}, "redis": {api.SourceOK, ""},
 		}},
 		{"just failing", func(c *Cluster) {
 			c.Discovered(time.Now(), refused)
 			c.Scraped("10.0.0.2:80", weighting.ServerReport{}, Scrape{At: time.Now(), Err: refused})
 			c.Counted(nil, time.Now(), refused)
 		}, map[string]want{
-			"discovery": {view.SourceStale, "connection refused"},
-			"scrape":    {view.SourceStale, "1 of 2 endpoints fail, the first 10.0.0.2:80: connection refused"},
-			"redis":     {view.SourceStale, "connection refused"},
+			"discovery": {api.SourceStale, "connection refused"},
+			"scrape":    {api.SourceStale, "1 of 2 endpoints fail, the first 10.0.0.2:80: connection refused"},
+			"redis":     {api.SourceStale, "connection refused"},
 		}},
 		{"failing for longer than a report is held", func(c *Cluster) { time.Sleep(o.Push.Params.Hold + time.Second) },
 			map[string]want{
-				"discovery": {view.SourceStale, "connection refused"}, // a set of endpoints does not age
-				"scrape":    {view.SourceDown, "1 of 2 endpoints fail, the first 10.0.0.2:80: connection refused"},
-				"redis":     {view.SourceDown, "connection refused"},
+				"discovery": {api.SourceStale, "connection refused"}, // a set of endpoints does not age
+				"scrape":    {api.SourceDown, "1 of 2 endpoints fail, the first 10.0.0.2:80: connection refused"},
+				"redis":     {api.SourceDown, "connection refused"},
 			}},
 		{"counts read in part, again and again", func(c *Cluster) {
 			c.Counted(map[string]float64{"10.0.0.1:80": 1}, time.Now(), errors.New("10.0.0.2:80 left out"))
 		}, map[string]want{
-			"discovery": {view.SourceStale, "connection refused"},
-			"scrape":    {view.SourceDown, "1 of 2 endpoints fail, the first 10.0.0.2:80: connection refused"},
-			"redis":     {view.SourceStale, "10.0.0.2:80 left out"},
+			"discovery": {api.SourceStale, "connection refused"},
+			"scrape":    {api.SourceDown, "1 of 2 endpoints fail, the first 10.0.0.2:80: connection refused"},
+			"redis":     {api.SourceStale, "10.0.0.2:80 left out"},
 		}},
 		{"no endpoints", func(c *Cluster) { c.SetEndpoints(nil) }, map[string]want{
-			"discovery": {view.SourceStale, "connection refused"}, "scrape": {view.SourceIdle, ""},
-			"redis": {view.SourceStale, "10.0.0.2:80 left out"},
+			"discovery": {api.SourceStale, "connection refused"}, "scrape": {api.SourceIdle, ""},
+			"redis": {api.SourceStale, "10.0.0.2:80 left out"},
 		}},
 		{"new endpoints, not scraped yet", func(c *Cluster) { c.SetEndpoints(addresses("10.0.0.3:80")) },
 			map[string]want{
-				"discovery": {view.SourceStale, "connection refused"}, "scrape": {view.SourceDown, ""},
-				"redis": {view.SourceStale, "10.0.0.2:80 left out"},
+				"discovery": {api.SourceStale, "connection refused"}, "scrape": {api.SourceDown, ""},
+				"redis": {api.SourceStale, "10.0.0.2:80 left out"},
 			}},
 	}
 	inLoop(t, o, func(c *Cluster, r *recorder) {
@@ -856,8 +855,8 @@ func TestTheHealthOfSourcesIsShown(t *testing.T) {
 
 // TestDiscoveryIsDownOnlyWhenNothingWasEverFound: what is left out of a set is a state of its own, and named.
 func TestDiscoveryIsDownOnlyWhenNothingWasEverFound(t *testing.T) {
-	small := stat.Omission{Object: "Pod small", Reason: "it is too small"}
-	omitted := discovery.Omit([]stat.Omission{small})
+	small := api.Omission{Object: "Pod small", Reason: "it is too small"}
+	omitted := discovery.Omit([]api.Omission{small})
 	refused := errors.New("connection refused")
 	type outcome struct {
 		err       error
@@ -866,24 +865,24 @@ func TestDiscoveryIsDownOnlyWhenNothingWasEverFound(t *testing.T) {
 	some, none := addresses("10.0.0.1:80"), []discovery.Endpoint{}
 	for name, c := range map[string]struct {
 		outcomes []outcome
-		state    view.SourceState
+		state    api.SourceState
 		err      string
 		named    int
 	}{
-		"nothing yet":        {nil, view.SourceDown, "", 0},
-		"all is used":        {[]outcome{{nil, some}}, view.SourceOK, "", 0},
-		"used in part":       {[]outcome{{omitted, some}}, view.SourcePartly, "", 1},
-		"used with an error": {[]outcome{{refused, some}}, view.SourceStale, "connection refused", 0},
-		"used in part and an error": {[]outcome{{discovery.Both(refused, omitted), some}}, view.SourceStale,
+		"nothing yet":        {nil, api.SourceDown, "", 0},
+		"all is used":        {[]outcome{{nil, some}}, api.SourceOK, "", 0},
+		"used in part":       {[]outcome{{omitted, some}}, api.SourcePartly, "", 1},
+		"used with an error": {[]outcome{{refused, some}}, api.SourceStale, "connection refused", 0},
+		"used in part and an error": {[]outcome{{discovery.Both(refused, omitted), some}}, api.SourceStale,
 			"connection refused; Pod small: it is too small", 1},
-		"nothing can be used": {[]outcome{{fmt.Errorf("unusable: %w", omitted), nil}}, view.SourceDown,
+		"nothing can be used": {[]outcome{{fmt.Errorf("unusable: %w", omitted), nil}}, api.SourceDown,
 			"unusable: Pod small: it is too small", 1},
 		"nothing can be used any more": {[]outcome{{nil, some}, {fmt.Errorf("unusable: %w", omitted), nil}},
-			view.SourceStale, "unusable: Pod small: it is too small", 1},
-		"nothing is there, for a reason": {[]outcome{{refused, none}}, view.SourceDown, "connection refused", 0},
-		"nothing is there any more": {[]outcome{{refused, some}, {refused, none}}, view.SourceStale,
+			api.SourceStale, "unusable: Pod small: it is too small", 1},
+		"nothing is there, for a reason": {[]outcome{{refused, none}}, api.SourceDown, "connection refused", 0},
+		"nothing is there any more": {[]outcome{{refused, some}, {refused, none}}, api.SourceStale,
 			"connection refused", 0},
-		"all is used again": {[]outcome{{omitted, some}, {refused, nil}, {nil, some}}, view.SourceOK, "", 0},
+		"all is used again": {[]outcome{{omitted, some}, {refused, nil}, {nil, some}}, api.SourceOK, "", 0},
 	} {
 		inLoop(t, testOptions(), func(cluster *Cluster, r *recorder) {
 			for _, o := range c.outcomes {
@@ -895,7 +894,7 @@ func TestDiscoveryIsDownOnlyWhenNothingWasEverFound(t *testing.T) {
 			got := cluster.View(time.Now()).Sources[0]
 			if got.State != c.state || got.LastError != c.err || got.Omitted.Count != c.named ||
 				len(got.Omitted.First) != c.named || c.named > 0 && got.Omitted.First[0] != small ||
-				got.LastSuccess.IsZero() != (c.state == view.SourceDown) {
+				got.LastSuccess.IsZero() != (c.state == api.SourceDown) {
 				t.Errorf("%s: %+v, want %s, %q and %d omissions", name, got, c.state, c.err, c.named)
 			}
 		})
@@ -906,10 +905,10 @@ func TestDiscoveryIsDownOnlyWhenNothingWasEverFound(t *testing.T) {
 // no fault, and one with traffic that no Envoy reports is seen.
 func TestProxiesWithoutReportsAreIdleUnlessThePoolHasRequests(t *testing.T) {
 	inLoop(t, testOptions(), func(c *Cluster, r *recorder) {
-		r.sources = []view.SourceStatus{{Name: view.SourceAccessLog, State: view.SourceIdle,
-			Envoys: view.Reporting{Expected: view.Num(3), Reporting: view.Num(0), Idle: view.Num(3)}}}
+		r.sources = []api.SourceStatus{{Name: api.SourceAccessLog, State: api.SourceIdle,
+			Envoys: api.Reporting{Expected: api.Num(3), Reporting: api.Num(0), Idle: api.Num(3)}}}
 		c.SetEndpoints(addresses("10.0.0.1:80"))
-		log := func() view.SourceStatus {
+		log := func() api.SourceStatus {
 			all := c.View(time.Now()).Sources
 			return all[len(all)-1]
 		}
@@ -925,17 +924,17 @@ func TestProxiesWithoutReportsAreIdleUnlessThePoolHasRequests(t *testing.T) {
 			after(time.Second)
 		}
 		serve(0)
-		if got := log(); got.State != view.SourceIdle {
+		if got := log(); got.State != api.SourceIdle {
 			t.Errorf("no traffic: %+v", got)
 		}
 		serve(20)
-		if got := log(); got.State != view.SourceOff || got.Envoys.Idle.Or(-1) != 0 ||
+		if got := log(); got.State != api.SourceOff || got.Envoys.Idle.Or(-1) != 0 ||
 			!strings.Contains(got.LastError, "requests a second") {
 			t.Errorf("traffic: %+v", got)
 		}
 		serve(0)
 		serve(0)
-		if got := log(); got.State != view.SourceIdle {
+		if got := log(); got.State != api.SourceIdle {
 			t.Errorf("no traffic any more: %+v", got)
 		}
 	})
@@ -957,7 +956,7 @@ func TestTheAveragesOfTheProxiesAreShownWithTheirAge(t *testing.T) {
 			e[0].FailedShare.Or(0) != 0.25 || e[0].FailedShareAgeSeconds.Or(0) != 1 {
 			t.Errorf("%+v", e[0])
 		}
-		for _, n := range []view.Number{e[1].ResponseBytes, e[1].ResponseBytesAgeSeconds, e[1].FailedShare,
+		for _, n := range []api.Number{e[1].ResponseBytes, e[1].ResponseBytesAgeSeconds, e[1].FailedShare,
 			e[1].FailedShareAgeSeconds} {
 			if v, known := n.Value(); known {
 				t.Errorf("unknown, and yet %v", v)

@@ -8,17 +8,17 @@ import (
 
 	"steelyard/controlplane/config"
 	"steelyard/controlplane/discovery"
-	"steelyard/controlplane/view"
+	"steelyard/internal/api"
 	"steelyard/weighting"
 )
 
 // Diff is what another configuration would change: of the running one, by a dry run of each cluster's law against its
 // current reports. Nothing is changed, and no file or name of the other configuration is read.
-func (m *Manager) Diff(running, next *config.Config) view.Diff {
+func (m *Manager) Diff(running, next *config.Config) api.Diff {
 	now := time.Now()
 	change := config.Diff(running, next)
-	d := view.Diff{At: view.At(now), Redis: change.Redis, Added: orNone(change.Added), Removed: orNone(change.Removed),
-		Restart: []string{}, Clusters: []view.ClusterDiff{}}
+	d := api.Diff{At: api.At(now), Redis: change.Redis, Added: orNone(change.Added), Removed: orNone(change.Removed),
+		Restart: []string{}, Clusters: []api.ClusterDiff{}}
 	if change.XDS {
 		d.Restart = append(d.Restart, "xds")
 	}
@@ -30,8 +30,8 @@ func (m *Manager) Diff(running, next *config.Config) view.Diff {
 	}
 	for _, name := range change.Changed {
 		before, after := running.Cluster(name), next.Cluster(name)
-		diff := view.ClusterDiff{Name: name, Keys: orNone(config.Changes(before, after)),
-			Endpoints: []view.EndpointDiff{}}
+		diff := api.ClusterDiff{Name: name, Keys: orNone(config.Changes(before, after)),
+			Endpoints: []api.EndpointDiff{}}
 		if c := m.Cluster(name); c != nil {
 			c.preview(&diff, now, before, after, optionsOf(*after, next, m.cost))
 		}
@@ -49,7 +49,7 @@ func orNone[T any](list []T) []T {
 }
 
 // preview fills in what would change for the endpoints.
-func (c *Cluster) preview(diff *view.ClusterDiff, now time.Time, before, after *config.Cluster, o Options) {
+func (c *Cluster) preview(diff *api.ClusterDiff, now time.Time, before, after *config.Cluster, o Options) {
 	endpoints, known := nextEndpoints(before, after)
 	if !known {
 		diff.Note = "the endpoints come from another source, which a dry run does not read: those of today are shown"
@@ -106,11 +106,11 @@ func (c *Cluster) following(
 }
 
 // compare puts two decisions next to each other, by address.
-func compare(before, after weighting.Decision) (all []view.EndpointDiff, was, will view.Number) {
+func compare(before, after weighting.Decision) (all []api.EndpointDiff, was, will api.Number) {
 	parts, was := partsOf(before)
 	next, will := partsOf(after)
 	for address, p := range parts {
-		e := view.EndpointDiff{Address: address, Before: p, After: next[address]}
+		e := api.EndpointDiff{Address: address, Before: p, After: next[address]}
 		if _, stays := next[address]; !stays {
 			e.Change = "leaves"
 		}
@@ -118,29 +118,29 @@ func compare(before, after weighting.Decision) (all []view.EndpointDiff, was, wi
 	}
 	for address, p := range next {
 		if _, there := parts[address]; !there {
-			all = append(all, view.EndpointDiff{Address: address, Change: "joins", After: p})
+			all = append(all, api.EndpointDiff{Address: address, Change: "joins", After: p})
 		}
 	}
-	slices.SortFunc(all, func(a, b view.EndpointDiff) int { return strings.Compare(a.Address, b.Address) })
+	slices.SortFunc(all, func(a, b api.EndpointDiff) int { return strings.Compare(a.Address, b.Address) })
 	return all, was, will
 }
 
 // partsOf are the endpoints' parts of the capacity, which is the second result. A new endpoint counts with all of its
 // capacity, as it does in the long run.
-func partsOf(d weighting.Decision) (map[string]view.Part, view.Number) {
+func partsOf(d weighting.Decision) (map[string]api.Part, api.Number) {
 	var all float64
 	for i := range d.Endpoints {
 		all += lasting(&d.Endpoints[i])
 	}
-	parts := make(map[string]view.Part, len(d.Endpoints))
+	parts := make(map[string]api.Part, len(d.Endpoints))
 	for i := range d.Endpoints {
 		e := &d.Endpoints[i]
-		parts[e.Address] = view.Part{
-			CapacityShare: view.Num(lasting(e) / all), Capacity: view.Num(lasting(e)), Slots: view.Num(e.Slots),
+		parts[e.Address] = api.Part{
+			CapacityShare: api.Num(lasting(e) / all), Capacity: api.Num(lasting(e)), Slots: api.Num(e.Slots),
 			Overloaded: e.Overloaded, Reason: string(e.Reason),
 		}
 	}
-	return parts, view.Num(all)
+	return parts, api.Num(all)
 }
 
 func lasting(e *weighting.EndpointDecision) float64 {

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"steelyard/controlplane/discovery"
-	"steelyard/controlplane/view"
+	"steelyard/internal/api"
 	"steelyard/weighting"
 )
 
@@ -24,7 +24,7 @@ func TestAnEndpointThatTerminatesGetsNoShareAndIsShown(t *testing.T) {
 	if len(s.Endpoints) != 1 || s.Endpoints[0].Address != stays.Address || s.Endpoints[0].ID != "1" {
 		t.Errorf("the law is given %+v, want only the endpoint that stays", s.Endpoints)
 	}
-	want := []view.Terminating{{Address: goes.Address, Pod: "b", Node: "node-1"}}
+	want := []api.Terminating{{Address: goes.Address, Pod: "b", Node: "node-1"}}
 	if diff := cmp.Diff(want, c.View(time.Now()).Terminating); diff != "" {
 		t.Errorf("shown as terminating (-want +got):\n%s", diff)
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"steelyard/controlplane/override"
-	"steelyard/controlplane/view"
+	"steelyard/internal/api"
 	"steelyard/internal/spelling"
 	"steelyard/weighting"
 )
@@ -22,7 +22,7 @@ func (m *Manager) refreshOverrides(cluster string) {
 }
 
 // Override puts an override in force: of an endpoint that there is, as long as another one is left that serves.
-func (m *Manager) Override(o view.Override) error {
+func (m *Manager) Override(o api.Override) error {
 	c := m.Cluster(o.Cluster)
 	if c == nil {
 		return m.noCluster(o.Cluster)
@@ -48,7 +48,7 @@ type NotFound struct{ error }
 // Unwrap returns the cause.
 func (n NotFound) Unwrap() error { return n.error }
 
-func (c *Cluster) setOverrides(overrides map[string]view.Override) {
+func (c *Cluster) setOverrides(overrides map[string]api.Override) {
 	c.mu.Lock()
 	some := len(c.overrides)+len(overrides) > 0
 	c.overrides = overrides
@@ -59,7 +59,7 @@ func (c *Cluster) setOverrides(overrides map[string]view.Override) {
 }
 
 // admits refuses an override that would leave no endpoint to serve, or more than all of the traffic.
-func (c *Cluster) admits(o view.Override) error {
+func (c *Cluster) admits(o api.Override) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.records[o.Address] == nil {
@@ -77,10 +77,10 @@ func (c *Cluster) admits(o view.Override) error {
 			other = o
 		}
 		switch other.Kind {
-		case view.OverridePin:
+		case api.OverridePin:
 			pinned += other.Share.Or(0)
 			left++
-		case view.OverrideDrain:
+		case api.OverrideDrain:
 		default:
 			left++
 		}
@@ -102,5 +102,5 @@ func (c *Cluster) override(address string, now time.Time) weighting.Override {
 	if !ok || !now.Before(o.Until.Time) {
 		return weighting.Override{}
 	}
-	return weighting.Override{Drained: o.Kind == view.OverrideDrain, Share: o.Share.Or(0)}
+	return weighting.Override{Drained: o.Kind == api.OverrideDrain, Share: o.Share.Or(0)}
 }

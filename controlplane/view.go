@@ -5,16 +5,15 @@ import (
 	"time"
 
 	"steelyard/controlplane/discovery"
-	"steelyard/controlplane/view"
-	"steelyard/internal/stat"
+	"steelyard/internal/api"
 	"steelyard/weighting"
 )
 
 // Clusters shows all clusters to the admin API.
-func (m *Manager) Clusters() []view.Cluster {
+func (m *Manager) Clusters() []api.Cluster {
 	now := time.Now()
 	sorted := m.sorted()
-	out := make([]view.Cluster, len(sorted))
+	out := make([]api.Cluster, len(sorted))
 	for i := range sorted {
 		out[i] = sorted[i].View(now)
 	}
@@ -22,24 +21,24 @@ func (m *Manager) Clusters() []view.Cluster {
 }
 
 // View shows the cluster to the admin API. The loop needs the lock, too, so it is held only for copying.
-func (c *Cluster) View(now time.Time) view.Cluster {
+func (c *Cluster) View(now time.Time) api.Cluster {
 	weights := c.publisher.Weights(c.name)
 	proxies, disputes := c.proxies.Sources(c.name, now), c.proxies.Disputes(c.name, now)
 	v, decision, seen := c.copied(now, proxies)
 	v.Disputes = disputes
-	v.Decision, v.Endpoints = view.FromDecision(decision, now)
-	v.Working = view.WorkingOf(decision)
+	v.Decision, v.Endpoints = api.FromDecision(decision, now)
+	v.Working = api.WorkingOf(decision)
 	var requests float64
 	var counted bool
-	var histograms []*stat.Histogram
+	var histograms []*api.Histogram
 	for i := range v.Endpoints {
 		e := &v.Endpoints[i]
 		if w, ok := weights[e.Address]; ok {
-			e.Weight = view.Num(float64(w))
+			e.Weight = api.Num(float64(w))
 		}
 		// Decisions are sorted by address, and so is most of what discovery finds.
 		if h := seen.show(e, now); h != nil {
-			e.FirstToken = view.Latencies(h)
+			e.FirstToken = api.Latencies(h)
 			histograms = append(histograms, h)
 		}
 		if n, known := e.Requests.Value(); known {
@@ -47,29 +46,29 @@ func (c *Cluster) View(now time.Time) view.Cluster {
 		}
 	}
 	if counted {
-		v.Requests = view.Num(requests)
+		v.Requests = api.Num(requests)
 	}
-	v.FirstToken = view.Latencies(view.Merge(histograms))
+	v.FirstToken = api.Latencies(api.Merge(histograms))
 	return v
 }
 
 // copied copies what View needs under the lock.
-func (c *Cluster) copied(now time.Time, proxies []view.SourceStatus) (view.Cluster, weighting.Decision, seen) {
+func (c *Cluster) copied(now time.Time, proxies []api.SourceStatus) (api.Cluster, weighting.Decision, seen) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	v := view.Cluster{
+	v := api.Cluster{
 		Name: c.name, Engine: c.options.Engine, Ready: c.ready,
 		Sources: append(c.sources(now), c.expected(proxies)...),
-		LastPush: view.Push{At: view.At(c.pushes.at), Version: c.pushes.last.Version,
+		LastPush: api.Push{At: api.At(c.pushes.at), Version: c.pushes.last.Version,
 			Reason: c.pushes.last.Reason},
 		Pushes:             c.pushes.pushed,
 		SuppressedPushes:   c.pushes.suppressed,
-		MinIntervalSeconds: view.Seconds(max(c.options.Push.Budget.MinInterval, c.pushes.pause.Interval)),
+		MinIntervalSeconds: api.Seconds(max(c.options.Push.Budget.MinInterval, c.pushes.pause.Interval)),
 		MinIntervalReason:  c.pushes.pause.Limit,
 		Shedding:           c.options.Push.Params.Shedding.Enabled,
 	}
 	if d := c.reporting.Dropped; d.Known() {
-		v.DroppedRequests = view.Num(d.Value)
+		v.DroppedRequests = api.Num(d.Value)
 	}
 	if !c.ready {
 		v.NotReadyReason = c.waitingFor()
@@ -83,7 +82,7 @@ func (c *Cluster) copied(now time.Time, proxies []view.SourceStatus) (view.Clust
 		s.byRedis = true
 	}
 	for _, e := range c.leaving {
-		v.Terminating = append(v.Terminating, view.Terminating{Address: e.Address, Pod: e.Pod, Node: e.Node})
+		v.Terminating = append(v.Terminating, api.Terminating{Address: e.Address, Pod: e.Pod, Node: e.Node})
 	}
 	for i, r := range c.inOrder {
 		s.records[i] = *r
@@ -98,8 +97,8 @@ type seen struct {
 	byRedis   bool
 	found     []discovery.Endpoint
 	records   []record
-	overrides map[string]view.Override // replaced as a whole, so that it can be read without the lock
-	byAddress map[string]int           // made when the order is not that of the decision
+	overrides map[string]api.Override // replaced as a whole, so that it can be read without the lock
+	byAddress map[string]int          // made when the order is not that of the decision
 	next      int
 }
 
@@ -128,7 +127,7 @@ func (s *seen) of(address string) int {
 const firstTokenFor = 10 * time.Second
 
 // show adds what the sources report about the endpoint. It returns the times to its first tokens; nil: unknown.
-func (s *seen) show(e *view.Endpoint, now time.Time) *stat.Histogram {
+func (s *seen) show(e *api.Endpoint, now time.Time) *api.Histogram {
 	if o, ok := s.overrides[e.Address]; ok && now.Before(o.Until.Time) {
 		e.Override = &o
 	}
@@ -144,11 +143,11 @@ func (s *seen) show(e *view.Endpoint, now time.Time) *stat.Histogram {
 	r := &s.records[i]
 	e.LastScrape = viewScrape(r.scrape)
 	if !r.scrape.At.IsZero() {
-		e.ImplausibleReadings = view.Num(float64(r.server.Implausible))
-		e.WrongCounters, e.LastWrongCounters = r.wrong, view.At(r.wrongAt)
+		e.ImplausibleReadings = api.Num(float64(r.server.Implausible))
+		e.WrongCounters, e.LastWrongCounters = r.wrong, api.At(r.wrongAt)
 	}
 	if n := r.server.Completions; n.Known() {
-		e.CompletedRequests = view.Num(n.Value)
+		e.CompletedRequests = api.Num(n.Value)
 	}
 	switch {
 	case !s.byRedis && r.proxies.InFlight.Known():
@@ -165,11 +164,11 @@ func (s *seen) show(e *view.Endpoint, now time.Time) *stat.Histogram {
 
 // expected corrects the state of the proxies' sources: without reports they are idle only if the pool has no
 // requests, and off otherwise.
-func (c *Cluster) expected(proxies []view.SourceStatus) []view.SourceStatus {
+func (c *Cluster) expected(proxies []api.SourceStatus) []api.SourceStatus {
 	const traffic = 0.5 // requests per second
 	for i := range proxies {
-		if s := &proxies[i]; s.State == view.SourceIdle && c.decision.ArrivalRate > traffic {
-			s.State, s.Envoys.Idle = view.SourceOff, view.Num(0)
+		if s := &proxies[i]; s.State == api.SourceIdle && c.decision.ArrivalRate > traffic {
+			s.State, s.Envoys.Idle = api.SourceOff, api.Num(0)
 			s.LastError = fmt.Sprintf("the pool gets %.1f requests a second, but no Envoy that watches it reports any",
 				c.decision.ArrivalRate)
 		}
@@ -178,32 +177,32 @@ func (c *Cluster) expected(proxies []view.SourceStatus) []view.SourceStatus {
 }
 
 // viewProxies shows the proxies' reports of one endpoint.
-func viewProxies(e *view.Endpoint, r *record, now time.Time) {
+func viewProxies(e *api.Endpoint, r *record, now time.Time) {
 	if n := r.proxies.Proxies.Issued; n.Known() {
-		e.Requests, e.HashedRequests = view.Num(n.Value), view.Num(r.proxies.Proxies.Hashed.Value)
+		e.Requests, e.HashedRequests = api.Num(n.Value), api.Num(r.proxies.Proxies.Hashed.Value)
 	}
 	if f := r.proxies.Proxies.Failed; f.Known() {
-		e.FailedRequests = view.Num(f.Value)
+		e.FailedRequests = api.Num(f.Value)
 	}
 	if f := r.proxies.Proxies.Errors; f.Known() {
-		e.ErrorRequests = view.Num(f.Value)
+		e.ErrorRequests = api.Num(f.Value)
 	}
 	e.ResponseBytes, e.ResponseBytesAgeSeconds = viewReading(r.proxies.ResponseBytes, now)
 	e.FailedShare, e.FailedShareAgeSeconds = viewReading(r.proxies.FailedShare, now)
 }
 
-func viewReading(r weighting.Reading, now time.Time) (value, age view.Number) {
+func viewReading(r weighting.Reading, now time.Time) (value, age api.Number) {
 	if !r.Known() {
-		return view.Number{}, view.Number{}
+		return api.Number{}, api.Number{}
 	}
-	return view.Num(r.Value), view.Seconds(r.Age(now))
+	return api.Num(r.Value), api.Seconds(r.Age(now))
 }
 
-func viewScrape(s Scrape) view.Scrape {
+func viewScrape(s Scrape) api.Scrape {
 	if s.At.IsZero() {
-		return view.Scrape{}
+		return api.Scrape{}
 	}
-	v := view.Scrape{At: view.At(s.At), DurationSeconds: view.Seconds(s.Took), Doubt: s.Doubt, Replica: s.Replica}
+	v := api.Scrape{At: api.At(s.At), DurationSeconds: api.Seconds(s.Took), Doubt: s.Doubt, Replica: s.Replica}
 	if s.Err != nil {
 		v.Error = s.Err.Error()
 	}
@@ -211,15 +210,15 @@ func viewScrape(s Scrape) view.Scrape {
 }
 
 // sources shows the health of the cluster's sources.
-func (c *Cluster) sources(now time.Time) []view.SourceStatus {
+func (c *Cluster) sources(now time.Time) []api.SourceStatus {
 	hold := c.options.Push.Params.Hold
-	out := []view.SourceStatus{c.found()}
+	out := []api.SourceStatus{c.found()}
 	if c.options.Scraped {
 		s := c.scrapes
 		s.lastErr = c.failing()
 		v := s.view("scrape", now.Sub(s.lastSuccess) > hold)
 		if len(c.records) == 0 {
-			v.State = view.SourceIdle
+			v.State = api.SourceIdle
 		}
 		out = append(out, v)
 	}
@@ -229,24 +228,24 @@ func (c *Cluster) sources(now time.Time) []view.SourceStatus {
 		out = append(out, s)
 	}
 	if c.pushes.err != nil {
-		out = append(out, view.SourceStatus{
-			Name: "push", State: view.SourceStale,
-			LastSuccess: view.At(c.pushes.at), LastError: c.pushes.err.Error(),
+		out = append(out, api.SourceStatus{
+			Name: "push", State: api.SourceStale,
+			LastSuccess: api.At(c.pushes.at), LastError: c.pushes.err.Error(),
 		})
 	}
 	return out
 }
 
 // found shows discovery. A set of endpoints does not age, and what is left out of it is no failure.
-func (c *Cluster) found() view.SourceStatus {
+func (c *Cluster) found() api.SourceStatus {
 	v := c.discovery.view("discovery", false)
 	if c.omitted == nil {
 		return v
 	}
-	if v.State == view.SourceOK {
-		v.State = view.SourcePartly
+	if v.State == api.SourceOK {
+		v.State = api.SourcePartly
 	}
-	v.Omitted = view.Omissions{Count: c.omitted.Count, First: c.omitted.First}
+	v.Omitted = api.Omissions{Count: c.omitted.Count, First: c.omitted.First}
 	return v
 }
 
@@ -271,16 +270,16 @@ func (c *Cluster) failing() error {
 
 // view shows one source. One that fails is stale while its previous values are still in
 // use, and down after that.
-func (s *source) view(name string, late bool) view.SourceStatus {
-	v := view.SourceStatus{Name: name, State: view.SourceOK, LastSuccess: view.At(s.lastSuccess)}
+func (s *source) view(name string, late bool) api.SourceStatus {
+	v := api.SourceStatus{Name: name, State: api.SourceOK, LastSuccess: api.At(s.lastSuccess)}
 	if s.lastErr != nil {
 		v.LastError = s.lastErr.Error()
 	}
 	switch {
 	case s.lastSuccess.IsZero() || late:
-		v.State = view.SourceDown
+		v.State = api.SourceDown
 	case s.lastErr != nil:
-		v.State = view.SourceStale
+		v.State = api.SourceStale
 	}
 	return v
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
-	"steelyard/controlplane/view"
 	"steelyard/e2e/rig/proc"
+	"steelyard/internal/api"
 )
 
 // series returns the value of the first series of a metric that has these labels.
@@ -41,7 +41,7 @@ func (f *fleet) series(name string, labels map[string]string) (float64, error) {
 }
 
 // hasProblem wants a problem of the process with this severity and all these texts.
-func (f *fleet) hasProblem(severity view.Severity, texts ...string) error {
+func (f *fleet) hasProblem(severity api.Severity, texts ...string) error {
 	s, err := f.status()
 	if err != nil {
 		return err
@@ -94,9 +94,9 @@ func TestCertificatesInTheirLastDaysAreProblems(t *testing.T) {
 	}
 	f.eventually("both certificates that expire soon are problems", func() error {
 		return errors.Join(
-			f.hasProblem(view.SeverityError, cert+" (xds) expires in 3 d",
+			f.hasProblem(api.SeverityError, cert+" (xds) expires in 3 d",
 				"; then Envoys refuse to connect: renew it"),
-			f.hasProblem(view.SeverityError, scrapeCert+" (scrape_client) expires in ",
+			f.hasProblem(api.SeverityError, scrapeCert+" (scrape_client) expires in ",
 				" s; then model servers that ask for it refuse scrapes"))
 	})
 	for use, end := range map[string]time.Time{"xds": days, "scrape_client": soon} {
@@ -107,7 +107,7 @@ func TestCertificatesInTheirLastDaysAreProblems(t *testing.T) {
 	}
 
 	f.eventually("the certificate has expired, and that is a problem", func() error {
-		return f.hasProblem(view.SeverityError, scrapeCert+" (scrape_client) expired ",
+		return f.hasProblem(api.SeverityError, scrapeCert+" (scrape_client) expired ",
 			"model servers that ask for it refuse scrapes: renew it")
 	})
 	if err := here("late", true)(); err != nil {
@@ -125,7 +125,7 @@ func TestCertificatesInTheirLastDaysAreProblems(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		return f.hasProblem(view.SeverityWarning, "TLS handshakes on the xDS port are refused (expired)", "127.0.0.1")
+		return f.hasProblem(api.SeverityWarning, "TLS handshakes on the xDS port are refused (expired)", "127.0.0.1")
 	})
 	f.eventually("the other Envoy is back", here("good", true))
 	if err := here("late", false)(); err != nil {

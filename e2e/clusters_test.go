@@ -8,10 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"steelyard/controlplane/admin"
-	"steelyard/controlplane/view"
 	"steelyard/e2e/rig/load"
 	"steelyard/e2e/rig/modelsim"
+	"steelyard/internal/api"
 )
 
 // second is another cluster of the same Envoy.
@@ -150,7 +149,7 @@ func TestCountsOfEnvoysInModeReportsComeBackWithARestartedControlPlane(t *testin
 	wait := asking(ctx, t, long, f.urls[0], modelsim.HeaderService, "60")
 	traffic := f.send(load.Plan{Rate: 100, Work: load.Work{Mean: 10 * time.Millisecond}, Seed: 4})
 	counted := func() error {
-		if err := f.modes(admin.ModeReports); err != nil {
+		if err := f.modes(api.ModeReports); err != nil {
 			return err
 		}
 		return f.countedByReports(long)
@@ -177,14 +176,14 @@ func TestCountsOfEnvoysInModeReportsComeBackWithARestartedControlPlane(t *testin
 }
 
 // modes wants every Envoy to report its requests in a mode.
-func (f *fleet) modes(want admin.SignalMode) error {
+func (f *fleet) modes(want api.SignalMode) error {
 	clients, err := f.clients()
 	if err != nil {
 		return err
 	}
 	seen := make(map[string]bool)
 	for _, c := range clients {
-		if s := c.Signals; s.Mode != want || s.State != admin.SignalOK || !s.Runtime.InSync {
+		if s := c.Signals; s.Mode != want || s.State != api.SignalOK || !s.Runtime.InSync {
 			return fmt.Errorf("%s is %s in mode %q, runtime %+v", c.NodeID, s.State, s.Mode, s.Runtime)
 		}
 		seen[c.NodeID] = true
@@ -203,7 +202,7 @@ func (f *fleet) countedByReports(least float64) error {
 	}
 	sum := 0.0
 	for _, e := range v.Endpoints {
-		if e.InFlightSource != view.SourceLoadReports {
+		if e.InFlightSource != api.SourceLoadReports {
 			return fmt.Errorf("%s is counted by %q", e.Address, e.InFlightSource)
 		}
 		sum += e.Input("in_flight").Value.Or(0)

@@ -13,11 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"steelyard/controlplane/admin"
-	"steelyard/controlplane/view"
 	"steelyard/e2e/rig/certs"
 	"steelyard/e2e/rig/proc"
-	"steelyard/internal/stat"
+	"steelyard/internal/api"
 )
 
 // gone wants these Envoys to be listed as gone, as "node: cause" by node, and to be named in the problems.
@@ -33,7 +31,7 @@ func (f *fleet) gone(want ...string) error {
 		if g.Silent {
 			what = "does not answer"
 		}
-		named := func(p view.Problem) bool {
+		named := func(p api.Problem) bool {
 			return strings.HasPrefix(p.Message, "Envoy "+g.NodeID+" "+what)
 		}
 		if !slices.ContainsFunc(s.Problems, named) {
@@ -48,11 +46,11 @@ func (f *fleet) gone(want ...string) error {
 }
 
 // left returns the states of the Envoys that are not connected any more, and the kinds of their incidents.
-func (f *fleet) left() (states map[string]admin.EnvoyState, incidents map[string]view.IncidentKind, err error) {
-	var clients struct{ Left []admin.LeftEnvoy }
-	var found struct{ Incidents []view.Incident }
+func (f *fleet) left() (states map[string]api.EnvoyState, incidents map[string]api.IncidentKind, err error) {
+	var clients struct{ Left []api.LeftEnvoy }
+	var found struct{ Incidents []api.Incident }
 	err = errors.Join(f.get("/api/v1/clients", &clients), f.get("/api/v1/incidents", &found))
-	states, incidents = map[string]admin.EnvoyState{}, map[string]view.IncidentKind{}
+	states, incidents = map[string]api.EnvoyState{}, map[string]api.IncidentKind{}
 	for _, l := range clients.Left {
 		states[l.NodeID] = l.State
 	}
@@ -65,7 +63,7 @@ func (f *fleet) left() (states map[string]admin.EnvoyState, incidents map[string
 // connected reports whether the Envoy has a stream.
 func (f *fleet) connected(node string) (bool, error) {
 	clients, err := f.clients()
-	return slices.ContainsFunc(clients, func(c admin.Client) bool { return c.NodeID == node }), err
+	return slices.ContainsFunc(clients, func(c api.Client) bool { return c.NodeID == node }), err
 }
 
 // launch starts an Envoy that need not get endpoints.
@@ -85,10 +83,10 @@ func TestAnEnvoyThatVanishesIsNamedUntilItReturns(t *testing.T) {
 	f := start(t, plan{servers: servers(t, same(1, wide)...), envoys: 3})
 	killed, frozen, stopped := f.envoys[0], f.envoys[1], f.envoys[2]
 	f.eventually("the events name the last Envoy", func() error { // looked for each second
-		var found struct{ Events []view.Event }
+		var found struct{ Events []api.Event }
 		err := f.get("/api/v1/events", &found)
-		if err == nil && !slices.ContainsFunc(found.Events, func(e view.Event) bool {
-			return e.Kind == view.EventEnvoyJoined && slices.Contains(e.Subjects, "envoy-2")
+		if err == nil && !slices.ContainsFunc(found.Events, func(e api.Event) bool {
+			return e.Kind == api.EventEnvoyJoined && slices.Contains(e.Subjects, "envoy-2")
 		}) {
 			err = fmt.Errorf("these are there: %+v", found.Events)
 		}
@@ -122,9 +120,9 @@ func TestAnEnvoyThatVanishesIsNamedUntilItReturns(t *testing.T) {
 	t.Logf("named %v after SIGSTOP", time.Since(began).Round(100*time.Millisecond))
 	f.eventually("the killed one is gone, the frozen one is behind, and the incidents say the same", func() error {
 		states, incidents, err := f.left()
-		if err == nil && (states["envoy-0"] != admin.EnvoyGone || incidents["envoy-0"] != "envoy_gone" ||
-			states["envoy-1"] != admin.EnvoyBehind || incidents["envoy-1"] != "envoy_behind" ||
-			states["envoy-2"] != admin.EnvoyLeft || incidents["envoy-2"] != "") {
+		if err == nil && (states["envoy-0"] != api.EnvoyGone || incidents["envoy-0"] != "envoy_gone" ||
+			states["envoy-1"] != api.EnvoyBehind || incidents["envoy-1"] != "envoy_behind" ||
+			states["envoy-2"] != api.EnvoyLeft || incidents["envoy-2"] != "") {
 			err = fmt.Errorf("%v with %v", states, incidents)
 		}
 		return err
@@ -201,13 +199,13 @@ func TestRealEnvoysThatAreRefusedAreCountedByTheReason(t *testing.T) {
 		for _, reason := range []string{"no_certificate", "expired", "unknown_authority", "refused_by_client",
 			"not_tls"} {
 			i := slices.IndexFunc(s.RefusedHandshakes,
-				func(h stat.RefusedHandshake) bool { return h.Reason == reason })
+				func(h api.RefusedHandshake) bool { return h.Reason == reason })
 			if i < 0 || s.RefusedHandshakes[i].Count == 0 {
 				return fmt.Errorf("%s is not counted: %+v", reason, s.RefusedHandshakes)
 			}
 			text := "TLS handshakes on the xDS port are refused (" + reason + ")"
 			if !slices.ContainsFunc(s.Problems,
-				func(p view.Problem) bool { return strings.HasPrefix(p.Message, text) }) {
+				func(p api.Problem) bool { return strings.HasPrefix(p.Message, text) }) {
 				return fmt.Errorf("no problem says %q: %+v", text, s.Problems)
 			}
 		}
@@ -227,8 +225,8 @@ func TestRealEnvoysThatAreRefusedAreCountedByTheReason(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	soon := func(p view.Problem) bool {
-		return p.Severity == view.SeverityWarning && strings.Contains(p.Message, cert+" (xds) expires in 13 d")
+	soon := func(p api.Problem) bool {
+		return p.Severity == api.SeverityWarning && strings.Contains(p.Message, cert+" (xds) expires in 13 d")
 	}
 	if !slices.ContainsFunc(s.Problems, soon) {
 		t.Errorf("the certificate that ends in 13 days is no problem: %+v", s.Problems)
@@ -267,7 +265,7 @@ func TestTheAdminListenerRefusesTheNamesOfStrangers(t *testing.T) {
 	f.eventually("the refusal is a problem", func() error {
 		s, err := f.status()
 		if err == nil && !slices.ContainsFunc(s.Problems,
-			func(p view.Problem) bool { return strings.Contains(p.Message, `"rebound.example.net"`) }) {
+			func(p api.Problem) bool { return strings.Contains(p.Message, `"rebound.example.net"`) }) {
 			err = fmt.Errorf("problems %+v", s.Problems)
 		}
 		return err

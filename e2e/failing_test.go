@@ -17,10 +17,10 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"steelyard/controlplane/admin"
 	"steelyard/e2e/rig/grpctest"
 	"steelyard/e2e/rig/load"
 	"steelyard/e2e/rig/modelsim"
+	"steelyard/internal/api"
 )
 
 // short is a load of sixty requests a second that ends with the test.
@@ -256,12 +256,12 @@ const (
 func TestErrorsFlagAServerInEveryModeOfTheLog(t *testing.T) {
 	for name, c := range map[string]struct {
 		listen string
-		mode   admin.SignalMode
+		mode   api.SignalMode
 		fault  modelsim.ServingFault
 	}{
-		"batches":      {batches, admin.ModeBatched, modelsim.ServingNotFound},
-		"reports":      {noLog, admin.ModeReports, modelsim.ServingUnavailable},
-		"reports, 500": {noLog, admin.ModeReports, modelsim.ServingFailing},
+		"batches":      {batches, api.ModeBatched, modelsim.ServingNotFound},
+		"reports":      {noLog, api.ModeReports, modelsim.ServingUnavailable},
+		"reports, 500": {noLog, api.ModeReports, modelsim.ServingFailing},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -282,7 +282,7 @@ func TestErrorsFlagAServerInEveryModeOfTheLog(t *testing.T) {
 	t.Run("reports, gRPC", func(t *testing.T) {
 		t.Parallel()
 		f, pool := grpcFleet(t, 4, plan{listen: noLog})
-		f.eventually("the Envoy is in the mode", func() error { return f.modes(admin.ModeReports) })
+		f.eventually("the Envoy is in the mode", func() error { return f.modes(api.ModeReports) })
 		pool[1].fault.Store(uint32(codes.Unavailable))
 		f.flaggedWithin(5*time.Second, pool[1].address, "failing: ")
 	})
@@ -304,11 +304,11 @@ func TestAChangeOfTheModeUnflagsNoEndpoint(t *testing.T) {
 			f.flaggedWithin(5*time.Second, bad, "failing: ")
 			watched := f.watchTrust(bad)
 			more := f.send(load.Plan{Rate: 200, Work: load.Work{Mean: 20 * time.Millisecond}, Seed: 3})
-			f.eventually("the log goes off", func() error { return f.modes(admin.ModeReports) })
+			f.eventually("the log goes off", func() error { return f.modes(api.ModeReports) })
 			f.tries(bad)
 			more.stop(t)
 			f.eventually("the log comes back", func() error {
-				if f.modes(admin.ModeReports) == nil {
+				if f.modes(api.ModeReports) == nil {
 					return fmt.Errorf("still by reports")
 				}
 				return nil

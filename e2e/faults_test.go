@@ -8,12 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"steelyard/controlplane/view"
 	"steelyard/e2e/rig/load"
 	"steelyard/e2e/rig/modelsim"
 	"steelyard/e2e/rig/proc"
 	"steelyard/e2e/rig/proc/proctest"
-	"steelyard/internal/stat"
+	"steelyard/internal/api"
 	"steelyard/weighting"
 )
 
@@ -67,17 +66,17 @@ func (f *fleet) everywhere(what string, holds func(map[string]proc.Host) bool) {
 	})
 }
 
-func (f *fleet) source(name string) (view.SourceStatus, error) {
+func (f *fleet) source(name string) (api.SourceStatus, error) {
 	v, err := f.view()
 	if err != nil {
-		return view.SourceStatus{}, err
+		return api.SourceStatus{}, err
 	}
 	for _, s := range v.Sources {
 		if s.Name == name {
 			return s, nil
 		}
 	}
-	return view.SourceStatus{}, fmt.Errorf("no source %s", name)
+	return api.SourceStatus{}, fmt.Errorf("no source %s", name)
 }
 
 func (f *fleet) sourceFails(name string) error {
@@ -88,7 +87,7 @@ func (f *fleet) sourceFails(name string) error {
 	return err
 }
 
-func (f *fleet) sourceIs(name string, want view.SourceState) error {
+func (f *fleet) sourceIs(name string, want api.SourceState) error {
 	s, err := f.source(name)
 	if err == nil && s.State != want {
 		err = fmt.Errorf("source %s is %s (%s), want %s", name, s.State, s.LastError, want)
@@ -176,7 +175,7 @@ func (f *fleet) allInSync() error {
 	}
 	for _, c := range clients {
 		// The fallback has a stream of its own, and is never pushed again.
-		weighted := func(s stat.Subscription) bool { return !strings.HasSuffix(s.Resource, "/fallback") }
+		weighted := func(s api.Subscription) bool { return !strings.HasSuffix(s.Resource, "/fallback") }
 		if !slices.ContainsFunc(c.Subscriptions, weighted) {
 			return fmt.Errorf("%s has not asked for endpoints with weights", c.NodeID)
 		}
@@ -200,13 +199,13 @@ func TestRedisMayDieAndComeBack(t *testing.T) {
 		cluster:   "inflight: {redis_key: \"inflight:{cluster}\"}\nweighting: {fresh: 500ms, hold: 1s, decay: 2s}",
 		bootstrap: silent,
 	})
-	f.eventually("Redis is read", func() error { return f.sourceIs("redis", view.SourceOK) })
+	f.eventually("Redis is read", func() error { return f.sourceIs("redis", api.SourceOK) })
 
 	traffic := f.send(steady(8 * time.Second))
 	if err := store.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	f.eventually("Redis is shown as down", func() error { return f.sourceIs("redis", view.SourceDown) })
+	f.eventually("Redis is shown as down", func() error { return f.sourceIs("redis", api.SourceDown) })
 	f.eventually("the loop uses only scrapes", func() error {
 		e, err := f.endpoint(pool[0].Address())
 		if err == nil && e.LoadSource != "scraped" {
@@ -216,7 +215,7 @@ func TestRedisMayDieAndComeBack(t *testing.T) {
 	})
 	again := proctest.Redis(t, proc.RedisConfig{Name: "redis-2", Address: store.Address()})
 	setCounts(t, again.Address(), counts)
-	f.eventually("Redis is read again", func() error { return f.sourceIs("redis", view.SourceOK) })
+	f.eventually("Redis is read again", func() error { return f.sourceIs("redis", api.SourceOK) })
 	if result := traffic.wait(t); result.Errors != 0 {
 		t.Errorf("%d errors: %v", result.Errors, result.Codes)
 	}

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"steelyard/controlplane/admin"
 	"steelyard/e2e/rig/proc"
 	"steelyard/e2e/rig/proc/proctest"
+	"steelyard/internal/api"
 )
 
 // withoutEnvoys starts a control plane without Envoys.
@@ -32,7 +32,7 @@ func withoutEnvoys(t *testing.T, p plan) *fleet {
 }
 
 // status returns the answer of /api/v1/status.
-func (f *fleet) status() (s admin.Status, err error) {
+func (f *fleet) status() (s api.Status, err error) {
 	err = f.get("/api/v1/status", &s)
 	return s, err
 }

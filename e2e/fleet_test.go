@@ -14,12 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"steelyard/controlplane/admin"
-	"steelyard/controlplane/view"
 	"steelyard/e2e/rig/load"
 	"steelyard/e2e/rig/modelsim"
 	"steelyard/e2e/rig/proc"
 	"steelyard/e2e/rig/proc/proctest"
+	"steelyard/internal/api"
 )
 
 // limit bounds the wait for a condition. It is generous: tests that promise a time measure it themselves.
@@ -262,32 +261,32 @@ func (f *fleet) get(path string, into any) error {
 }
 
 // view returns the cluster as the admin API shows it.
-func (f *fleet) view() (view.Cluster, error) { return f.viewOf(cluster) }
+func (f *fleet) view() (api.Cluster, error) { return f.viewOf(cluster) }
 
-func (f *fleet) viewOf(name string) (v view.Cluster, err error) {
+func (f *fleet) viewOf(name string) (v api.Cluster, err error) {
 	err = f.get("/api/v1/clusters/"+name, &v)
 	return v, err
 }
 
 // clients returns the connected Envoys as the admin API shows them.
-func (f *fleet) clients() ([]admin.Client, error) {
-	var answer struct{ Clients []admin.Client }
+func (f *fleet) clients() ([]api.Client, error) {
+	var answer struct{ Clients []api.Client }
 	err := f.get("/api/v1/clients", &answer)
 	return answer.Clients, err
 }
 
 // endpoint returns one endpoint as the admin API shows it.
-func (f *fleet) endpoint(address string) (view.Endpoint, error) {
+func (f *fleet) endpoint(address string) (api.Endpoint, error) {
 	v, err := f.view()
 	if err != nil {
-		return view.Endpoint{}, err
+		return api.Endpoint{}, err
 	}
 	for _, e := range v.Endpoints {
 		if e.Address == address {
 			return e, nil
 		}
 	}
-	return view.Endpoint{}, fmt.Errorf("no endpoint %s", address)
+	return api.Endpoint{}, fmt.Errorf("no endpoint %s", address)
 }
 
 // traffic is a load that goes on while the test does something.

@@ -14,8 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"steelyard/controlplane/view"
 	"steelyard/e2e/rig/proc"
+	"steelyard/internal/api"
 	"steelyard/internal/files"
 )
 
@@ -215,7 +215,7 @@ func (f *fleet) untroubled() error {
 		return fmt.Errorf("last reload: %s", s.LastReload.Error)
 	}
 	for _, name := range []string{"discovery", "scrape"} {
-		if err := f.sourceIs(name, view.SourceOK); err != nil {
+		if err := f.sourceIs(name, api.SourceOK); err != nil {
 			return err
 		}
 	}

@@ -17,12 +17,15 @@ import (
 	"testing"
 	"time"
 
+	"steelyard/internal/api"
+
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"golang.org/x/sys/unix"
 
-	"steelyard/controlplane/admin"
 	"steelyard/e2e/rig/grpctest"
 	"steelyard/e2e/rig/proc"
 	"steelyard/e2e/rig/proc/proctest"
@@ -139,7 +142,7 @@ func (f *fleet) serves(problem string) {
 	})
 	f.startEnvoy(len(f.envoys))
 	f.eventually("the problem is shown", func() error {
-		var s admin.Status
+		var s api.Status
 		if err := f.get("/api/v1/status", &s); err != nil {
 			return err
 		}

@@ -7,8 +7,12 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"steelyard/internal/api"
+
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+
 	endpointservice "github.com/envoyproxy/go-control-plane/envoy/service/endpoint/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
@@ -16,7 +20,6 @@ import (
 
 	"steelyard/e2e/rig/grpctest"
 	"steelyard/e2e/rig/proc"
-	"steelyard/internal/stat"
 )
 
 // corrupter is a proxy between an Envoy and Steelyard. When armed it sets a weight of the next assignment to 0, which
@@ -92,7 +95,7 @@ func TestANACKIsSeenAndTheLoopGoesOn(t *testing.T) {
 	before := f.hosts(1)
 
 	c.armed.Store(true)
-	var seen stat.Subscription
+	var seen api.Subscription
 	f.eventually("the NACK is shown with Envoy's words", func() error {
 		var err error
 		seen, err = f.subscription("envoy-1")
@@ -128,10 +131,10 @@ func TestANACKIsSeenAndTheLoopGoesOn(t *testing.T) {
 }
 
 // subscription returns what an Envoy was sent of the weighted cluster.
-func (f *fleet) subscription(node string) (stat.Subscription, error) {
+func (f *fleet) subscription(node string) (api.Subscription, error) {
 	clients, err := f.clients()
 	if err != nil {
-		return stat.Subscription{}, err
+		return api.Subscription{}, err
 	}
 	for _, c := range clients {
 		for _, s := range c.Subscriptions {
@@ -140,5 +143,5 @@ func (f *fleet) subscription(node string) (stat.Subscription, error) {
 			}
 		}
 	}
-	return stat.Subscription{}, fmt.Errorf("no subscription of %s", node)
+	return api.Subscription{}, fmt.Errorf("no subscription of %s", node)
 }

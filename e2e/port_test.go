@@ -8,12 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"steelyard/internal/api"
+
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"golang.org/x/sys/unix"
-
-	"steelyard/controlplane/admin"
-	"steelyard/internal/stat"
 )
 
 // restartEnvoy stops the last Envoy and runs another in its place. It has endpoints when this returns.
@@ -48,7 +48,7 @@ func (f *fleet) answers(path string) {
 func (f *fleet) complains(words string) {
 	f.t.Helper()
 	f.eventually("the problem is shown: "+words, func() error {
-		var s admin.Status
+		var s api.Status
 		if err := f.get("/api/v1/status", &s); err != nil {
 			return err
 		}
@@ -150,7 +150,7 @@ func TestOneAddressMayNotTakeAllConnections(t *testing.T) {
 	for range 50 {
 		strangers = append(strangers, subscribe(loopback))
 	}
-	var p stat.Port
+	var p api.Port
 	f.eventually("each of the 50 is served or refused", func() error {
 		p, err = f.port()
 		served, refused := p.Streams.Used-before.Streams.Used, p.ConnectionsPerAddress.Refused

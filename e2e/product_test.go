@@ -15,11 +15,11 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
-	"steelyard/controlplane/admin"
 	"steelyard/e2e/rig/load"
 	"steelyard/e2e/rig/modelsim"
 	"steelyard/e2e/rig/proc"
 	"steelyard/e2e/rig/proc/proctest"
+	"steelyard/internal/api"
 )
 
 // metric returns the sum of a counter over its series on /metrics.
@@ -163,7 +163,7 @@ func TestReloadAppliesWithoutAGapAndRefusesABadFile(t *testing.T) {
 	f.eventually("the change of the file is applied", func() error { return f.slots(7) })
 	f.writeConfig("capcity: 9")
 	f.eventually("the bad file is reported", func() error {
-		var s admin.Status
+		var s api.Status
 		err := f.get("/api/v1/status", &s)
 		if err == nil && (s.LastReload.OK || !strings.Contains(s.LastReload.Error, `"capacity"`)) {
 			err = fmt.Errorf("last reload %+v", s.LastReload)

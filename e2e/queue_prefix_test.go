@@ -11,8 +11,8 @@ import (
 	"sync"
 	"testing"
 
-	"steelyard/controlplane/view"
 	"steelyard/e2e/rig/modelsim"
+	"steelyard/internal/api"
 	"steelyard/weighting/sim/engine"
 )
 
@@ -112,7 +112,7 @@ func conversationsThatWaitGoWhereTheyAreCached(t *testing.T, by carrier) {
 			return err
 		}
 		v, err := f.view()
-		if err == nil && v.Decision.Unit != view.UnitWork {
+		if err == nil && v.Decision.Unit != api.UnitWork {
 			err = fmt.Errorf("the unit of load is %q", v.Decision.Unit)
 		}
 		return err

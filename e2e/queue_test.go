@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"steelyard/e2e/rig/modelsim"
-	"steelyard/internal/stat"
+	"steelyard/internal/api"
 	"steelyard/picking"
 	"steelyard/picking/queue"
 )
@@ -76,13 +76,13 @@ func (c *callers) next() answer {
 }
 
 // queue returns the queue of the tests' cluster; an error while there is none.
-func (f *fleet) queue() (stat.Queue, error) {
+func (f *fleet) queue() (api.Queue, error) {
 	v, err := f.view()
 	if err == nil && v.Queue == nil {
 		err = fmt.Errorf("the cluster has no queue")
 	}
 	if err != nil {
-		return stat.Queue{}, err
+		return api.Queue{}, err
 	}
 	return *v.Queue, nil
 }

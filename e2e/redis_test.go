@@ -10,9 +10,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"steelyard/controlplane/view"
 	"steelyard/e2e/rig/proc"
 	"steelyard/e2e/rig/proc/proctest"
+	"steelyard/internal/api"
 )
 
 // redisDo runs a command on one server, as a client that follows no redirection.
@@ -150,7 +150,7 @@ func TestCountsComeBackWithinTwoSecondsOfARedisClustersNewPrimary(t *testing.T) 
 	killed := time.Now()
 	f.eventually("Redis is not shown as ok", func() error {
 		s, err := f.source("redis")
-		if err == nil && (s.State == view.SourceOK || s.LastError == "") {
+		if err == nil && (s.State == api.SourceOK || s.LastError == "") {
 			err = fmt.Errorf("it is %s", s.State)
 		}
 		return err
@@ -161,7 +161,7 @@ func TestCountsComeBackWithinTwoSecondsOfARedisClustersNewPrimary(t *testing.T) 
 	elected := time.Now()
 	count(replica, 9)
 	f.eventually("the new counts are read", func() error {
-		return errors.Join(f.inFlightIs(counted, 9), f.sourceIs("redis", view.SourceOK))
+		return errors.Join(f.inFlightIs(counted, 9), f.sourceIs("redis", api.SourceOK))
 	})
 	away := time.Since(elected)
 	t.Logf("new primary after %v, counts %v later", elected.Sub(killed), away)
@@ -191,7 +191,7 @@ func TestAReplicaThatIsCutOffFromItsPrimaryIsNotOK(t *testing.T) {
 	}
 	f.eventually("Redis is down, and its source has the reason", func() error {
 		s, err := f.source("redis")
-		if err == nil && (s.State != view.SourceDown ||
+		if err == nil && (s.State != api.SourceDown ||
 			!strings.Contains(s.LastError, "its primary "+primary.Address())) {
 			err = fmt.Errorf("it is %s: %s", s.State, s.LastError)
 		}
@@ -205,6 +205,6 @@ func TestAReplicaThatIsCutOffFromItsPrimaryIsNotOK(t *testing.T) {
 	}
 	setCounts(t, primary.Address(), map[string]float64{counted: 9})
 	f.eventually("the counts are read again", func() error {
-		return errors.Join(f.inFlightIs(counted, 9), f.sourceIs("redis", view.SourceOK))
+		return errors.Join(f.inFlightIs(counted, 9), f.sourceIs("redis", api.SourceOK))
 	})
 }

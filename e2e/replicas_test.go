@@ -10,12 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"steelyard/controlplane/view"
 	"steelyard/e2e/rig/link"
 	"steelyard/e2e/rig/modelsim"
 	"steelyard/e2e/rig/proc"
 	"steelyard/e2e/rig/proc/proctest"
-	"steelyard/internal/stat"
+	"steelyard/internal/api"
 )
 
 // newLink opens a link for the time of the test.
@@ -80,7 +79,7 @@ func (r *replicas) together(t *testing.T) {
 }
 
 // others wants the replica to be connected, and the latest of the others to be in a state.
-func (f *fleet) others(state stat.ReplicaState) error {
+func (f *fleet) others(state api.ReplicaState) error {
 	s, err := f.status()
 	if err != nil {
 		return err
@@ -101,7 +100,7 @@ func (f *fleet) inFlight() (sum float64, err error) {
 	v, err := f.view()
 	for _, e := range v.Endpoints {
 		in := e.Input("in_flight")
-		if in.State != "fresh" || e.InFlightSource != view.SourceAccessLog {
+		if in.State != "fresh" || e.InFlightSource != api.SourceAccessLog {
 			return 0, errors.Join(err, fmt.Errorf("in flight at %s is %s, from %q", e.Address, in.State,
 				e.InFlightSource))
 		}
@@ -278,7 +277,7 @@ func TestReplicasGoOnByThemselvesWhileRedisIsCut(t *testing.T) {
 				!strings.Contains(problems, "cut off")) {
 				err = fmt.Errorf("%+v, problems %v", s.Replicas, problems)
 			}
-			return errors.Join(err, f.sourceIs(view.SourceReplicas, view.SourceDown))
+			return errors.Join(err, f.sourceIs(api.SourceReplicas, api.SourceDown))
 		})
 		f.eventually("it scrapes everything", func() error { return f.scrapesAll(cut) })
 		if n := f.metric("steelyard_replicas_connected"); n != 0 {

@@ -14,12 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"steelyard/controlplane/view"
 	"steelyard/e2e/rig/load"
 	"steelyard/e2e/rig/modelsim"
 	"steelyard/e2e/rig/proc"
 	"steelyard/e2e/rig/proc/proctest"
-	"steelyard/internal/stat"
+	"steelyard/internal/api"
 )
 
 // A mount is a folder as Kubernetes mounts a Secret: its files are links through one link, which is replaced.
@@ -302,7 +301,7 @@ func TestAnEnvoyUsesTheClustersOfItsCertificateOnly(t *testing.T) {
 			if n == 0 {
 				return fmt.Errorf("none of kind %s", kind)
 			}
-			return f.hasProblem(view.SeverityWarning, "clients are denied by xds.clients ("+kind+")", client, of)
+			return f.hasProblem(api.SeverityWarning, "clients are denied by xds.clients ("+kind+")", client, of)
 		}
 	}
 	curious, err := proc.LaunchEnvoy(t.Context(), proc.EnvoyConfig{Bootstrap: with("edge.example.com", "other"),
@@ -363,7 +362,7 @@ func TestADeniedEnvoyIsServedOnceItHasACertificateThatIsNamed(t *testing.T) {
 			f.attach("edge", contents(t, filepath.Join(dir, "envoy.yaml")))
 			f.eventually("it is denied", func() error {
 				s, err := f.status()
-				if err == nil && !slices.ContainsFunc(s.XDSAccess.Denied, func(d stat.DeniedClients) bool {
+				if err == nil && !slices.ContainsFunc(s.XDSAccess.Denied, func(d api.DeniedClients) bool {
 					return d.LastClient == old
 				}) {
 					err = errors.New("no denial is counted")

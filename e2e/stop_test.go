@@ -5,13 +5,14 @@ import (
 	"testing"
 	"time"
 
+	"steelyard/internal/api"
+
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 
-	"steelyard/controlplane/admin"
 	"steelyard/e2e/rig/load"
 	"steelyard/e2e/rig/proc"
-	"steelyard/internal/stat"
 )
 
 // stopLimit bounds the time that the process takes to end, whatever its peers do.
@@ -53,8 +54,8 @@ func (f *fleet) stopWithin(limit time.Duration) {
 }
 
 // port returns the xDS port as the admin API shows it.
-func (f *fleet) port() (stat.Port, error) {
-	var s admin.Status
+func (f *fleet) port() (api.Port, error) {
+	var s api.Status
 	err := f.get("/api/v1/status", &s)
 	return s.XDSPort, err
 }

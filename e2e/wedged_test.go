@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"steelyard/controlplane/view"
 	"steelyard/e2e/rig/load"
 	"steelyard/e2e/rig/proc"
+	"steelyard/internal/api"
 )
 
 // A patch replaces a text of a source file, which must have it once.
@@ -90,7 +90,7 @@ func TestAReloadThatIsWedgedFailsHealthzByNameAndNothingElse(t *testing.T) {
 		return err
 	})
 	t.Logf("after %v", time.Since(began))
-	err := f.hasProblem(view.SeverityError, "Steelyard is stuck: ", "reload of the configuration: no progress for ")
+	err := f.hasProblem(api.SeverityError, "Steelyard is stuck: ", "reload of the configuration: no progress for ")
 	if err != nil {
 		t.Error(err)
 	}

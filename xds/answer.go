@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"steelyard/internal/stat"
+	"steelyard/internal/api"
 )
 
 // clientSmoothing is the weight of the newest ACK in a client's smoothed delay.
@@ -76,9 +76,9 @@ func (t *tracker) ack(st *stream, p part, sentAt time.Time, a *answer, now time.
 	}
 	sub.Nack.Current = false
 	sub.Acks++
-	sub.VersionAcked, sub.LastAck = p.version, stat.At(now)
+	sub.VersionAcked, sub.LastAck = p.version, api.At(now)
 	sub.ackDelay = smooth(sub.ackDelay, delay, clientSmoothing)
-	sub.AckDelaySeconds = stat.Seconds(sub.ackDelay)
+	sub.AckDelaySeconds = api.Seconds(sub.ackDelay)
 }
 
 // nack records a NACK. It covers the whole response, so it marks every cluster in it.
@@ -90,7 +90,7 @@ func (t *tracker) nack(st *stream, p part, a *answer, now time.Time) {
 			level = slog.LevelDebug // already logged: the state has not changed
 		}
 		sub.Nacks++
-		sub.Nack = stat.Nack{Message: a.message, At: stat.At(now), Current: true}
+		sub.Nack = api.Nack{Message: a.message, At: api.At(now), Current: true}
 	}
 	t.mu.note(level, "envoy refuses the assignment",
 		"cluster", p.cluster, "node", st.node.NodeID, "peer", st.peer, "version", p.version, "message", a.message)

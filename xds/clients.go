@@ -5,17 +5,17 @@ import (
 	"maps"
 	"slices"
 
+	"steelyard/internal/api"
 	"steelyard/internal/envoyid"
-	"steelyard/internal/stat"
 )
 
 // EnvoyOf identifies the Envoy of a client as other services of the port do.
-func EnvoyOf(c *stat.Client) envoyid.ID {
+func EnvoyOf(c *api.Connection) envoyid.ID {
 	return envoyid.ID{NodeID: c.NodeID, Host: hostOf(c.Address), Certificate: c.Certificate}
 }
 
 // clients takes a snapshot of all streams and merges those of each Envoy.
-func (t *tracker) clients() []stat.Client {
+func (t *tracker) clients() []api.Connection {
 	clients := group(t.snapshot())
 	countDuplicates(clients)
 	slices.SortFunc(clients, compareClients)
@@ -23,18 +23,18 @@ func (t *tracker) clients() []stat.Client {
 }
 
 // snapshot returns a client for each stream.
-func (t *tracker) snapshot() []stat.Client {
+func (t *tracker) snapshot() []api.Connection {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	out := make([]stat.Client, 0, len(t.streams))
+	out := make([]api.Connection, 0, len(t.streams))
 	for _, st := range t.streams {
-		c := stat.Client{
+		c := api.Connection{
 			Node:          st.node,
 			Address:       st.peer,
 			Certificate:   st.certificate,
 			Transport:     st.transport,
-			ConnectedAt:   stat.At(st.connected),
-			Subscriptions: make([]stat.Subscription, 0, len(st.subscriptions)),
+			ConnectedAt:   api.At(st.connected),
+			Subscriptions: make([]api.Subscription, 0, len(st.subscriptions)),
 		}
 		for name, sub := range st.subscriptions {
 			s := sub.Subscription
@@ -50,10 +50,10 @@ func (t *tracker) snapshot() []stat.Client {
 }
 
 // group merges the streams of each connection, node and transport into one client.
-func group(streams []stat.Client) []stat.Client {
+func group(streams []api.Connection) []api.Connection {
 	type key struct{ node, peer, transport string }
 	index := make(map[key]int, len(streams))
-	var clients []stat.Client
+	var clients []api.Connection
 	for _, c := range streams {
 		k := key{c.NodeID, c.Address, c.Transport}
 		i, ok := index[k]
@@ -65,14 +65,14 @@ func group(streams []stat.Client) []stat.Client {
 		merge(&clients[i], c)
 	}
 	for _, c := range clients {
-		slices.SortFunc(c.Subscriptions, func(a, b stat.Subscription) int {
+		slices.SortFunc(c.Subscriptions, func(a, b api.Subscription) int {
 			return cmp.Or(cmp.Compare(a.Resource, b.Resource), a.LastSent.Compare(b.LastSent.Time))
 		})
 	}
 	return clients
 }
 
-func merge(into *stat.Client, c stat.Client) {
+func merge(into *api.Connection, c api.Connection) {
 	if c.ConnectedAt.Before(into.ConnectedAt.Time) {
 		into.ConnectedAt = c.ConnectedAt
 	}
@@ -81,7 +81,7 @@ func merge(into *stat.Client, c stat.Client) {
 
 // countDuplicates counts the connections over which the same node id subscribes to the same cluster. An Envoy has one
 // connection to its control plane, and would use it even for two clusters with the same EDS name.
-func countDuplicates(clients []stat.Client) {
+func countDuplicates(clients []api.Connection) {
 	type claim struct{ node, certificate, resource string }
 	peers := make(map[claim]map[string]struct{})
 	for _, c := range clients {
@@ -106,7 +106,7 @@ func countDuplicates(clients []stat.Client) {
 	}
 }
 
-func compareClients(a, b stat.Client) int {
+func compareClients(a, b api.Connection) int {
 	return cmp.Or(
 		cmp.Compare(a.NodeID, b.NodeID),
 		cmp.Compare(a.Address, b.Address),

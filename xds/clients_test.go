@@ -9,9 +9,15 @@ import (
 	"strings"
 	"testing"
 
+	"steelyard/internal/api"
+	"steelyard/xds"
+
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+
 	endpointservice "github.com/envoyproxy/go-control-plane/envoy/service/endpoint/v3"
+
 	runtimeservice "github.com/envoyproxy/go-control-plane/envoy/service/runtime/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -22,8 +28,6 @@ import (
 	"steelyard/e2e/rig/certs"
 	"steelyard/e2e/rig/grpctest"
 	"steelyard/e2e/rig/xdstest"
-	"steelyard/internal/stat"
-	"steelyard/xds"
 )
 
 func TestEnvoysUnderOneNodeIDAreShownAsDuplicates(t *testing.T) {
@@ -34,7 +38,7 @@ func TestEnvoysUnderOneNodeIDAreShownAsDuplicates(t *testing.T) {
 	// Without a common cluster: one Envoy may have two connections.
 	b.dial(xdstest.Config{NodeID: "twin", Clusters: []string{"other"}})
 	b.dial(xdstest.Config{NodeID: "single", Clusters: []string{"llama"}})
-	var clients []stat.Client
+	var clients []api.Connection
 	eventually(t, "four clients", func() bool {
 		clients = b.server.Clients()
 		n := 0
@@ -95,7 +99,7 @@ func TestThePropertiesOfANodeAreLimitedInLength(t *testing.T) {
 	if err := stream.Send(&discoveryv3.DiscoveryRequest{Node: n, ResourceNames: []string{"llama"}}); err != nil {
 		t.Fatal(err)
 	}
-	var c stat.Client
+	var c api.Connection
 	eventually(t, "the client is seen", func() bool {
 		cs := b.server.Clients()
 		if len(cs) == 1 && cs[0].NodeID != "" {
@@ -258,7 +262,7 @@ func TestTenThousandClustersAreNotTooMany(t *testing.T) {
 		names[i] = fmt.Sprint("cluster-", i)
 	}
 	client := b.dial(xdstest.Config{Clusters: names})
-	b.subscription("envoy-1", "cluster-9999", "held", func(s stat.Subscription) bool { return !s.Known })
+	b.subscription("envoy-1", "cluster-9999", "held", func(s api.Subscription) bool { return !s.Known })
 	b.publish("cluster-5000", equal(1))
 	b.received(client, "cluster-5000", 1)
 }

@@ -3,7 +3,7 @@ package xds
 import (
 	"time"
 
-	"steelyard/internal/stat"
+	"steelyard/internal/api"
 	"steelyard/weighting"
 	"steelyard/weighting/push"
 )
@@ -22,7 +22,7 @@ func (s *Server) RuntimeLayers() int {
 func Vanish(s *Server, node string, since time.Time) {
 	s.tracker.mu.Lock()
 	defer s.tracker.mu.Unlock()
-	s.tracker.gone.add(stat.GoneEnvoy{NodeID: node, Since: stat.At(since)})
+	s.tracker.gone.add(api.GoneEnvoy{NodeID: node, Since: api.At(since)})
 }
 
 // Push publishes a decision as one that changes members.

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"steelyard/internal/stat"
+	"steelyard/internal/api"
 )
 
 const (
@@ -32,12 +32,12 @@ type envoy struct{ node, certificate string }
 
 func (st *stream) envoy() envoy { return envoy{st.node.NodeID, st.certificate} }
 
-func envoyOf(g stat.GoneEnvoy) envoy { return envoy{g.NodeID, g.Certificate} }
+func envoyOf(g api.GoneEnvoy) envoy { return envoy{g.NodeID, g.Certificate} }
 
 // Gone returns the Envoys that vanished in the last ten minutes and have not reconnected, the latest first.
-func (s *Server) Gone() []stat.GoneEnvoy { return s.tracker.vanished() }
+func (s *Server) Gone() []api.GoneEnvoy { return s.tracker.vanished() }
 
-func (t *tracker) vanished() []stat.GoneEnvoy {
+func (t *tracker) vanished() []api.GoneEnvoy {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.gone.expire(t.now())
@@ -51,13 +51,13 @@ type goneList struct {
 }
 
 // add costs the same however many there are. The caller adds in the order of Since.
-func (l *goneList) add(g stat.GoneEnvoy) {
+func (l *goneList) add(g api.GoneEnvoy) {
 	if l.byNode == nil {
 		l.byNode = make(map[envoy]*list.Element)
 	}
 	l.remove(envoyOf(g))
 	if len(l.byNode) >= maxGone {
-		l.remove(envoyOf(l.order.Front().Value.(stat.GoneEnvoy)))
+		l.remove(envoyOf(l.order.Front().Value.(api.GoneEnvoy)))
 	}
 	l.byNode[envoyOf(g)] = l.order.PushBack(g)
 }
@@ -72,7 +72,7 @@ func (l *goneList) remove(node envoy) {
 // expire removes those that vanished longer ago than goneFor.
 func (l *goneList) expire(now time.Time) {
 	for e := l.order.Front(); e != nil; e = l.order.Front() {
-		g := e.Value.(stat.GoneEnvoy)
+		g := e.Value.(api.GoneEnvoy)
 		if now.Sub(g.Since.Time) <= goneFor {
 			return
 		}
@@ -80,10 +80,10 @@ func (l *goneList) expire(now time.Time) {
 	}
 }
 
-func (l *goneList) latestFirst() []stat.GoneEnvoy {
-	out := make([]stat.GoneEnvoy, 0, len(l.byNode))
+func (l *goneList) latestFirst() []api.GoneEnvoy {
+	out := make([]api.GoneEnvoy, 0, len(l.byNode))
 	for e := l.order.Back(); e != nil; e = e.Prev() {
-		out = append(out, e.Value.(stat.GoneEnvoy))
+		out = append(out, e.Value.(api.GoneEnvoy))
 	}
 	return out
 }
@@ -113,8 +113,8 @@ func (t *tracker) vanishedWith(peer, cause string) (node string) {
 	if newest == nil || t.reconnected(newest) {
 		return ""
 	}
-	t.gone.add(stat.GoneEnvoy{NodeID: newest.node.NodeID, Certificate: newest.certificate, Address: peer,
-		Since: stat.At(t.now()), Cause: cause, Silent: cause == causeSilent})
+	t.gone.add(api.GoneEnvoy{NodeID: newest.node.NodeID, Certificate: newest.certificate, Address: peer,
+		Since: api.At(t.now()), Cause: cause, Silent: cause == causeSilent})
 	return newest.node.NodeID
 }
 

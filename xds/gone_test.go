@@ -8,15 +8,17 @@ import (
 	"testing"
 	"time"
 
+	"steelyard/internal/api"
+	"steelyard/xds"
+
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+
 	endpointservice "github.com/envoyproxy/go-control-plane/envoy/service/endpoint/v3"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
-
-	"steelyard/internal/stat"
-	"steelyard/xds"
 )
 
 // listened makes a testServer that sees how connections end.
@@ -104,12 +106,12 @@ func (b *testServer) forgotten(e *envoy) {
 	eventually(b.t, e.peer+" is no longer connected", func() bool { return !b.connected(e.peer) })
 }
 
-func (b *testServer) gone(t *testing.T, want ...stat.GoneEnvoy) {
+func (b *testServer) gone(t *testing.T, want ...api.GoneEnvoy) {
 	t.Helper()
 	if want == nil {
-		want = []stat.GoneEnvoy{}
+		want = []api.GoneEnvoy{}
 	}
-	if diff := cmp.Diff(want, append([]stat.GoneEnvoy{}, b.server.Gone()...)); diff != "" {
+	if diff := cmp.Diff(want, append([]api.GoneEnvoy{}, b.server.Gone()...)); diff != "" {
 		t.Errorf("gone (-want +got):\n%s", diff)
 	}
 }
@@ -123,14 +125,14 @@ func TestAnEnvoyWhoseConnectionEndsUnderItsStreamIsGone(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.forgotten(e)
-		b.gone(t, stat.GoneEnvoy{NodeID: "edge-1", Address: e.peer, Since: stat.At(since), Cause: cause})
+		b.gone(t, api.GoneEnvoy{NodeID: "edge-1", Address: e.peer, Since: api.At(since), Cause: cause})
 
 		b.clock.advance(9 * time.Minute)
 		again := b.connectAs("edge-1")
 		b.gone(t) // it has reconnected
 		other.raw.Close()
 		b.forgotten(other)
-		b.gone(t, stat.GoneEnvoy{NodeID: "edge-2", Address: other.peer, Since: stat.At(since.Add(9 * time.Minute)),
+		b.gone(t, api.GoneEnvoy{NodeID: "edge-2", Address: other.peer, Since: api.At(since.Add(9 * time.Minute)),
 			Cause: "the connection was closed"})
 		b.clock.advance(10 * time.Minute)
 		b.gone(t, b.server.Gone()[0]) // for all of ten minutes

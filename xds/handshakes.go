@@ -16,8 +16,8 @@ import (
 
 	"google.golang.org/grpc/credentials"
 
+	"steelyard/internal/api"
 	"steelyard/internal/envoyid"
-	"steelyard/internal/stat"
 	"steelyard/internal/tally"
 )
 
@@ -54,7 +54,7 @@ type Handshakes struct {
 }
 
 type refusedHandshakes struct {
-	stat.RefusedHandshake
+	api.RefusedHandshake
 	lines *tally.Tally
 }
 
@@ -66,17 +66,17 @@ func NewHandshakes(log *slog.Logger) *Handshakes {
 		if reason == failedClosed {
 			level, message = slog.LevelDebug, "TLS handshakes with clients not finished"
 		}
-		h.refused[reason] = &refusedHandshakes{stat.RefusedHandshake{Reason: reason},
+		h.refused[reason] = &refusedHandshakes{api.RefusedHandshake{Reason: reason},
 			tally.New(log, level, message, handshakesLogged)}
 	}
 	return h
 }
 
 // Refused returns the count of each possible reason, always in the same order.
-func (h *Handshakes) Refused() []stat.RefusedHandshake {
+func (h *Handshakes) Refused() []api.RefusedHandshake {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	out := make([]stat.RefusedHandshake, len(handshakeReasons))
+	out := make([]api.RefusedHandshake, len(handshakeReasons))
 	for i, reason := range handshakeReasons {
 		out[i] = h.refused[reason].RefusedHandshake
 	}
@@ -109,7 +109,7 @@ func (h *Handshakes) failed(peer string, err error) {
 	h.mu.Lock()
 	r := h.refused[handshakeReason(err)]
 	r.Count++
-	r.LastAt, r.LastPeer = stat.At(time.Now()), peer
+	r.LastAt, r.LastPeer = api.At(time.Now()), peer
 	r.LastError = envoyid.Clip(strings.ToValidUTF8(err.Error(), "\uFFFD"), maxHandshakeError)
 	last := r.RefusedHandshake
 	h.mu.Unlock()

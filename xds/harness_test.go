@@ -9,14 +9,15 @@ import (
 	"testing"
 	"time"
 
+	"steelyard/internal/api"
+	"steelyard/xds"
+
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"go.uber.org/goleak"
 
 	"steelyard/e2e/rig/grpctest"
 	"steelyard/e2e/rig/xdstest"
-	"steelyard/internal/stat"
 	"steelyard/weighting"
-	"steelyard/xds"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -88,9 +89,9 @@ func (b *testServer) received(c *xdstest.Client, cluster string, n int) xdstest.
 }
 
 // subscription waits until the node's subscription is as wanted.
-func (b *testServer) subscription(node, cluster, what string, wanted func(stat.Subscription) bool) stat.Subscription {
+func (b *testServer) subscription(node, cluster, what string, wanted func(api.Subscription) bool) api.Subscription {
 	b.t.Helper()
-	var last []stat.Client
+	var last []api.Connection
 	deadline := time.Now().Add(patience)
 	for time.Now().Before(deadline) {
 		last = b.server.Clients()
@@ -104,7 +105,7 @@ func (b *testServer) subscription(node, cluster, what string, wanted func(stat.S
 		time.Sleep(time.Millisecond)
 	}
 	b.t.Fatalf("%s subscribing to %s: never %s; clients %+v", node, cluster, what, last)
-	return stat.Subscription{}
+	return api.Subscription{}
 }
 
 // eventually polls until the condition holds.
@@ -117,7 +118,7 @@ func eventually(t testing.TB, what string, holds func() bool) {
 	}
 }
 
-func inSync(s stat.Subscription) bool { return s.InSync }
+func inSync(s api.Subscription) bool { return s.InSync }
 
 // transports runs the test over each way to subscribe.
 func transports(t *testing.T, test func(t *testing.T, c xdstest.Config, transport string)) {

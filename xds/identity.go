@@ -4,10 +4,11 @@ import (
 	"fmt"
 	"strings"
 
+	"steelyard/internal/api"
+
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
 	"steelyard/internal/envoyid"
-	"steelyard/internal/stat"
 )
 
 const (
@@ -30,11 +31,11 @@ func refusal(message string) string {
 // takeNode reads the node and then removes everything except the id from it. go-control-plane keeps the message for
 // as long as the stream lives, and Envoy's list of extensions takes about 61 KB on the wire and several times that in
 // memory.
-func takeNode(n *corev3.Node) stat.Node {
+func takeNode(n *corev3.Node) api.Node {
 	if n == nil {
-		return stat.Node{}
+		return api.Node{}
 	}
-	node := stat.Node{
+	node := api.Node{
 		NodeID:      envoyid.NodeID(n.GetId()),
 		NodeCluster: envoyid.Clip(n.GetCluster(), maxIdentity),
 		Version:     envoyid.Clip(userAgentVersion(n), maxIdentity),

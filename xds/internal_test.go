@@ -3,16 +3,19 @@ package xds
 import (
 	"bytes"
 	"log/slog"
+
+	"steelyard/internal/api"
+
 	mathrand "math/rand/v2"
 	"strings"
 	"testing"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	"google.golang.org/protobuf/proto"
 
-	"steelyard/internal/stat"
 	"steelyard/weighting"
 )
 
@@ -120,14 +123,14 @@ func TestIdentityIsTakenAndTheNodeEmptied(t *testing.T) {
 		Locality:             &corev3.Locality{Zone: "z"},
 		Extensions:           []*corev3.Extension{{Name: "x"}},
 	}
-	want := stat.Node{NodeID: "envoy-1", NodeCluster: "edge", Version: "1.40.0-dev", Locality: "/z"}
+	want := api.Node{NodeID: "envoy-1", NodeCluster: "edge", Version: "1.40.0-dev", Locality: "/z"}
 	if got := takeNode(n); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	if !proto.Equal(n, &corev3.Node{Id: "envoy-1"}) {
 		t.Errorf("what is kept is %v, want only the id", n)
 	}
-	if got := takeNode(nil); got != (stat.Node{}) {
+	if got := takeNode(nil); got != (api.Node{}) {
 		t.Errorf("no node gives %+v", got)
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"steelyard/internal/stat"
+	"steelyard/internal/api"
 )
 
 const streamsPerEnvoy = 4
@@ -23,7 +23,7 @@ func crowd(t testing.TB, streams int) (*tracker, []string) {
 			if err := tr.opened(t.Context(), key, TransportEDS, peers[i]); err != nil {
 				t.Fatal(err)
 			}
-			if err := tr.requested(key, request{node: stat.Node{NodeID: fmt.Sprint("envoy-", i)}}); err != nil {
+			if err := tr.requested(key, request{node: api.Node{NodeID: fmt.Sprint("envoy-", i)}}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -11,7 +11,10 @@ import (
 	"strconv"
 	"strings"
 
+	"steelyard/internal/api"
+
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+
 	runtimev3 "github.com/envoyproxy/go-control-plane/envoy/service/runtime/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	"google.golang.org/grpc/codes"
@@ -22,7 +25,6 @@ import (
 	"steelyard/internal/credentials"
 	"steelyard/internal/envoyid"
 	"steelyard/internal/loops"
-	"steelyard/internal/stat"
 )
 
 // RuntimeLayer is the name of the runtime layer that an Envoy subscribes to. Its keys are the percentages of requests,
@@ -41,7 +43,7 @@ const (
 // A RuntimeClient is one Envoy's stream of runtime values.
 type RuntimeClient struct {
 	envoyid.ID
-	stat.Runtime
+	api.Runtime
 	Peer string // remote address of the connection
 	Acks uint64
 }
@@ -326,7 +328,7 @@ func (r *runtimes) clients() []RuntimeClient {
 		l := r.layer(st.envoy)
 		out = append(out, RuntimeClient{
 			ID: st.envoy, Peer: st.peer, Acks: st.acks,
-			Runtime: stat.Runtime{Subscribed: true, InSync: st.acks > 0 && st.acked == l.seq, Nack: st.nack},
+			Runtime: api.Runtime{Subscribed: true, InSync: st.acks > 0 && st.acked == l.seq, Nack: st.nack},
 		})
 	}
 	slices.SortFunc(out, func(a, b RuntimeClient) int {

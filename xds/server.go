@@ -6,22 +6,29 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"log/slog"
+
+	"steelyard/internal/api"
+
 	mathrand "math/rand/v2"
 	"strconv"
 	"strings"
 	"time"
 
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+
 	endpointservice "github.com/envoyproxy/go-control-plane/envoy/service/endpoint/v3"
+
 	runtimev3 "github.com/envoyproxy/go-control-plane/envoy/service/runtime/v3"
+
 	cachev3 "github.com/envoyproxy/go-control-plane/pkg/cache/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/server/sotw/v3"
+
 	serverv3 "github.com/envoyproxy/go-control-plane/pkg/server/v3"
 	"google.golang.org/grpc"
 
-	"steelyard/internal/stat"
 	"steelyard/weighting/push"
 	"steelyard/xds/assignment"
 	"steelyard/xds/port"
@@ -242,10 +249,10 @@ func (s *Server) remove(name string) {
 
 // Clients returns the connected Envoys, with what each was sent and what it answered, sorted by node id, peer and
 // transport. The caller may change the result.
-func (s *Server) Clients() []stat.Client { return s.tracker.clients() }
+func (s *Server) Clients() []api.Connection { return s.tracker.clients() }
 
 // Names returns the number of subscriptions of all streams together, to names of clusters and to other types.
-func (s *Server) Names() stat.Bound { return s.tracker.names.Usage() }
+func (s *Server) Names() api.Bound { return s.tracker.names.Usage() }
 
 // AckDelay returns the time from a push of the cluster to an Envoy's ACK, smoothed over about one ACK of each
 // subscribed Envoy. Of the two names that carry weights, it is that of the slower one. Zero is unknown: no Envoy has

@@ -5,10 +5,11 @@ import (
 	"testing"
 	"time"
 
+	"steelyard/internal/api"
+
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 
 	"steelyard/e2e/rig/xdstest"
-	"steelyard/internal/stat"
 )
 
 func TestSettledWaitsForResponsiveEnvoysOnly(t *testing.T) {
@@ -50,7 +51,7 @@ func TestARefusalIsAnAnswer(t *testing.T) {
 	b.publish("llama", shares(1))
 	b.dial(xdstest.Config{Clusters: []string{"llama", "unknown"},
 		Refuse: func(*endpointv3.ClusterLoadAssignment) error { return errors.New("no") }})
-	b.subscription("envoy-1", "llama", "refused", func(s stat.Subscription) bool { return s.Nack.Current })
+	b.subscription("envoy-1", "llama", "refused", func(s api.Subscription) bool { return s.Nack.Current })
 	if !b.server.Settled(time.Hour) {
 		t.Error("it waits for an Envoy that refused, or for a subscription to an unknown cluster")
 	}

@@ -6,13 +6,15 @@ import (
 	"testing"
 	"time"
 
+	"steelyard/internal/api"
+
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"steelyard/e2e/rig/xdstest"
-	"steelyard/internal/stat"
 )
 
 func TestSubscriptionIsHeldUntilTheClusterIsPublished(t *testing.T) {
@@ -20,8 +22,8 @@ func TestSubscriptionIsHeldUntilTheClusterIsPublished(t *testing.T) {
 		b := newTestServer(t)
 		c.Clusters = []string{"llama"}
 		client := b.dial(c)
-		held := b.subscription("envoy-1", "llama", "held", func(s stat.Subscription) bool { return !s.Known })
-		if want := (stat.Subscription{Resource: "llama", Cluster: "llama"}); held != want {
+		held := b.subscription("envoy-1", "llama", "held", func(s api.Subscription) bool { return !s.Known })
+		if want := (api.Subscription{Resource: "llama", Cluster: "llama"}); held != want {
 			t.Errorf("while held: %+v, want %+v", held, want)
 		}
 		version := b.publish("llama", shares(0.75, 0.25))
@@ -49,16 +51,16 @@ func checkClient(t *testing.T, b *testServer, transport, version string) {
 		t.Fatalf("clients %+v, want one from 127.0.0.1", got)
 	}
 	got[0].Address = ""
-	want := []stat.Client{{
-		Node:      stat.Node{NodeID: "envoy-1", NodeCluster: "test", Version: "1.40.0", Locality: "here/a"},
-		Transport: transport, ConnectedAt: stat.At(now),
-		Subscriptions: []stat.Subscription{{
+	want := []api.Connection{{
+		Node:      api.Node{NodeID: "envoy-1", NodeCluster: "test", Version: "1.40.0", Locality: "here/a"},
+		Transport: transport, ConnectedAt: api.At(now),
+		Subscriptions: []api.Subscription{{
 			Resource: "llama", Cluster: "llama", Known: true, InSync: true, VersionSent: version,
-			VersionAcked: version, LastSent: stat.At(now), LastAck: stat.At(now), AckDelaySeconds: stat.Num(0),
+			VersionAcked: version, LastSent: api.At(now), LastAck: api.At(now), AckDelaySeconds: api.Num(0),
 			Acks: 1,
 		}},
 	}}
-	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(stat.Number{})); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(api.Number{})); diff != "" {
 		t.Errorf("clients (- want, + got):\n%s", diff)
 	}
 }
@@ -74,7 +76,7 @@ func TestAnAckIsNotAnswered(t *testing.T) {
 		if err := client.Subscribe([]string{"unknown"}, nil); err != nil {
 			t.Fatal(err)
 		}
-		b.subscription("envoy-1", "unknown", "held", func(s stat.Subscription) bool { return !s.Known })
+		b.subscription("envoy-1", "unknown", "held", func(s api.Subscription) bool { return !s.Known })
 		b.publish("llama", equal(4))
 		if s := b.received(client, "llama", 2); s.Responses != 2 || s.Received["llama"] != 2 {
 			t.Errorf("state %+v, want one response for each push", withoutMessages(s))
@@ -106,7 +108,7 @@ func TestNackIsSeenAndNotRepeatedAndTheNextPushGoesOut(t *testing.T) {
 				b.clock.advance(time.Second)
 				bad := b.publish("llama", equal(2))
 				got := b.subscription("envoy-1", "llama", "refused",
-					func(s stat.Subscription) bool { return s.Nack.Current })
+					func(s api.Subscription) bool { return s.Nack.Current })
 				if got.Nack.Message != clipped(message) || got.Nacks != 1 || got.Acks != acks || got.InSync {
 					t.Errorf("after the NACK: %+v", got)
 				}
@@ -156,7 +158,7 @@ func TestNewServerSendsItsOwnAssignmentToAnEnvoyThatComesBack(t *testing.T) {
 		}
 		c.Version = s.Version
 		client = after.dial(c)
-		held := after.subscription("envoy-1", "llama", "held", func(s stat.Subscription) bool { return !s.Known })
+		held := after.subscription("envoy-1", "llama", "held", func(s api.Subscription) bool { return !s.Known })
 		if held.VersionSent != "" {
 			t.Errorf("something was sent before it was ready: %+v", held)
 		}
@@ -192,7 +194,7 @@ func TestReconnectToTheSameServer(t *testing.T) {
 		wanted := 1 // state of the world: sent again, for it may have gone stale meanwhile
 		if c.Delta {
 			// The content is the same, so only the next push is sent.
-			b.subscription("envoy-1", "llama", "known", func(s stat.Subscription) bool { return s.Known })
+			b.subscription("envoy-1", "llama", "known", func(s api.Subscription) bool { return s.Known })
 		} else {
 			b.received(client, "llama", 1)
 			b.subscription("envoy-1", "llama", "in sync", inSync)
@@ -218,7 +220,7 @@ func TestASlowEnvoyGetsTheNewestAndNothingQueues(t *testing.T) {
 			newest = b.publish("llama", equal(n))
 		}
 		b.clock.advance(time.Second)
-		got := b.subscription("envoy-1", "llama", "sent", func(s stat.Subscription) bool { return s.VersionSent != "" })
+		got := b.subscription("envoy-1", "llama", "sent", func(s api.Subscription) bool { return s.VersionSent != "" })
 		if got.VersionSent != first || got.Acks != 0 || got.InSync {
 			t.Errorf("while it does not answer: %+v", got)
 		}
@@ -247,7 +249,7 @@ func TestClustersOfOneStreamBecomeReadyOneByOne(t *testing.T) {
 		t.Run(map[bool]string{false: "sotw", true: "delta"}[delta], func(t *testing.T) {
 			b := newTestServer(t)
 			client := b.dial(xdstest.Config{ADS: true, Delta: delta, Clusters: []string{"llama", "mistral", "never"}})
-			b.subscription("envoy-1", "mistral", "held", func(s stat.Subscription) bool { return !s.Known })
+			b.subscription("envoy-1", "mistral", "held", func(s api.Subscription) bool { return !s.Known })
 			llama := b.publish("llama", equal(2))
 			b.subscription("envoy-1", "llama", "in sync", inSync)
 			if s := client.State(); s.Responses != 1 || s.Received["mistral"] != 0 {
@@ -264,8 +266,8 @@ func TestClustersOfOneStreamBecomeReadyOneByOne(t *testing.T) {
 			if got.VersionAcked != llama || llama == mistral {
 				t.Errorf("llama has %q, want its own version %q and not mistral's %q", got.VersionAcked, llama, mistral)
 			}
-			never := b.subscription("envoy-1", "never", "held", func(s stat.Subscription) bool { return !s.Known })
-			if want := (stat.Subscription{Resource: "never", Cluster: "never"}); never != want {
+			never := b.subscription("envoy-1", "never", "held", func(s api.Subscription) bool { return !s.Known })
+			if want := (api.Subscription{Resource: "never", Cluster: "never"}); never != want {
 				t.Errorf("the unknown cluster is %+v, want %+v", never, want)
 			}
 		})
@@ -369,7 +371,7 @@ func TestOtherTypesAreHeldAndTheStreamGoesOn(t *testing.T) {
 			if err := client.Subscribe([]string{"mistral"}, nil); err != nil {
 				t.Fatal(err)
 			}
-			b.subscription("envoy-1", "mistral", "held", func(s stat.Subscription) bool { return !s.Known })
+			b.subscription("envoy-1", "mistral", "held", func(s api.Subscription) bool { return !s.Known })
 			b.publish("llama", equal(2))
 			s := b.received(client, "llama", 1)
 			if s.OtherType != 0 || s.Responses != 1 {
@@ -389,14 +391,14 @@ func TestRemovedClusterStaysWithTheEnvoysThatHaveIt(t *testing.T) {
 		b.subscription("envoy-1", "llama", "in sync", inSync)
 		b.server.Remove("llama")
 		b.server.Remove("llama") // twice is fine
-		gone := b.subscription("envoy-1", "llama", "unknown", func(s stat.Subscription) bool { return !s.Known })
+		gone := b.subscription("envoy-1", "llama", "unknown", func(s api.Subscription) bool { return !s.Known })
 		if gone.InSync || gone.Acks != 1 {
 			t.Errorf("after the removal: %+v", gone)
 		}
 		late := c
 		late.NodeID, late.Clusters = "envoy-2", []string{"llama"}
 		waiting := b.dial(late)
-		b.subscription("envoy-2", "llama", "held", func(s stat.Subscription) bool { return !s.Known })
+		b.subscription("envoy-2", "llama", "held", func(s api.Subscription) bool { return !s.Known })
 		b.publish("mistral", equal(3))
 		b.subscription("envoy-1", "mistral", "in sync", inSync)
 		if s := client.State(); len(s.Removed) != 0 || s.Empty != 0 || s.Received["llama"] != 1 ||
@@ -436,7 +438,7 @@ func TestAStaleRequestChangesNothing(t *testing.T) {
 	}
 	send("stale", "mistral")
 	send(first.GetNonce(), "llama", "other")
-	b.subscription("envoy-1", "other", "held", func(s stat.Subscription) bool { return !s.Known })
+	b.subscription("envoy-1", "other", "held", func(s api.Subscription) bool { return !s.Known })
 	got := b.server.Clients()[0].Subscriptions
 	if len(got) != 2 || got[0].Cluster != "llama" || got[0].Acks != 1 || !got[0].InSync || got[1].Cluster != "other" {
 		t.Errorf("subscriptions %+v, want llama, acknowledged, and other", got)

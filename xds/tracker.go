@@ -13,9 +13,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"steelyard/internal/api"
 	"steelyard/internal/credentials"
 	"steelyard/internal/envoyid"
-	"steelyard/internal/stat"
 	"steelyard/xds/port"
 )
 
@@ -59,7 +59,7 @@ type streamKey struct {
 // A stream is one open stream.
 type stream struct {
 	ctx           context.Context // done when the Envoy has ended the stream, or the connection has ended
-	node          stat.Node
+	node          api.Node
 	transport     string
 	peer, host    string // host is peer without its port
 	certificate   string // the names in that of the client, empty without one
@@ -93,7 +93,7 @@ func (x streamIndex[K]) remove(key K, st *stream) {
 type subscription struct {
 	since    time.Time
 	ackDelay time.Duration // smoothed; zero if there was no ACK
-	stat.Subscription
+	api.Subscription
 }
 
 // A response is an unanswered one.
@@ -112,7 +112,7 @@ type part struct {
 
 // A request is what the tracker needs of one, in either protocol.
 type request struct {
-	node                   stat.Node
+	node                   api.Node
 	typeURL                string
 	nonce                  string
 	refused                bool
@@ -236,7 +236,7 @@ var errNoNode = status.Error(codes.InvalidArgument, "the first request of the st
 
 // introduce keeps the node of the stream's first request: later requests may leave it out, and go-control-plane then
 // repeats what takeNode left of it.
-func (t *tracker) introduce(st *stream, node stat.Node) error {
+func (t *tracker) introduce(st *stream, node api.Node) error {
 	switch {
 	case st.node.NodeID != "":
 		return nil
@@ -332,7 +332,7 @@ func (t *tracker) subscribeTo(st *stream, name string) (first bool, err error) {
 	name = strings.Clone(name)
 	st.changes++
 	st.subscriptions[name] = &subscription{since: t.now(),
-		Subscription: stat.Subscription{Resource: name, Cluster: BaseName(name)}}
+		Subscription: api.Subscription{Resource: name, Cluster: BaseName(name)}}
 	t.watches.add(name, st.watcher())
 	t.watches.names[name]++
 	return t.watches.names[name] == 1, nil
@@ -366,7 +366,7 @@ func (t *tracker) sent(key streamKey, nonce, version string, parts []part) {
 		p := &parts[i]
 		p.version, p.published = t.clusters[p.cluster].versionAt(t.prefix, seq)
 		if sub := st.subscriptions[p.cluster]; sub != nil {
-			sub.VersionSent, sub.LastSent = p.version, stat.At(now)
+			sub.VersionSent, sub.LastSent = p.version, api.At(now)
 		}
 	}
 	if len(st.pending) == maxPending {

@@ -8,8 +8,8 @@ import (
 
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 
+	"steelyard/internal/api"
 	"steelyard/internal/envoyid"
-	"steelyard/internal/stat"
 	"steelyard/xds/port"
 )
 
@@ -38,7 +38,7 @@ func (b *clockedTracker) open(id int64) streamKey {
 	if err := b.opened(b.t.Context(), key, TransportEDSDelta, "10.0.0.1:1"); err != nil {
 		b.t.Fatal(err)
 	}
-	b.request(key, request{node: stat.Node{NodeID: fmt.Sprint("envoy-", id)}, subscribe: []string{"llama"}})
+	b.request(key, request{node: api.Node{NodeID: fmt.Sprint("envoy-", id)}, subscribe: []string{"llama"}})
 	return key
 }
 
@@ -133,8 +133,8 @@ func TestAStreamWatchesForTheNodeOfItsFirstRequest(t *testing.T) {
 		if err := b.opened(t.Context(), key, TransportEDSDelta, peer); err != nil {
 			t.Fatal(err)
 		}
-		b.request(key, request{node: stat.Node{NodeID: "envoy-1"}, subscribe: []string{"llama", "llama/failsafe"}})
-		b.request(key, request{node: stat.Node{NodeID: "envoy-2"}}) // the first holds
+		b.request(key, request{node: api.Node{NodeID: "envoy-1"}, subscribe: []string{"llama", "llama/failsafe"}})
+		b.request(key, request{node: api.Node{NodeID: "envoy-2"}}) // the first holds
 		if got := b.watching("llama"); len(got) != 1 || got[0] != (envoyid.ID{NodeID: "envoy-1", Host: host}) {
 			t.Errorf("%v watch, want envoy-1 at %s", got, host)
 		}

@@ -6,11 +6,13 @@ import (
 	"testing"
 	"time"
 
+	"steelyard/internal/api"
+
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 
-	"steelyard/internal/stat"
 	"steelyard/weighting"
 	"steelyard/weighting/push"
 )
@@ -29,7 +31,7 @@ func (s *Server) subscribeFor(t *testing.T, names ...string) {
 	if err := s.tracker.opened(t.Context(), key, TransportEDSDelta, "10.0.0.1:1"); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.tracker.requested(key, request{node: stat.Node{NodeID: "envoy-1"}, typeURL: resource.EndpointType,
+	if err := s.tracker.requested(key, request{node: api.Node{NodeID: "envoy-1"}, typeURL: resource.EndpointType,
 		subscribe: names}); err != nil {
 		t.Fatal(err)
 	}

@@ -10,10 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"steelyard/cmd/internal/console"
-	"steelyard/controlplane/admin"
 	"steelyard/controlplane/config"
 	"steelyard/controlplane/override"
-	"steelyard/controlplane/view"
+	"steelyard/internal/api"
 )
 
 func diffCommand() *cobra.Command {
@@ -63,7 +62,7 @@ running configuration.`,
 // overriding is what drain and pin have in common.
 type overriding struct {
 	asking
-	change admin.OverrideRequest
+	change api.OverrideRequest
 	length time.Duration
 }
 
@@ -75,10 +74,10 @@ func (o *overriding) flags(c *cobra.Command) *cobra.Command {
 
 // override sends the change, unless no Steelyard would do it.
 func (o *overriding) override(ctx context.Context, c *console.Client, out console.Output, args []string) error {
-	o.change.ForSeconds = view.Seconds(o.length)
+	o.change.ForSeconds = api.Seconds(o.length)
 	now := time.Now()
-	if err := override.Check(view.Override{Kind: o.change.Kind, Share: o.change.Share, Reason: o.change.Reason,
-		Since: view.At(now), Until: view.At(now.Add(o.length))}); err != nil {
+	if err := override.Check(api.Override{Kind: o.change.Kind, Share: o.change.Share, Reason: o.change.Reason,
+		Since: api.At(now), Until: api.At(now.Add(o.length))}); err != nil {
 		return usageError{err}
 	}
 	done, err := c.Override(ctx, args[0], args[1], o.change)
@@ -104,7 +103,7 @@ This needs a token with the role operate.`,
   steelyard undrain llama 10.0.0.1:8000`,
 		Args: cobra.ExactArgs(2),
 		RunE: o.run(func(ctx context.Context, c *console.Client, out console.Output, args []string) error {
-			o.change.Kind = view.OverrideDrain
+			o.change.Kind = api.OverrideDrain
 			return o.override(ctx, c, out, args)
 		}),
 		ValidArgsFunction: o.names,
@@ -131,7 +130,7 @@ This needs a token with the role operate.`,
 			if err != nil {
 				return err
 			}
-			o.change.Kind, o.change.Share = view.OverridePin, view.Num(part)
+			o.change.Kind, o.change.Share = api.OverridePin, api.Num(part)
 			return o.override(ctx, c, out, args)
 		}),
 		ValidArgsFunction: o.names,

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/term"
 
 	"steelyard/cmd/internal/console"
-	"steelyard/controlplane/view"
+	"steelyard/internal/api"
 	"steelyard/internal/credentials"
 )
 
@@ -295,7 +295,7 @@ and what operators did. Times are UTC.`,
 
 func eventKinds() []string {
 	var out []string
-	for _, k := range view.EventKinds() {
+	for _, k := range api.EventKinds() {
 		out = append(out, string(k))
 	}
 	return out

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"steelyard/controlplane/view"
+	"steelyard/internal/api"
 )
 
 // steelyard runs a command line.
@@ -288,11 +288,11 @@ func TestInspectAsksARunningSteelyardForTheWork(t *testing.T) {
 			return
 		}
 		_ = json.NewEncoder(w).Encode(map[string]any{
-			"decision": view.Decision{Work: view.Work{TokensPerByte: view.Num(0.24),
-				TokensPerByteAgeSeconds: view.Num(3), Engines: 2}},
-			"endpoint": view.Endpoint{Why: "It gets half.", Work: view.EndpointWork{Requests: view.Num(1),
-				PromptTokens: view.Num(1834), Source: "sizes", PrefillRate: view.Num(12_300),
-				PrefillRateSource: "measured", PrefillRateAgeSeconds: view.Num(2)}},
+			"decision": api.Decision{Work: api.Work{TokensPerByte: api.Num(0.24),
+				TokensPerByteAgeSeconds: api.Num(3), Engines: 2}},
+			"endpoint": api.Endpoint{Why: "It gets half.", Work: api.EndpointWork{Requests: api.Num(1),
+				PromptTokens: api.Num(1834), Source: "sizes", PrefillRate: api.Num(12_300),
+				PrefillRateSource: "measured", PrefillRateAgeSeconds: api.Num(2)}},
 		})
 	}))
 	defer running.Close()

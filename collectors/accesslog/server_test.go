@@ -9,7 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"steelyard/internal/api"
+
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+
 	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/service/accesslog/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -19,7 +22,6 @@ import (
 	"steelyard/collectors/ledger"
 	"steelyard/collectors/wire"
 	"steelyard/e2e/rig/grpctest"
-	"steelyard/internal/stat"
 	"steelyard/internal/streams"
 )
 
@@ -143,7 +145,7 @@ func TestRequestsAreCountedOverTheirStreams(t *testing.T) {
 	if got := s.ledger.Totals().Received; got != 3 {
 		t.Errorf("%d entries, want 3", got)
 	}
-	if got := s.StreamStats(); got != (stat.SignalStreams{}) {
+	if got := s.StreamStats(); got != (api.SignalStreams{}) {
 		t.Errorf("%+v, want none open, refused or broken", got)
 	}
 }
@@ -180,14 +182,14 @@ func TestStreamsThatEndWithAReason(t *testing.T) {
 		first *accesslogv3.StreamAccessLogsMessage
 		code  codes.Code
 		err   string
-		count func(stat.SignalStreams) uint64
+		count func(api.SignalStreams) uint64
 	}{
 		{"no node", logs(t, "02-500-begin", ""), codes.InvalidArgument, "names no node",
-			func(s stat.SignalStreams) uint64 { return s.Refused }},
+			func(s api.SignalStreams) uint64 { return s.Refused }},
 		{"no id", &accesslogv3.StreamAccessLogsMessage{
 			Identifier: &accesslogv3.StreamAccessLogsMessage_Identifier{Node: &corev3.Node{Cluster: "c"}}},
-			codes.InvalidArgument, "--service-node", func(s stat.SignalStreams) uint64 { return s.Refused }},
-		{"too long", huge, codes.Internal, "want at most", func(s stat.SignalStreams) uint64 { return s.Broken }},
+			codes.InvalidArgument, "--service-node", func(s api.SignalStreams) uint64 { return s.Refused }},
+		{"too long", huge, codes.Internal, "want at most", func(s api.SignalStreams) uint64 { return s.Broken }},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"steelyard/internal/stat"
+	"steelyard/internal/api"
 	"steelyard/weighting"
 	"steelyard/weighting/flight"
 )
@@ -69,7 +69,7 @@ type everything struct {
 	Envoys     []EnvoyStatus
 	Generation uint64
 	Modes      map[Envoy]Mode
-	Totals     stat.Entries
+	Totals     api.Entries
 	Reporters  Reporters
 }
 

@@ -6,13 +6,13 @@ import (
 	"slices"
 	"time"
 
+	"steelyard/internal/api"
 	"steelyard/internal/envoyid"
-	"steelyard/internal/stat"
 )
 
 // A Dispute is a report of one Envoy about an endpoint that all others contradict. It does not count.
 type Dispute struct {
-	Kind     stat.DisputeKind
+	Kind     api.DisputeKind
 	Envoy    Envoy
 	Address  string
 	Requests int // in flight, of stat.DisputeInFlight; issued, of stat.DisputeIssued
@@ -31,7 +31,7 @@ func (l *Ledger) Disputes(name string, now time.Time) (all []Dispute) {
 		for _, count := range s.at.served.disputed() {
 			if a := count.account; a.slot == s && a.watched {
 				all = append(all,
-					Dispute{stat.DisputeInFlight, a.envoy.node, s.address, int(count.least), count.contradicted})
+					Dispute{api.DisputeInFlight, a.envoy.node, s.address, int(count.least), count.contradicted})
 			}
 		}
 		all = append(all, l.unconfirmedAt(s, now)...)
@@ -40,14 +40,14 @@ func (l *Ledger) Disputes(name string, now time.Time) (all []Dispute) {
 		}
 		for _, by := range s.failures.discounted {
 			if by.persist(now) {
-				all = append(all, Dispute{Kind: stat.DisputeFailures, Envoy: by.account.envoy.node, Address: s.address,
+				all = append(all, Dispute{Kind: api.DisputeFailures, Envoy: by.account.envoy.node, Address: s.address,
 					Since: by.since})
 			}
 		}
 	}
 	for node := range c.watchers {
 		if e := l.envoys[node]; e != nil && now.Sub(e.overstated.latest) <= rowPause && c.has(e.overstated.address) {
-			all = append(all, Dispute{stat.DisputeIssued, node, e.overstated.address,
+			all = append(all, Dispute{api.DisputeIssued, node, e.overstated.address,
 				int(min(e.overstated.requests, math.MaxInt32)), e.overstated.since})
 		}
 	}
@@ -72,7 +72,7 @@ func (l *Ledger) unconfirmedAt(s *slot, now time.Time) (all []Dispute) {
 	for _, e := range l.countedBy(s.cluster).envoys {
 		a := e.account(s)
 		if a != nil && a.watched && !e.confirmed && a.count.InFlight() > 0 && lasts >= e.lag() {
-			all = append(all, Dispute{stat.DisputeInFlight, e.node, s.address, int(a.count.InFlight()), s.excessSince})
+			all = append(all, Dispute{api.DisputeInFlight, e.node, s.address, int(a.count.InFlight()), s.excessSince})
 		}
 	}
 	return all

@@ -3,7 +3,7 @@ package ledger
 import (
 	"time"
 
-	"steelyard/internal/stat"
+	"steelyard/internal/api"
 	"steelyard/weighting/flight"
 )
 
@@ -41,7 +41,7 @@ type envoy struct {
 	asked time.Duration // interval of reports
 
 	lastEvent, lastReport, lastMessage time.Time
-	totals                             stat.Entries
+	totals                             api.Entries
 }
 
 // A service is what an Envoy's own name for a cluster stands for.

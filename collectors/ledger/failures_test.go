@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"steelyard/internal/stat"
+	"steelyard/internal/api"
 )
 
 // A failingEndpoint is one and its failures by the logs of Envoys, one request a tick of each.
@@ -104,7 +104,7 @@ func TestFailuresThatOnlyOneEnvoyReportsDoNotCount(t *testing.T) {
 			if named := len(disputes) > 0; named != c.named {
 				t.Errorf("disputes %+v", disputes)
 			}
-			if c.named && (disputes[0].Envoy.NodeID != "envoy-0" || disputes[0].Kind != stat.DisputeFailures ||
+			if c.named && (disputes[0].Envoy.NodeID != "envoy-0" || disputes[0].Kind != api.DisputeFailures ||
 				fixture.now.Sub(disputes[0].Since) < 25*time.Second) {
 				t.Errorf("disputes %+v, want the first Envoy, from the beginning", disputes)
 			}

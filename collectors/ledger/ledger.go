@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"steelyard/internal/stat"
+	"steelyard/internal/api"
 	"steelyard/weighting/flight"
 )
 
@@ -40,10 +40,10 @@ type Ledger struct {
 	clusters     map[string]*cluster
 	addresses    map[string]*address
 	envoys       map[Envoy]*envoy
-	left         stat.Entries // of Envoys that have left
-	open         int          // requests of all Envoys
-	accounts     int          // of all Envoys
-	services     int          // of all Envoys
+	left         api.Entries // of Envoys that have left
+	open         int         // requests of all Envoys
+	accounts     int         // of all Envoys
+	services     int         // of all Envoys
 	watching     map[Envoy]*watching
 	reporters    Reporters
 	hashed       map[*account]int32 // requests issued by a hash, of the report that is being read

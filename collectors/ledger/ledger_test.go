@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"steelyard/internal/stat"
+	"steelyard/internal/api"
 	"steelyard/weighting"
 	"steelyard/weighting/flight"
 )
@@ -396,7 +396,7 @@ func TestAReportHasNoMoreRequestsThanItsIntervalAllows(t *testing.T) {
 			}
 			var disputes []Dispute
 			if !c.counts {
-				disputes = []Dispute{{stat.DisputeIssued, e.node, one, int(min(c.load.Issued, math.MaxInt32)), w.now}}
+				disputes = []Dispute{{api.DisputeIssued, e.node, one, int(min(c.load.Issued, math.MaxInt32)), w.now}}
 			}
 			if diff := cmp.Diff(disputes, w.ledger.Disputes("chat", w.now)); diff != "" {
 				t.Error(diff)

@@ -10,7 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"steelyard/internal/stat"
+	"steelyard/internal/api"
 	"steelyard/weighting"
 )
 
@@ -273,7 +273,7 @@ func TestAnIdleEndpointIsNotKeptFromRequests(t *testing.T) {
 				}
 			}
 			d := w.ledger.Disputes("chat", w.now)
-			if len(d) == 0 || d[0].Envoy.NodeID != "liar" || d[0].Kind != stat.DisputeInFlight {
+			if len(d) == 0 || d[0].Envoy.NodeID != "liar" || d[0].Kind != api.DisputeInFlight {
 				t.Errorf("disputes %+v", d)
 			}
 		})

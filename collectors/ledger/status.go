@@ -4,8 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"steelyard/internal/api"
 	"steelyard/internal/envoyid"
-	"steelyard/internal/stat"
 	"steelyard/weighting"
 	"steelyard/weighting/flight"
 )
@@ -245,7 +245,7 @@ func (l *Ledger) Envoys(now time.Time) []EnvoyStatus {
 	return all
 }
 
-func add(to, of *stat.Entries) {
+func add(to, of *api.Entries) {
 	to.Received += of.Received
 	to.Ignored += of.Ignored
 	to.Unpaired += of.Unpaired
@@ -253,7 +253,7 @@ func add(to, of *stat.Entries) {
 }
 
 // Totals returns the sums over all Envoys since the start, also over those that have left.
-func (l *Ledger) Totals() stat.Entries {
+func (l *Ledger) Totals() api.Entries {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	t := l.left

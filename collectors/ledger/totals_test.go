@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"steelyard/internal/stat"
+	"steelyard/internal/api"
 )
 
 func TestTotalsOutliveTheEnvoysThatTheyAreOf(t *testing.T) {
@@ -18,7 +18,7 @@ func TestTotalsOutliveTheEnvoysThatTheyAreOf(t *testing.T) {
 	s.End(now, "1", "10.0.0.1:80", Outcome{Status: 200})
 	s.End(now, "2", "10.0.0.1:80", Outcome{Status: 200})
 	s.Begin(now, "3", "10.9.9.9:80")
-	want := stat.Entries{Received: 4, Ignored: 1, Unpaired: 1}
+	want := api.Entries{Received: 4, Ignored: 1, Unpaired: 1}
 	if got := l.Totals(); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}

@@ -3,8 +3,8 @@ package ledger
 import (
 	"time"
 
+	"steelyard/internal/api"
 	"steelyard/internal/envoyid"
-	"steelyard/internal/stat"
 	"steelyard/weighting/flight"
 	"steelyard/weighting/push"
 )
@@ -98,7 +98,7 @@ type EnvoyStatus struct {
 	RequestRate  float64 // requests per second
 	OpenRequests int     // begun and not ended, by its access log
 
-	stat.Entries
+	api.Entries
 
 	LastEvent, LastReport time.Time
 	ReportInterval        time.Duration // as asked for; 0 without load reports

@@ -8,13 +8,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"steelyard/internal/api"
+
 	loadstatsv3 "github.com/envoyproxy/go-control-plane/envoy/service/load_stats/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"steelyard/collectors/ledger"
 	"steelyard/collectors/wire"
-	"steelyard/internal/stat"
 )
 
 const (
@@ -42,7 +43,7 @@ type Server struct {
 
 // Stats has counters since the start.
 type Stats struct {
-	stat.SignalStreams
+	api.SignalStreams
 	Reports uint64 // received
 }
 

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"steelyard/internal/stat"
+	"steelyard/internal/api"
 )
 
 // FirstTokens follows the histogram of the time to the first token of one server. Requests count less the older they
@@ -59,7 +59,7 @@ func NewFirstTokens(e Engine) *FirstTokens {
 }
 
 // Observe adds a metrics body that was true at the given moment, and returns the histogram; nil while it is unknown.
-func (f *FirstTokens) Observe(at time.Time, body []byte) *stat.Histogram {
+func (f *FirstTokens) Observe(at time.Time, body []byte) *api.Histogram {
 	bounds, counts, sum, ok := f.series.read(body)
 	if !ok || !whole(body) {
 		return nil
@@ -80,7 +80,7 @@ func (f *FirstTokens) Observe(at time.Time, body []byte) *stat.Histogram {
 	if all < fewestRequests {
 		return nil
 	}
-	return &stat.Histogram{Bounds: f.bounds, Counts: slices.Clone(f.counts), Sum: f.seconds}
+	return &api.Histogram{Bounds: f.bounds, Counts: slices.Clone(f.counts), Sum: f.seconds}
 }
 
 // add adds what came since the last time. Where counters are lower than before, some have begun again, and which of the

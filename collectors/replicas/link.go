@@ -12,8 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"steelyard/collectors/replicas/merge"
+	"steelyard/internal/api"
 	"steelyard/internal/loops"
-	"steelyard/internal/stat"
 	"steelyard/weighting/flight"
 )
 
@@ -70,7 +70,7 @@ type Link struct {
 	abort    context.CancelCauseFunc    // ends that session
 	whole    bool                       // the next message has everything
 	err      error                      // why there is no session, or the latest message could not be sent
-	known    map[string]stat.ReplicaState
+	known    map[string]api.ReplicaState
 	wasCut   bool // as of the last line of the log
 	warned   bool // of a cut, in the log
 }
@@ -80,7 +80,7 @@ func New(id merge.ID, o Options) *Link {
 	return &Link{
 		o: o, id: id, log: o.Log, changed: loops.NewSignal(), peers: merge.New(id, time.Now()),
 		dirty: make(map[string]struct{}), scrapes: make(map[[2]string]merge.Scrape),
-		known: make(map[string]stat.ReplicaState), wasCut: true,
+		known: make(map[string]api.ReplicaState), wasCut: true,
 	}
 }
 
@@ -136,11 +136,11 @@ func (l *Link) Served(now time.Time, address string, requests float64) {
 }
 
 // Status returns the state of the link.
-func (l *Link) Status() stat.Replicas {
+func (l *Link) Status() api.Replicas {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	cut, since := l.peers.Cut()
-	s := stat.Replicas{Enabled: true, ID: string(l.id), Name: l.o.Name, Connected: !cut, Since: stat.At(since),
+	s := api.Replicas{Enabled: true, ID: string(l.id), Name: l.o.Name, Connected: !cut, Since: api.At(since),
 		Messages: l.peers.Messages, Others: l.peers.Status()}
 	switch {
 	case cut && l.err != nil:
@@ -202,7 +202,7 @@ func (l *Link) news() (lines []line) {
 			lines = append(lines, line{slog.LevelInfo, "the replicas are connected through Redis", nil})
 		}
 	}
-	seen := make(map[string]stat.ReplicaState)
+	seen := make(map[string]api.ReplicaState)
 	for _, p := range l.peers.Status() {
 		seen[p.ID] = p.State
 		if l.known[p.ID] != p.State {

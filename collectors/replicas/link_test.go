@@ -17,7 +17,7 @@ import (
 	"steelyard/e2e/rig/output"
 	"steelyard/e2e/rig/proc"
 	"steelyard/e2e/rig/proc/proctest"
-	"steelyard/internal/stat"
+	"steelyard/internal/api"
 	"steelyard/weighting"
 	"steelyard/weighting/flight"
 )
@@ -123,7 +123,7 @@ func (n *node) untilInFlight(want map[string]float64) {
 }
 
 // other wants one other replica in a state.
-func (n *node) other(state stat.ReplicaState) func() error {
+func (n *node) other(state api.ReplicaState) func() error {
 	return func() error {
 		s := n.link.Status()
 		if !s.Connected || len(s.Others) != 1 || s.Others[0].State != state {
@@ -138,8 +138,8 @@ func startStore(t *testing.T) *proc.Redis { return proctest.Redis(t, proc.RedisC
 func TestCountsAndScrapesReachTheOther(t *testing.T) {
 	store := startStore(t)
 	a, b := startNode(t, store.Address(), "a"), startNode(t, store.Address(), "b")
-	a.until("the other is live", a.other(stat.ReplicaLive))
-	b.until("the other is live", b.other(stat.ReplicaLive))
+	a.until("the other is live", a.other(api.ReplicaLive))
+	b.until("the other is live", b.other(api.ReplicaLive))
 	a.request(x, 3)
 	b.request(x, 1)
 	b.request(y, 2)
@@ -161,7 +161,7 @@ func TestCountsAndScrapesReachTheOther(t *testing.T) {
 	})
 
 	a.stop()
-	b.until("one that stops is gone", b.other(stat.ReplicaGone))
+	b.until("one that stops is gone", b.other(api.ReplicaGone))
 	if o := b.link.Status().Others[0]; o.Since.Sub(o.LastMessage.Time) > merge.Silence/2 {
 		t.Errorf("gone %v after its last message, though it took leave", o.Since.Sub(o.LastMessage.Time))
 	}
@@ -277,7 +277,7 @@ func TestMessagesOfAnotherVersionAndNonsenseAreIgnoredAndCounted(t *testing.T) {
 func TestChangesAreGathered(t *testing.T) {
 	store := startStore(t)
 	a, b := startNode(t, store.Address(), "a"), startNode(t, store.Address(), "b")
-	b.until("the other is live", b.other(stat.ReplicaLive))
+	b.until("the other is live", b.other(api.ReplicaLive))
 	before, began := b.link.Status().Messages.Received, time.Now()
 	const requests = 2000
 	for range requests {
@@ -301,13 +301,13 @@ func TestRedisKilledAndBack(t *testing.T) {
 	}
 	b.until("the way is cut, and why", func() error {
 		s := b.link.Status()
-		if s.Connected || s.Error == "" || s.Others[0].State != stat.ReplicaUnreachable {
+		if s.Connected || s.Error == "" || s.Others[0].State != api.ReplicaUnreachable {
 			return fmt.Errorf("%+v", s)
 		}
 		return nil
 	})
 	proctest.Redis(t, proc.RedisConfig{Address: store.Address()})
-	b.until("the other is live", b.other(stat.ReplicaLive))
+	b.until("the other is live", b.other(api.ReplicaLive))
 	b.untilInFlight(map[string]float64{x: 2, y: 0})
 }
 
@@ -344,8 +344,8 @@ func TestAReplicaThatMayNotPublishIsCutAndSaysWhy(t *testing.T) {
 		t.Errorf("the other has heard of it: %+v", others)
 	}
 	acl("+publish")
-	mute.until("the other is live", mute.other(stat.ReplicaLive))
-	a.until("the other is live", a.other(stat.ReplicaLive))
+	mute.until("the other is live", mute.other(api.ReplicaLive))
+	a.until("the other is live", a.other(api.ReplicaLive))
 }
 
 // TestAReplicaOfRedisIsRefused: of two that are connected to a primary and to its replica, only one would hear of the

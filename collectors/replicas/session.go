@@ -3,6 +3,9 @@ package replicas
 import (
 	"cmp"
 	"context"
+
+	"steelyard/internal/api"
+
 	_ "embed"
 	"errors"
 	"fmt"
@@ -14,7 +17,6 @@ import (
 
 	"steelyard/collectors/replicas/merge"
 	"steelyard/internal/loops"
-	"steelyard/internal/stat"
 )
 
 var (
@@ -183,7 +185,7 @@ func (l *Link) take(now time.Time, b []byte, most int) (own bool) {
 	if err != nil {
 		if errors.Is(err, errVersion) {
 			l.peers.Messages.Foreign++
-			l.peers.Messages.LastForeign = stat.At(now)
+			l.peers.Messages.LastForeign = api.At(now)
 		} else {
 			l.peers.Messages.Invalid++
 		}

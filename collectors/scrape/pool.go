@@ -6,9 +6,9 @@ import (
 	"sync"
 	"time"
 
+	"steelyard/internal/api"
 	"steelyard/internal/credentials"
 	"steelyard/internal/loops"
-	"steelyard/internal/stat"
 	"steelyard/weighting"
 )
 
@@ -24,7 +24,7 @@ type Result struct {
 	// WrongCounters says which counters of the page cannot be right, and why; empty if all can.
 	WrongCounters string
 	// FirstToken is set about once a second, if the engine exports it, and nil otherwise.
-	FirstToken *stat.Histogram
+	FirstToken *api.Histogram
 }
 
 // A Pool keeps one loop for each target.

@@ -9,8 +9,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"steelyard/internal/api"
 	"steelyard/internal/envoyid"
-	"steelyard/internal/stat"
 	"steelyard/internal/streams"
 )
 
@@ -51,8 +51,8 @@ func (s *Service) Close() {
 }
 
 // StreamStats returns the counts of the streams.
-func (s *Service) StreamStats() stat.SignalStreams {
-	return stat.SignalStreams{Open: s.Open(), Refused: s.refused.Load() + s.Gate.Refused(), Broken: s.broken.Load()}
+func (s *Service) StreamStats() api.SignalStreams {
+	return api.SignalStreams{Open: s.Open(), Refused: s.refused.Load() + s.Gate.Refused(), Broken: s.broken.Load()}
 }
 
 // Receive reads the next message of a stream. Its error is the status of the stream, io.EOF if the Envoy closed it.

@@ -3,7 +3,6 @@ package admin
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -18,7 +17,7 @@ import (
 	"sync"
 	"time"
 
-	"steelyard/controlplane/view"
+	"steelyard/internal/api"
 )
 
 // The roles of a token. One that may operate may also view.
@@ -91,22 +90,20 @@ type Access struct {
 	mu     sync.Mutex
 	tokens []Token // while the file cannot be read, those of its previous content
 	err    error
-	denied map[string]*DeniedRequests
+	denied map[string]*denial
 }
 
-// The reasons of denied requests.
-const (
-	deniedNoToken     = "no_token"
-	deniedWrongToken  = "wrong_token"
-	deniedRole        = "role"
-	deniedCrossOrigin = "cross_origin"
-)
+// A denial counts the requests that were denied for one reason.
+type denial struct {
+	api.DeniedRequests
+	logged logLimit
+}
 
 // NewAccess returns an Access without tokens.
 func NewAccess(o AccessOptions) *Access {
-	a := &Access{AccessOptions: o, denied: make(map[string]*DeniedRequests)}
-	for _, reason := range []string{deniedCrossOrigin, deniedNoToken, deniedRole, deniedWrongToken} {
-		a.denied[reason] = &DeniedRequests{Reason: reason}
+	a := &Access{AccessOptions: o, denied: make(map[string]*denial)}
+	for _, reason := range []string{api.DeniedCrossOrigin, api.DeniedNoToken, api.DeniedRole, api.DeniedWrongToken} {
+		a.denied[reason] = &denial{DeniedRequests: api.DeniedRequests{Reason: reason}}
 	}
 	return a
 }
@@ -127,70 +124,20 @@ func (a *Access) current() []Token {
 	return a.tokens
 }
 
-// An AdminAccess is who may use the admin listener, and who was denied.
-type AdminAccess struct {
-	Loopback bool `json:"loopback"` // only processes of this machine can connect
-	TLS      bool `json:"tls"`      // the listener speaks TLS
-	// path of `admin.tokens_file`; empty: everyone may view, nobody may operate
-	TokensFile    string `json:"tokens_file"`
-	Tokens        int    `json:"tokens"`         // tokens in use
-	TokensError   string `json:"tokens_error"`   // why the file cannot be used; its previous tokens stay in use
-	AnonymousView bool   `json:"anonymous_view"` // viewing needs no token though there are tokens
-	Insecure      bool   `json:"insecure"`       // clients of other machines need no TLS or no token
-
-	Denied []DeniedRequests `json:"denied"` // one for each reason
-}
-
-// DeniedRequests are those that were denied for one reason.
-type DeniedRequests struct {
-	// `no_token`, `wrong_token`, `role` (it may not operate) or `cross_origin` (a page of another origin)
-	Reason   string    `json:"reason"`
-	Count    uint64    `json:"count"`     // since the start
-	LastAt   view.Time `json:"last_at"`   // when the latest was denied
-	LastPeer string    `json:"last_peer"` // address that sent the latest
-	logged   logLimit
-}
-
-func (a *Access) status() AdminAccess {
+func (a *Access) status() api.AdminAccess {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	s := AdminAccess{Loopback: a.Loopback, TLS: a.TLS, TokensFile: a.TokensFile, Tokens: len(a.tokens),
+	s := api.AdminAccess{Loopback: a.Loopback, TLS: a.TLS, TokensFile: a.TokensFile, Tokens: len(a.tokens),
 		AnonymousView: a.AnonymousView,
 		Insecure:      a.Insecure && !a.Loopback && (!a.TLS || a.TokensFile == "")}
 	if a.err != nil {
 		s.TokensError = a.err.Error()
 	}
 	for _, d := range a.denied {
-		s.Denied = append(s.Denied, *d)
+		s.Denied = append(s.Denied, d.DeniedRequests)
 	}
-	slices.SortFunc(s.Denied, func(x, y DeniedRequests) int { return strings.Compare(x.Reason, y.Reason) })
+	slices.SortFunc(s.Denied, func(x, y api.DeniedRequests) int { return strings.Compare(x.Reason, y.Reason) })
 	return s
-}
-
-// accessProblems returns the problems of access to the admin listener.
-func accessProblems(a AdminAccess, now time.Time) []view.Problem {
-	var out problemList
-	if a.Insecure {
-		var without []string
-		if !a.TLS {
-			without = append(without, "without TLS")
-		}
-		if a.TokensFile == "" {
-			without = append(without, "without tokens")
-		}
-		out.warn("the admin listener is open beyond this machine %s, as admin.insecure allows",
-			strings.Join(without, " and "))
-	}
-	if a.TokensError != "" {
-		out.fail("the file of admin tokens cannot be used, the previous ones (%d) stay: %s", a.Tokens, a.TokensError)
-	}
-	for _, d := range a.Denied {
-		if d.Reason != deniedNoToken && within(d.LastAt, now, refusalMemory) {
-			out.warn("admin requests are denied (%s): %d since the start, the latest %s, from %s", d.Reason, d.Count,
-				formatAgo(d.LastAt, now), d.LastPeer)
-		}
-	}
-	return out
 }
 
 // A caller is who has sent a request. The zero caller may do nothing.
@@ -221,7 +168,7 @@ func (a *Access) identify(r *http.Request, now time.Time) (c caller, denied stri
 		if t := match(tokens, token); t != nil && strings.EqualFold(scheme, "bearer") {
 			return caller{name: t.Name, role: t.Role}, ""
 		}
-		return caller{}, deniedWrongToken
+		return caller{}, api.DeniedWrongToken
 	}
 	if cookie, err := r.Cookie(a.cookieName()); err == nil {
 		if t := matchSession(tokens, cookie.Value, now); t != nil {
@@ -231,7 +178,7 @@ func (a *Access) identify(r *http.Request, now time.Time) (c caller, denied stri
 	if a.AnonymousView {
 		return caller{role: RoleView}, ""
 	}
-	return caller{}, deniedNoToken
+	return caller{}, api.DeniedNoToken
 }
 
 // match finds a token. It takes the same time wherever in the list the token is, and however much of it is right.
@@ -279,42 +226,10 @@ func (a *Access) deny(reason string, r *http.Request, log *slog.Logger, now time
 	a.mu.Lock()
 	d := a.denied[reason]
 	d.Count++
-	d.LastAt, d.LastPeer = view.At(now), r.RemoteAddr
-	count, shouldLog := d.Count, reason != deniedNoToken && d.logged.due(now)
+	d.LastAt, d.LastPeer = api.At(now), r.RemoteAddr
+	count, shouldLog := d.Count, reason != api.DeniedNoToken && d.logged.due(now)
 	a.mu.Unlock()
 	if shouldLog {
 		log.Warn("admin request denied", "reason", reason, "peer", r.RemoteAddr, "path", r.URL.Path, "denied", count)
 	}
-}
-
-// open are the paths that need no token: they show nothing of the fleet.
-func open(path string) bool {
-	return path == "/healthz" || path == "/readyz" || path == loginPath || strings.HasPrefix(path, "/assets/")
-}
-
-// admitted lets requests through that may view, or that have an open path. Routes that change something check the role
-// themselves; see router.
-func (h *handler) admitted(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c, denied := h.Access.identify(r, h.Now())
-		if !c.mayView() && !open(r.URL.Path) {
-			h.Access.deny(denied, r, h.Log, h.Now())
-			h.unauthorized(w, r, denied)
-			return
-		}
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, c)))
-	})
-}
-
-func (h *handler) unauthorized(w http.ResponseWriter, r *http.Request, denied string) {
-	if r.Method == http.MethodGet && denied == deniedNoToken && strings.Contains(r.Header.Get("Accept"), "text/html") {
-		h.loginPage(w, http.StatusUnauthorized, r.URL.RequestURI(), "")
-		return
-	}
-	w.Header().Set("WWW-Authenticate", `Bearer realm="steelyard"`)
-	if denied == deniedWrongToken {
-		writeError(w, http.StatusUnauthorized, "the token of the Authorization header is not in admin.tokens_file")
-		return
-	}
-	writeError(w, http.StatusUnauthorized, "send a token of admin.tokens_file: Authorization: Bearer TOKEN")
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"steelyard/controlplane/view"
+	"steelyard/internal/api"
 )
 
 const (
@@ -261,7 +261,7 @@ func TestTheStatusHasWhoWasDeniedAndWhatIsOpen(t *testing.T) {
 	g.send("POST", "/api/v1/test", "")
 	g.send("POST", "/api/v1/test", "", "Origin", "https://evil.example")
 	g.access.SetTokens(nil, http.ErrBodyNotAllowed)
-	s := decode[Status](t, g.send("GET", "/api/v1/status", ""))
+	s := decode[api.Status](t, g.send("GET", "/api/v1/status", ""))
 	a := s.AdminAccess
 	if a.Loopback || a.TLS || a.TokensFile != "tokens" || a.Tokens != 2 || !a.AnonymousView || !a.Insecure ||
 		a.TokensError != http.ErrBodyNotAllowed.Error() {
@@ -277,7 +277,7 @@ func TestTheStatusHasWhoWasDeniedAndWhatIsOpen(t *testing.T) {
 	if len(want) > 0 {
 		t.Errorf("missing %v", want)
 	}
-	for _, p := range []view.Problem{
+	for _, p := range []api.Problem{
 		warning("the admin listener is open beyond this machine without TLS, as admin.insecure allows"),
 		failure("the file of admin tokens cannot be used, the previous ones (2) stay: " + a.TokensError),
 		warning(

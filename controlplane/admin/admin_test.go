@@ -3,13 +3,15 @@ package admin
 import (
 	"fmt"
 	"log/slog"
+	"math"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
-	"steelyard/controlplane/view"
+	"steelyard/controlplane/admin/history"
+	"steelyard/internal/api"
 )
 
 // routes are all paths that answer.
@@ -68,7 +70,7 @@ func TestAnUnknownPathIsNotFoundAndListsTheKnownOnes(t *testing.T) {
 		"/api/v1/clusters/%3Cscript%3E%2F": "llama, mixtral",
 	} {
 		a := ask(t, h, http.MethodGet, route)
-		if a.code != http.StatusNotFound || !strings.Contains(decode[Error](t, a).Error, want) {
+		if a.code != http.StatusNotFound || !strings.Contains(decode[api.Error](t, a).Error, want) {
 			t.Errorf("%s: %d %s, want 404 with %q", route, a.code, a.body, want)
 		}
 	}
@@ -88,7 +90,7 @@ func TestWrongParametersAreRefusedWithWhatToWrite(t *testing.T) {
 		"/api/v1/clusters/llama/history?points=several": "at least 0",
 	} {
 		a := ask(t, h, http.MethodGet, route)
-		if a.code != http.StatusBadRequest || !strings.Contains(decode[Error](t, a).Error, want) {
+		if a.code != http.StatusBadRequest || !strings.Contains(decode[api.Error](t, a).Error, want) {
 			t.Errorf("%s: %d %s, want 400 with %q", route, a.code, a.body, want)
 		}
 	}
@@ -122,7 +124,7 @@ func TestReadyzExplainsItself(t *testing.T) {
 			if a.code != tc.code || a.body != tc.body {
 				t.Errorf("got %d\n%swant %d\n%s", a.code, a.body, tc.code, tc.body)
 			}
-			status := decode[Status](t, ask(t, handlerOf(tc.source), http.MethodGet, "/api/v1/status"))
+			status := decode[api.Status](t, ask(t, handlerOf(tc.source), http.MethodGet, "/api/v1/status"))
 			if status.Ready != (tc.code == 200) {
 				t.Errorf("the status says ready: %t", status.Ready)
 			}
@@ -141,8 +143,8 @@ func TestHealthzAnswersWhateverTheStateOfTheClusters(t *testing.T) {
 func TestWhatIsStuckIsAProblemOfTheProcess(t *testing.T) {
 	h := New(Options{Source: typical(noon),
 		Stuck: func() []string { return []string{"scrape targets: no progress for 31s"} }})
-	s := decode[Status](t, ask(t, h, http.MethodGet, "/api/v1/status"))
-	if !has(s.Problems, view.SeverityError, "Steelyard is stuck: scrape targets: no progress for 31s") {
+	s := decode[api.Status](t, ask(t, h, http.MethodGet, "/api/v1/status"))
+	if !has(s.Problems, api.SeverityError, "Steelyard is stuck: scrape targets: no progress for 31s") {
 		t.Errorf("problems %+v", s.Problems)
 	}
 }
@@ -169,17 +171,17 @@ func TestHealthzNamesWhatIsStuckWithoutAskingTheSource(t *testing.T) {
 }
 
 // unused is a Source that must not be called: each of its methods panics.
-type unused struct{ Source }
+type unused struct{ history.Source }
 
 // broken is a Source with a fault in it.
 type broken struct{ fixed }
 
-func (broken) Clients() []Client { panic("index out of range") }
+func (broken) Clients() []api.Client { panic("index out of range") }
 
 func TestAPanicIsOneFailedRequestAndALineInTheLog(t *testing.T) {
 	var log strings.Builder
 	h := New(Options{Source: broken{typical(noon)}, Log: slog.New(slog.NewTextHandler(&log, nil))})
-	if a := ask(t, h, http.MethodGet, "/api/v1/clients"); a.code != 500 || decode[Error](t, a).Error == "" {
+	if a := ask(t, h, http.MethodGet, "/api/v1/clients"); a.code != 500 || decode[api.Error](t, a).Error == "" {
 		t.Errorf("got %d %s", a.code, a.body)
 	}
 	if !strings.Contains(log.String(), "index out of range") || !strings.Contains(log.String(), "/api/v1/clients") {
@@ -203,3 +205,10 @@ func TestWhatTheSourceReturnsIsNotWrittenTo(t *testing.T) {
 		t.Errorf("clients (-want +got):\n%s", diff)
 	}
 }
+
+// nearly compares numbers as well as a history keeps them.
+var nearly = cmp.Comparer(func(a, b api.Number) bool {
+	x, known := a.Value()
+	y, alsoKnown := b.Value()
+	return known == alsoKnown && math.Abs(x-y) <= 0.0004*math.Abs(x)
+})

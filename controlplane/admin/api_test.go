@@ -9,11 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"steelyard/controlplane/view"
-	"steelyard/e2e/rig/golden"
-	"steelyard/internal/stat"
-
 	"github.com/google/go-cmp/cmp"
+
+	"steelyard/e2e/rig/golden"
+	"steelyard/internal/api"
 )
 
 // goldenRoutes are those whose answers are kept, byte for byte.
@@ -50,9 +49,9 @@ func TestAnswersAreAsRecorded(t *testing.T) {
 
 func TestNoListIsNull(t *testing.T) {
 	bare := fixed{
-		clusters: []view.Cluster{{Name: "bare", Endpoints: []view.Endpoint{{Address: "a"}},
-			Sources: []view.SourceStatus{{Name: "scrape"}}}, {Name: "empty"}},
-		clients: []Client{{Client: stat.Client{Node: stat.Node{NodeID: "n"}}}},
+		clusters: []api.Cluster{{Name: "bare", Endpoints: []api.Endpoint{{Address: "a"}},
+			Sources: []api.SourceStatus{{Name: "scrape"}}}, {Name: "empty"}},
+		clients: []api.Client{{Connection: api.Connection{Node: api.Node{NodeID: "n"}}}},
 	}
 	h := handlerOf(bare)
 	for _, route := range []string{"/api/v1/status", "/api/v1/clusters", "/api/v1/clusters/bare",
@@ -77,7 +76,7 @@ func TestEndpointsComeByAddressOrWorstFirstAndUpToALimit(t *testing.T) {
 		"?sort=name&limit=1":  {"10.0.0.1:8000"},
 		"?sort=worst&limit=2": {"10.0.0.3:8000", "10.0.0.2:8000"},
 	} {
-		c := decode[view.Cluster](t, ask(t, h, http.MethodGet, "/api/v1/clusters/llama"+query))
+		c := decode[api.Cluster](t, ask(t, h, http.MethodGet, "/api/v1/clusters/llama"+query))
 		var got []string
 		for _, e := range c.Endpoints {
 			got = append(got, e.Address)
@@ -89,14 +88,14 @@ func TestEndpointsComeByAddressOrWorstFirstAndUpToALimit(t *testing.T) {
 			t.Errorf("%s: the limit changed the total to %d", query, c.Counts.Total)
 		}
 	}
-	if c := decode[view.Cluster](t, ask(t, h, http.MethodGet,
+	if c := decode[api.Cluster](t, ask(t, h, http.MethodGet,
 		"/api/v1/clusters/llama?limit=0")); len(c.Endpoints) != 8 {
 		t.Errorf("limit=0 gives %d endpoints, want all", len(c.Endpoints))
 	}
 }
 
 func TestClientsComeWorstFirstAndUpToALimit(t *testing.T) {
-	list := decode[ClientList](t, ask(t, handlerOf(typical(noon)), http.MethodGet,
+	list := decode[api.ClientList](t, ask(t, handlerOf(typical(noon)), http.MethodGet,
 		"/api/v1/clients?sort=worst&limit=2"))
 	if list.Total != 3 || len(list.Clients) != 2 || list.Clients[0].NodeID != "edge-2" ||
 		list.Clients[1].NodeID != "edge-3" {
@@ -105,8 +104,8 @@ func TestClientsComeWorstFirstAndUpToALimit(t *testing.T) {
 }
 
 func TestCounts(t *testing.T) {
-	c := decode[view.Cluster](t, ask(t, handlerOf(typical(noon)), http.MethodGet, "/api/v1/clusters/llama"))
-	if want := (view.EndpointCounts{Total: 8, Overloaded: 1, Stale: 2, New: 2, Failing: 1}); c.Counts != want {
+	c := decode[api.Cluster](t, ask(t, handlerOf(typical(noon)), http.MethodGet, "/api/v1/clusters/llama"))
+	if want := (api.EndpointCounts{Total: 8, Overloaded: 1, Stale: 2, New: 2, Failing: 1}); c.Counts != want {
 		t.Fatalf("got %+v, want %+v", c.Counts, want)
 	}
 }

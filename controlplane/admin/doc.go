@@ -18,13 +18,13 @@
 //	/api/v1/openapi.json              these routes and their answers, for programs
 //	/                                 the page, which shows the same
 //
-// docs/admin-api.md, which is made of the types and their comments, describes the JSON key by key. It is stable: keys are added, not
-// renamed, and their meaning and unit stay.
+// docs/admin-api.md, which is made of the types of package api and their comments, describes the JSON key by key.
 //
 // # What it is not
 //
-// It has no profiler. For each request it asks a [Source]; its own state are the counters in
-// [Metrics], the past in [History], and what the [Recorder] finds once a second.
+// It has no profiler. For each request it asks a [history.Source]. What it serves is found below it, each package only
+// knowing those before it: conditions (what is wrong at a moment), history (what a look each second adds), current (the
+// present state, completed by both) and metrics (the series).
 //
 // # Who may do what
 //
@@ -38,23 +38,11 @@
 // server renders: incidents, clusters and the worst endpoints, for the first moment and for browsers without script.
 // base.js makes elements (text is always text), store.js takes the frames of the stream and asks for history, events
 // and Envoys, views.js turns them into the views, charts.js draws, page.js wires routes, keys and what is live. All
-// addresses are relative. The sentences about trouble are made here, in Go; the page only shows them.
+// addresses are relative. The sentences about trouble are made in package conditions; the page only shows them.
 //
 // # Use
 //
-// The daemon builds one [Metrics] and one [Recorder], hands them to the loops, which report to them, implements
-// [Source] over the store, the decisions and the xDS server, and then runs [Serve] with the handler that [New] returns.
-// Of the control plane this package knows only controlplane/view, which has the values of a cluster.
-//
-// # Units, and what is unknown
-//
-// Durations are seconds, times are RFC 3339 in UTC, shares and fractions are 0..1. A number that is not known is null
-// and never 0, and so is one that JSON cannot hold: see [view.Number] and [view.Time]. The series on /metrics follow
-// the same rule: a gauge whose value is unknown is left out.
-//
-// # Problems
-//
-// A condition (conditions.go) is what is wrong at a moment; each fault has one. Conditions that last are incidents, and
-// problems.go lists those of the process, a cluster, an endpoint or a client under its key "problems", with warnings
-// that explain a number and need nobody. So the page, a script and a person with curl read the same text.
+// The daemon builds one [metrics.Metrics] and one [history.Recorder], hands them to the loops, which report to them,
+// implements [history.Source] over the store, the decisions and the xDS server, and then runs [Serve] with the handler
+// that [New] returns. Of the control plane this package knows nothing.
 package admin

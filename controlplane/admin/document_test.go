@@ -9,9 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"steelyard/controlplane/view"
 	"steelyard/e2e/rig/reference"
-	"steelyard/internal/stat"
+	"steelyard/internal/api"
 )
 
 // longestMeaning is how many words a key or a series may take.
@@ -28,13 +27,11 @@ type apiDocument struct {
 
 func TestTheDocumentOfTheAPIIsMadeOfItsTypes(t *testing.T) {
 	d := apiDocument{t: t, sources: map[string]reference.Source{
-		reflect.TypeFor[Status]().PkgPath():       reference.Read(t, "."),
-		reflect.TypeFor[view.Cluster]().PkgPath(): reference.Read(t, "../view"),
-		reflect.TypeFor[stat.Client]().PkgPath():  reference.Read(t, "../../internal/stat"),
+		reflect.TypeFor[api.Status]().PkgPath(): reference.Read(t, "../../internal/api"),
 	}}
 	d.routes()
 	d.WriteString("\n## Objects\n")
-	d.find(reflect.TypeFor[Error]())
+	d.find(reflect.TypeFor[api.Error]())
 	for i := 0; i < len(d.objects); i++ { // describing one finds others
 		d.object(d.objects[i])
 	}
@@ -124,9 +121,9 @@ func (d *apiDocument) typeOf(key string, t reflect.Type) string {
 		unit = "days"
 	}
 	switch t {
-	case reflect.TypeFor[view.Number]():
+	case reflect.TypeFor[api.Number]():
 		return unit + "?"
-	case reflect.TypeFor[view.Time]():
+	case reflect.TypeFor[api.Time]():
 		return "time?"
 	}
 	switch t.Kind() {

@@ -5,8 +5,8 @@ import (
 	"math"
 	"time"
 
-	"steelyard/controlplane/view"
-	"steelyard/internal/stat"
+	"steelyard/controlplane/admin/history"
+	"steelyard/internal/api"
 	"steelyard/weighting"
 )
 
@@ -15,22 +15,22 @@ var noon = time.Date(2026, 3, 14, 12, 0, 0, 250e6, time.UTC)
 
 // fixed is a Source that never changes.
 type fixed struct {
-	clusters []view.Cluster
-	clients  []Client
-	status   Status
+	clusters []api.Cluster
+	clients  []api.Client
+	status   api.Status
 }
 
-func (f fixed) Clusters() []view.Cluster { return f.clusters }
-func (f fixed) Clients() []Client        { return f.clients }
-func (f fixed) Status() Status           { return f.status }
+func (f fixed) Clusters() []api.Cluster { return f.clusters }
+func (f fixed) Clients() []api.Client   { return f.clients }
+func (f fixed) Status() api.Status      { return f.status }
 
-func (f fixed) Matrix(name string) (view.Matrix, bool) {
+func (f fixed) Matrix(name string) (api.Matrix, bool) {
 	c, ok := f.Cluster(name)
 	if !ok {
-		return view.Matrix{}, false
+		return api.Matrix{}, false
 	}
-	m := view.Matrix{Cluster: name}
-	row := view.MatrixRow{NodeID: "edge-1", Host: "127.0.0.1", Source: view.SourceAccessLog}
+	m := api.Matrix{Cluster: name}
+	row := api.MatrixRow{NodeID: "edge-1", Host: "127.0.0.1", Source: api.SourceAccessLog}
 	for i, e := range c.Endpoints {
 		m.Endpoints, row.InFlight = append(m.Endpoints, e.Address), append(row.InFlight, i)
 	}
@@ -38,177 +38,177 @@ func (f fixed) Matrix(name string) (view.Matrix, bool) {
 	return m, true
 }
 
-func (f fixed) Cluster(name string) (view.Cluster, bool) {
+func (f fixed) Cluster(name string) (api.Cluster, bool) {
 	for _, c := range f.clusters {
 		if c.Name == name {
 			return c, true
 		}
 	}
-	return view.Cluster{}, false
+	return api.Cluster{}, false
 }
 
 // typical is a process with one healthy pool in which single endpoints are in
 // trouble, one pool that is not ready, and three Envoys.
 func typical(now time.Time) fixed {
 	return fixed{
-		clusters: []view.Cluster{llama(now), mixtral()},
+		clusters: []api.Cluster{llama(now), mixtral()},
 		clients:  envoys(now),
-		status: Status{
-			StartedAt:        view.At(now.Add(-3 * time.Hour)),
+		status: api.Status{
+			StartedAt:        api.At(now.Add(-3 * time.Hour)),
 			ConfigFile:       "/etc/steelyard/steelyard.yaml",
 			ConfigGeneration: 4,
-			LastReload:       Reload{At: view.At(now.Add(-40 * time.Minute)), OK: true},
-			Signals: SignalTotals{
+			LastReload:       api.Reload{At: api.At(now.Add(-40 * time.Minute)), OK: true},
+			Signals: api.SignalTotals{
 				AccessLog: true, LoadReports: true,
-				Entries: stat.Entries{Received: 183_204, Ignored: 12, Unpaired: 7, Reconciled: 3}, Reports: 10_741,
-				Envoys: map[SignalMode]int{ModeEvents: 1, ModeReports: 1}, Silent: 1,
-				ReportIntervalsSeconds: map[string]view.Number{view.SourceAccessLog: view.Num(1),
-					view.SourceLoadReports: view.Num(0.1)},
-				Streams: map[string]stat.SignalStreams{view.SourceAccessLog: {Open: 4, Refused: 1},
-					view.SourceLoadReports: {Open: 2, Broken: 3}},
+				Entries: api.Entries{Received: 183_204, Ignored: 12, Unpaired: 7, Reconciled: 3}, Reports: 10_741,
+				Envoys: map[api.SignalMode]int{api.ModeEvents: 1, api.ModeReports: 1}, Silent: 1,
+				ReportIntervalsSeconds: map[string]api.Number{api.SourceAccessLog: api.Num(1),
+					api.SourceLoadReports: api.Num(0.1)},
+				Streams: map[string]api.SignalStreams{api.SourceAccessLog: {Open: 4, Refused: 1},
+					api.SourceLoadReports: {Open: 2, Broken: 3}},
 			},
-			XDSAccess: XDSAccess{TLS: true, ClientCertificates: true, Rules: 2, Denied: []stat.DeniedClients{
-				{Kind: "report"}, {Kind: "stream", Count: 2, LastAt: view.At(now.Add(-time.Hour)),
+			XDSAccess: api.XDSAccess{TLS: true, ClientCertificates: true, Rules: 2, Denied: []api.DeniedClients{
+				{Kind: "report"}, {Kind: "stream", Count: 2, LastAt: api.At(now.Add(-time.Hour)),
 					LastClient: "spiffe://prod/ns/other/sa/envoy", LastPeer: "10.0.9.4:40100"},
-				{Kind: "watch", Count: 7, LastAt: view.At(now.Add(-2 * time.Minute)),
+				{Kind: "watch", Count: 7, LastAt: api.At(now.Add(-2 * time.Minute)),
 					LastClient: "spiffe://prod/ns/edge/sa/envoy", LastPeer: "10.0.9.3:51230", LastCluster: "mixtral"},
 			}},
-			XDSPort: stat.Port{
-				AdminPort: stat.AdminPort{
-					Connections: stat.Bound{Used: 9, Limit: 765, Displaced: 3,
-						LastDisplaced: view.At(now.Add(-40 * time.Minute))},
-					ConnectionsPerAddress: stat.Bound{Used: 9, Limit: 573},
+			XDSPort: api.Port{
+				AdminPort: api.AdminPort{
+					Connections: api.Bound{Used: 9, Limit: 765, Displaced: 3,
+						LastDisplaced: api.At(now.Add(-40 * time.Minute))},
+					ConnectionsPerAddress: api.Bound{Used: 9, Limit: 573},
 				},
-				Streams: stat.Bound{Used: 24, Limit: 131_072},
-				Subscriptions: stat.Bound{Used: 4, Limit: 262_144, Refused: 2,
-					LastRefused: view.At(now.Add(-time.Hour))},
-				UnreadBytes: stat.Bound{Used: 700, Limit: 268_435_456, Displaced: 1,
-					LastDisplaced: view.At(now.Add(-2 * time.Hour))},
-				SilentStreams: 5, LastSilentStreamAt: view.At(now.Add(-2 * time.Hour)),
-				OpenFilesLimit: view.Num(1024),
+				Streams: api.Bound{Used: 24, Limit: 131_072},
+				Subscriptions: api.Bound{Used: 4, Limit: 262_144, Refused: 2,
+					LastRefused: api.At(now.Add(-time.Hour))},
+				UnreadBytes: api.Bound{Used: 700, Limit: 268_435_456, Displaced: 1,
+					LastDisplaced: api.At(now.Add(-2 * time.Hour))},
+				SilentStreams: 5, LastSilentStreamAt: api.At(now.Add(-2 * time.Hour)),
+				OpenFilesLimit: api.Num(1024),
 				AcceptErrors:   1, LastAcceptError: "accept4: too many open files",
-				LastAcceptErrorAt: view.At(now.Add(-2 * time.Hour)),
+				LastAcceptErrorAt: api.At(now.Add(-2 * time.Hour)),
 			},
-			AdminPort: stat.AdminPort{
-				Connections: stat.Bound{Used: 3, Limit: 128},
-				ConnectionsPerAddress: stat.Bound{Used: 2, Limit: 96, Displaced: 1,
-					LastDisplaced: view.At(now.Add(-3 * time.Hour))},
+			AdminPort: api.AdminPort{
+				Connections: api.Bound{Used: 3, Limit: 128},
+				ConnectionsPerAddress: api.Bound{Used: 2, Limit: 96, Displaced: 1,
+					LastDisplaced: api.At(now.Add(-3 * time.Hour))},
 			},
-			Certificates: []Certificate{
-				{Use: UseXDS, File: "/etc/steelyard/tls/xds.pem", Subject: "CN=steelyard",
-					NotAfter: view.At(now.Add(13 * 24 * time.Hour))},
-				{Use: UseXDSClientCA, File: "/etc/steelyard/tls/envoys.pem", Subject: "CN=fleet",
-					NotAfter: view.At(now.Add(900 * 24 * time.Hour))},
-				{Use: UseScrapeClient, File: "/etc/steelyard/tls/scrape.pem", Error: "no such file"},
+			Certificates: []api.Certificate{
+				{Use: api.UseXDS, File: "/etc/steelyard/tls/xds.pem", Subject: "CN=steelyard",
+					NotAfter: api.At(now.Add(13 * 24 * time.Hour))},
+				{Use: api.UseXDSClientCA, File: "/etc/steelyard/tls/envoys.pem", Subject: "CN=fleet",
+					NotAfter: api.At(now.Add(900 * 24 * time.Hour))},
+				{Use: api.UseScrapeClient, File: "/etc/steelyard/tls/scrape.pem", Error: "no such file"},
 			},
-			RefusedHandshakes: []stat.RefusedHandshake{
+			RefusedHandshakes: []api.RefusedHandshake{
 				{Reason: "expired"},
-				{Reason: "no_certificate", Count: 812, LastAt: view.At(now.Add(-2 * time.Second)),
+				{Reason: "no_certificate", Count: 812, LastAt: api.At(now.Add(-2 * time.Second)),
 					LastPeer: "10.0.9.3:51234", LastError: "tls: client didn't provide a certificate"},
 			},
-			Replicas: stat.Replicas{Enabled: true, ID: "MF2XK3DJNZTSA43UMVSWY6LBOJSA", Name: "steelyard-0",
+			Replicas: api.Replicas{Enabled: true, ID: "MF2XK3DJNZTSA43UMVSWY6LBOJSA", Name: "steelyard-0",
 				Connected: true,
-				Since:     view.At(now.Add(-2 * time.Hour)), Scraping: view.Num(2),
-				Messages: stat.ReplicaMessages{Sent: 90_211, Failed: 2, Received: 88_120, Lost: 1, Stale: 3, Foreign: 4,
-					Invalid: 5, Refused: 6, LastForeign: view.At(now.Add(-time.Hour))},
-				Others: []stat.Replica{
+				Since:     api.At(now.Add(-2 * time.Hour)), Scraping: api.Num(2),
+				Messages: api.ReplicaMessages{Sent: 90_211, Failed: 2, Received: 88_120, Lost: 1, Stale: 3, Foreign: 4,
+					Invalid: 5, Refused: 6, LastForeign: api.At(now.Add(-time.Hour))},
+				Others: []api.Replica{
 					{ID: "ON2GKZLMPFQXEZBNGEWXG5DFMVWG", Name: "steelyard-1", State: "live", Envoys: 3,
-						Since:       view.At(now.Add(-2 * time.Hour)),
-						LastMessage: view.At(now.Add(-40 * time.Millisecond))},
+						Since:       api.At(now.Add(-2 * time.Hour)),
+						LastMessage: api.At(now.Add(-40 * time.Millisecond))},
 				}},
-			GoneEnvoys: []stat.GoneEnvoy{{NodeID: "edge-9", Address: "10.0.9.9:40112",
-				Since: view.At(now.Add(-42 * time.Second)), Cause: "the connection was reset"}},
-			Pickers: Pickers{SharedPrompts: stat.SharedPrompts{Sent: 5_120, LeftOut: 33}, List: []stat.Picker{
+			GoneEnvoys: []api.GoneEnvoy{{NodeID: "edge-9", Address: "10.0.9.9:40112",
+				Since: api.At(now.Add(-42 * time.Second)), Cause: "the connection was reset"}},
+			Pickers: api.Pickers{SharedPrompts: api.SharedPrompts{Sent: 5_120, LeftOut: 33}, List: []api.Picker{
 				{Name: "gateway-7f9c", Address: "10.0.9.4:50122", Clusters: []string{"llama"},
-					Since: view.At(now.Add(-time.Hour))},
-				{Name: "gateway-x2x4", Address: "10.0.9.5:40990", Since: view.At(now.Add(-20 * time.Minute))}}},
-			Tracing: stat.Tracing{Enabled: true, Skipped: 3, Exported: 4_096, Failed: 12},
-			Log:     stat.LogStatus{DroppedLines: 17, LastDrop: view.At(now.Add(-time.Hour))},
+					Since: api.At(now.Add(-time.Hour))},
+				{Name: "gateway-x2x4", Address: "10.0.9.5:40990", Since: api.At(now.Add(-20 * time.Minute))}}},
+			Tracing: api.Tracing{Enabled: true, Skipped: 3, Exported: 4_096, Failed: 12},
+			Log:     api.LogStatus{DroppedLines: 17, LastDrop: api.At(now.Add(-time.Hour))},
 		},
 	}
 }
 
-func llama(now time.Time) view.Cluster {
-	decision, endpoints := view.FromDecision(llamaDecision(now), now)
+func llama(now time.Time) api.Cluster {
+	decision, endpoints := api.FromDecision(llamaDecision(now), now)
 	for i := range endpoints {
 		e := &endpoints[i]
 		e.Engine = "vllm"
-		e.Weight = view.Num(math.Round(e.Share.Or(0) * 1e6))
-		e.LastScrape = view.Scrape{At: view.At(now.Add(-120 * time.Millisecond)),
-			DurationSeconds: view.Seconds(time.Duration(3+i) * time.Millisecond)}
+		e.Weight = api.Num(math.Round(e.Share.Or(0) * 1e6))
+		e.LastScrape = api.Scrape{At: api.At(now.Add(-120 * time.Millisecond)),
+			DurationSeconds: api.Seconds(time.Duration(3+i) * time.Millisecond)}
 	}
 	for i := range endpoints[:4] {
 		e := &endpoints[i]
-		e.InFlightSource, e.FailedRequests, e.ErrorRequests = view.SourceAccessLog, view.Num(float64(2*i)),
-			view.Num(float64(3*i))
+		e.InFlightSource, e.FailedRequests, e.ErrorRequests = api.SourceAccessLog, api.Num(float64(2*i)),
+			api.Num(float64(3*i))
 		if i != 4 { // which nobody was sent to yet
-			e.ResponseBytes, e.ResponseBytesAgeSeconds = view.Num(float64(1500+100*i)), view.Num(0.4)
-			e.FailedShare, e.FailedShareAgeSeconds = view.Num(0.01*float64(i)), view.Num(0.2)
+			e.ResponseBytes, e.ResponseBytesAgeSeconds = api.Num(float64(1500+100*i)), api.Num(0.4)
+			e.FailedShare, e.FailedShareAgeSeconds = api.Num(0.01*float64(i)), api.Num(0.2)
 		}
 	}
 	for i := range endpoints[:4] {
 		e := &endpoints[i]
-		e.Requests, e.CompletedRequests = view.Num(float64(9000+100*i)), view.Num(float64(9100+100*i))
-		e.HashedRequests = view.Num(float64(800 + i))
-		e.FirstToken = view.FirstToken{FirstTokenMean: view.Num(0.21), FirstTokenP99: view.Num(0.9),
-			FirstTokenP99Low: view.Num(0.75), FirstTokenP99High: view.Num(1)}
-		e.AnswerP99Seconds = view.Num(4.2)
+		e.Requests, e.CompletedRequests = api.Num(float64(9000+100*i)), api.Num(float64(9100+100*i))
+		e.HashedRequests = api.Num(float64(800 + i))
+		e.FirstToken = api.FirstToken{FirstTokenMean: api.Num(0.21), FirstTokenP99: api.Num(0.9),
+			FirstTokenP99Low: api.Num(0.75), FirstTokenP99High: api.Num(1)}
+		e.AnswerP99Seconds = api.Num(4.2)
 	}
 	for i := range endpoints[:2] { // of the others nobody knows
-		endpoints[i].ImplausibleReadings = view.Num(float64(2 * i))
+		endpoints[i].ImplausibleReadings = api.Num(float64(2 * i))
 	}
 	endpoints[1].WrongCounters = "vllm:prompt_tokens_total rose by more than any server can count"
-	endpoints[1].LastWrongCounters = view.At(now.Add(-7 * time.Minute))
+	endpoints[1].LastWrongCounters = api.At(now.Add(-7 * time.Minute))
 	endpoints[2].LastScrape.Error = "get http://10.0.0.3:8000/metrics: no answer within 200ms"
-	endpoints[4].LastScrape = view.Scrape{}
-	return view.Cluster{
+	endpoints[4].LastScrape = api.Scrape{}
+	return api.Cluster{
 		Name: "llama", Engine: "vllm", Ready: true, Decision: decision, Endpoints: endpoints,
-		Sources: []view.SourceStatus{
-			{Name: "scrape", State: view.SourceOK, LastSuccess: view.At(now.Add(-90 * time.Millisecond)),
+		Sources: []api.SourceStatus{
+			{Name: "scrape", State: api.SourceOK, LastSuccess: api.At(now.Add(-90 * time.Millisecond)),
 				LastError: "7 of 8 endpoints answer"},
-			{Name: "redis", State: view.SourceDown, LastSuccess: view.At(now.Add(-42 * time.Second)),
+			{Name: "redis", State: api.SourceDown, LastSuccess: api.At(now.Add(-42 * time.Second)),
 				LastError: "reading inflight:llama: dial tcp 127.0.0.1:6379: connection refused"},
-			{Name: "discovery", State: view.SourcePartly, LastSuccess: view.At(now.Add(-20 * time.Minute)),
-				Omitted: view.Omissions{Count: 21, First: []stat.Omission{
+			{Name: "discovery", State: api.SourcePartly, LastSuccess: api.At(now.Add(-20 * time.Minute)),
+				Omitted: api.Omissions{Count: 21, First: []api.Omission{
 					{Object: "steelyard.dev/capacity of Pod small", Reason: `it is "eight": write a number of slots`},
 					{Address: "gpu1.example.net", Object: "EndpointSlice llama-x",
 						Reason: "it has addresses of type FQDN"},
 				}}},
-			{Name: view.SourceAccessLog, State: view.SourcePartial,
-				LastSuccess: view.At(now.Add(-4 * time.Millisecond)),
-				Envoys: view.Reporting{Expected: view.Num(3), Reporting: view.Num(1), Idle: view.Num(0),
+			{Name: api.SourceAccessLog, State: api.SourcePartial,
+				LastSuccess: api.At(now.Add(-4 * time.Millisecond)),
+				Envoys: api.Reporting{Expected: api.Num(3), Reporting: api.Num(1), Idle: api.Num(0),
 					Missing: []string{"edge-2", "edge-3"}}},
-			{Name: view.SourceLoadReports, State: view.SourceOK, LastSuccess: view.At(now.Add(-400 * time.Millisecond)),
-				Envoys: view.Reporting{Expected: view.Num(3), Reporting: view.Num(3), Idle: view.Num(0)}},
+			{Name: api.SourceLoadReports, State: api.SourceOK, LastSuccess: api.At(now.Add(-400 * time.Millisecond)),
+				Envoys: api.Reporting{Expected: api.Num(3), Reporting: api.Num(3), Idle: api.Num(0)}},
 		},
-		LastPush: view.Push{At: view.At(now.Add(-80 * time.Millisecond)), Version: "a81f-1842", Reason: "changed"},
-		Disputes: []view.Dispute{
-			{Kind: stat.DisputeInFlight, NodeID: "edge-2", Host: "127.0.0.1",
-				Endpoints: []string{"10.0.0.1:8000", "10.0.0.2:8000"}, Requests: view.Num(2000),
-				Since: view.At(now.Add(-7 * time.Minute))},
-			{Kind: stat.DisputeFailures, NodeID: "edge-3", Host: "127.0.0.1", Endpoints: []string{"10.0.0.7:8000"},
-				Since: view.At(now.Add(-12 * time.Second))},
+		LastPush: api.Push{At: api.At(now.Add(-80 * time.Millisecond)), Version: "a81f-1842", Reason: "changed"},
+		Disputes: []api.Dispute{
+			{Kind: api.DisputeInFlight, NodeID: "edge-2", Host: "127.0.0.1",
+				Endpoints: []string{"10.0.0.1:8000", "10.0.0.2:8000"}, Requests: api.Num(2000),
+				Since: api.At(now.Add(-7 * time.Minute))},
+			{Kind: api.DisputeFailures, NodeID: "edge-3", Host: "127.0.0.1", Endpoints: []string{"10.0.0.7:8000"},
+				Since: api.At(now.Add(-12 * time.Second))},
 		},
-		Queue: &stat.Queue{MaxInFlight: new(4), InFlight: 29, Envoys: 3, Classes: []stat.QueueClass{
-			{Name: "interactive", Weight: 3, MaxWaiting: 200, MaxWaitSeconds: view.Num(10), Waiting: 2, Tenants: 1,
-				OldestAt: view.At(now.Add(-300 * time.Millisecond)), Granted: 9031, Left: 4},
-			{Name: "batch", Weight: 1, MaxWaiting: 1000, MaxWaitSeconds: view.Num(600), Waiting: 41, Tenants: 7,
-				OldestAt: view.At(now.Add(-75 * time.Second)), Granted: 2987, Released: 12, Left: 1, RefusedFull: 5,
+		Queue: &api.Queue{MaxInFlight: new(4), InFlight: 29, Envoys: 3, Classes: []api.QueueClass{
+			{Name: "interactive", Weight: 3, MaxWaiting: 200, MaxWaitSeconds: api.Num(10), Waiting: 2, Tenants: 1,
+				OldestAt: api.At(now.Add(-300 * time.Millisecond)), Granted: 9031, Left: 4},
+			{Name: "batch", Weight: 1, MaxWaiting: 1000, MaxWaitSeconds: api.Num(600), Waiting: 41, Tenants: 7,
+				OldestAt: api.At(now.Add(-75 * time.Second)), Granted: 2987, Released: 12, Left: 1, RefusedFull: 5,
 				RefusedTimeout: 6},
 		}},
-		Pushes: 1842, SuppressedPushes: 30991, MinIntervalSeconds: view.Num(0.05), MinIntervalReason: "cpu",
-		DroppedRequests: view.Num(17), Requests: view.Num(36_600), AnswerP99Seconds: view.Num(4.3),
-		FirstToken: view.FirstToken{FirstTokenMean: view.Num(0.22), FirstTokenP99: view.Num(3),
-			FirstTokenP99Low: view.Num(2.5)},
+		Pushes: 1842, SuppressedPushes: 30991, MinIntervalSeconds: api.Num(0.05), MinIntervalReason: "cpu",
+		DroppedRequests: api.Num(17), Requests: api.Num(36_600), AnswerP99Seconds: api.Num(4.3),
+		FirstToken: api.FirstToken{FirstTokenMean: api.Num(0.22), FirstTokenP99: api.Num(3),
+			FirstTokenP99Low: api.Num(2.5)},
 	}
 }
 
-func mixtral() view.Cluster {
-	return view.Cluster{
+func mixtral() api.Cluster {
+	return api.Cluster{
 		Name: "mixtral", Engine: "triton", NotReadyReason: "first reports are missing from 2 of 2 endpoints",
-		Endpoints: []view.Endpoint{{Address: "10.0.1.1:8000", Reason: "blackout"},
+		Endpoints: []api.Endpoint{{Address: "10.0.1.1:8000", Reason: "blackout"},
 			{Address: "10.0.1.2:8000", Reason: "blackout"}},
-		Sources: []view.SourceStatus{{Name: "scrape", State: view.SourceDown,
+		Sources: []api.SourceStatus{{Name: "scrape", State: api.SourceDown,
 			LastError: "get http://10.0.1.1:8002/metrics: connection refused"}},
 	}
 }
@@ -279,49 +279,49 @@ func endpointDecision(now time.Time, i int, reason weighting.Reason, share float
 	return e
 }
 
-func envoys(now time.Time) []Client {
-	sub := stat.Subscription{
+func envoys(now time.Time) []api.Client {
+	sub := api.Subscription{
 		Resource: "llama", Cluster: "llama", Known: true, VersionSent: "a81f-1842", VersionAcked: "a81f-1842",
 		InSync:   true,
-		LastSent: view.At(now.Add(-80 * time.Millisecond)), LastAck: view.At(now.Add(-76 * time.Millisecond)),
-		AckDelaySeconds: view.Num(0.0041), Acks: 1842,
+		LastSent: api.At(now.Add(-80 * time.Millisecond)), LastAck: api.At(now.Add(-76 * time.Millisecond)),
+		AckDelaySeconds: api.Num(0.0041), Acks: 1842,
 	}
 	refused := sub
 	refused.VersionAcked, refused.InSync, refused.Nacks = "a81f-1790", false, 52
-	refused.Nack = stat.Nack{
+	refused.Nack = api.Nack{
 		Message: "ClusterLoadAssignment.Endpoints[0]: load_balancing_weight: value must be greater than or equal to 1",
-		At:      view.At(now.Add(-70 * time.Millisecond)), Current: true,
+		At:      api.At(now.Add(-70 * time.Millisecond)), Current: true,
 	}
-	strange := stat.Subscription{Resource: "lama", Cluster: "lama", Known: false}
-	node := func(i int, subs ...stat.Subscription) Client {
-		return Client{Client: stat.Client{
-			Node: stat.Node{NodeID: fmt.Sprintf("edge-%d", i), NodeCluster: "edge", Version: "1.40.0",
+	strange := api.Subscription{Resource: "lama", Cluster: "lama", Known: false}
+	node := func(i int, subs ...api.Subscription) api.Client {
+		return api.Client{Connection: api.Connection{
+			Node: api.Node{NodeID: fmt.Sprintf("edge-%d", i), NodeCluster: "edge", Version: "1.40.0",
 				Locality: "eu-1/a"},
-			Address: fmt.Sprintf("127.0.0.1:5%04d", i), ConnectedAt: view.At(now.Add(-time.Hour)),
+			Address: fmt.Sprintf("127.0.0.1:5%04d", i), ConnectedAt: api.At(now.Add(-time.Hour)),
 			Transport: "EDS delta", Subscriptions: subs,
 		}}
 	}
-	clients := []Client{node(1, sub), node(2, refused), node(3, sub, strange)}
-	clients[0].Signals = Signals{
-		State: SignalOK, Mode: ModeEvents, RequestRate: view.Num(41.26), OpenRequests: view.Num(33), Streams: 2,
+	clients := []api.Client{node(1, sub), node(2, refused), node(3, sub, strange)}
+	clients[0].Signals = api.Signals{
+		State: api.SignalOK, Mode: api.ModeEvents, RequestRate: api.Num(41.26), OpenRequests: api.Num(33), Streams: 2,
 		ReportStreams: 1,
-		Entries:       stat.Entries{Received: 182_900, Ignored: 0, Unpaired: 7, Reconciled: 3},
-		LastEntry:     view.At(now.Add(-4 * time.Millisecond)), LastReport: view.At(now.Add(-400 * time.Millisecond)),
-		ReportIntervalSeconds: view.Num(1),
-		Runtime:               stat.Runtime{Subscribed: true, InSync: true},
+		Entries:       api.Entries{Received: 182_900, Ignored: 0, Unpaired: 7, Reconciled: 3},
+		LastEntry:     api.At(now.Add(-4 * time.Millisecond)), LastReport: api.At(now.Add(-400 * time.Millisecond)),
+		ReportIntervalSeconds: api.Num(1),
+		Runtime:               api.Runtime{Subscribed: true, InSync: true},
 	}
-	clients[1].Signals = Signals{
-		State: SignalSilent, Mode: ModeReports, RequestRate: view.Num(0), OpenRequests: view.Num(0),
-		Entries: stat.Entries{Received: 304, Ignored: 12}, LastReport: view.At(now.Add(-8 * time.Second)),
-		ReportIntervalSeconds: view.Num(1),
-		Runtime:               stat.Runtime{Subscribed: true, Nack: "unexpected runtime value"},
+	clients[1].Signals = api.Signals{
+		State: api.SignalSilent, Mode: api.ModeReports, RequestRate: api.Num(0), OpenRequests: api.Num(0),
+		Entries: api.Entries{Received: 304, Ignored: 12}, LastReport: api.At(now.Add(-8 * time.Second)),
+		ReportIntervalSeconds: api.Num(1),
+		Runtime:               api.Runtime{Subscribed: true, Nack: "unexpected runtime value"},
 	}
 	return clients
 }
 
 // recent fills a history with five minutes that end at now.
-func recent(now time.Time, clusters ...view.Cluster) *History {
-	h := NewHistory()
+func recent(now time.Time, clusters ...api.Cluster) *history.History {
+	h := history.NewHistory()
 	for s := 298; s >= 0; s-- {
 		at := now.Add(-time.Duration(s) * time.Second)
 		for _, c := range clusters {
@@ -333,25 +333,26 @@ func recent(now time.Time, clusters ...view.Cluster) *History {
 }
 
 // filledWith writes a sample with these shares; the rest follows from them.
-func filledWith(shares []float64) func(*row) {
-	return func(r *row) {
+func filledWith(shares []float64) func(*history.Row) {
+	return func(r *history.Row) {
 		for i, share := range shares {
-			for field, v := range [fineFields]float64{fieldShare: share, fieldServed: share, fieldLatency: share,
-				fieldLoad: 10 * share, fieldInFlight: 100 * share} {
-				r.set(field, i, v)
+			for field, v := range [history.FineFields]float64{history.FieldShare: share,
+				history.FieldServed: share, history.FieldLatency: share,
+				history.FieldLoad: 10 * share, history.FieldInFlight: 100 * share} {
+				r.Set(field, i, v)
 			}
-			r.states()[i] = stateCode(view.EndpointOK)
+			r.States()[i] = history.StateCode(api.EndpointOK)
 		}
-		r.pool = [poolFields]float32{40, 0.9, 3, 1.1, 100, 0.2, 4, 0.7, 0}
+		r.Pool = [history.PoolFields]float32{40, 0.9, 3, 1.1, 100, 0.2, 4, 0.7, 0}
 	}
 }
 
 // wavy are the shares of the endpoints s seconds ago, with some movement.
-func wavy(endpoints []view.Endpoint, s int) ([]string, []float64) {
+func wavy(endpoints []api.Endpoint, s int) ([]string, []float64) {
 	var addresses []string
 	var shares []float64
 	for i, e := range endpoints {
-		if e.Reason == reasonBlackout && s > 20 {
+		if e.Reason == "blackout" && s > 20 {
 			continue
 		}
 		swing := 1 + 0.4*math.Sin(float64(s)/15+float64(i))*math.Min(1, float64(s)/60)
@@ -365,7 +366,7 @@ func wavy(endpoints []view.Endpoint, s int) ([]string, []float64) {
 }
 
 // large is a pool of n endpoints, two of every hundred in trouble.
-func large(now time.Time, n int) view.Cluster {
+func large(now time.Time, n int) api.Cluster {
 	d := weighting.Decision{At: now, ArrivalRate: 40 * float64(n), ArrivalRateSource: weighting.RateCompletions,
 		Horizon: time.Second, WaterLevel: 1, MedianLoad: 0.9}
 	for i := range n {
@@ -380,7 +381,7 @@ func large(now time.Time, n int) view.Cluster {
 		e.Address = fmt.Sprintf("10.1.%d.%d:8000", i/250, i%250+1)
 		d.Endpoints = append(d.Endpoints, e)
 	}
-	decision, endpoints := view.FromDecision(d, now)
-	return view.Cluster{Name: "wide", Engine: "vllm", Ready: true, Decision: decision, Endpoints: endpoints,
-		MinIntervalSeconds: view.Num(1)}
+	decision, endpoints := api.FromDecision(d, now)
+	return api.Cluster{Name: "wide", Engine: "vllm", Ready: true, Decision: decision, Endpoints: endpoints,
+		MinIntervalSeconds: api.Num(1)}
 }

@@ -7,9 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"steelyard/controlplane/view"
-
 	"github.com/google/go-cmp/cmp"
+
+	"steelyard/controlplane/admin/history"
+	"steelyard/internal/api"
 )
 
 // answer is what a request got.
@@ -41,17 +42,17 @@ func handlerOf(f fixed) http.Handler { return New(optionsOf(f)) }
 func optionsOf(f fixed) Options {
 	now := func() time.Time { return noon }
 	h := recent(noon.Add(-time.Second), f.clusters...)
-	r := NewRecorder(RecorderOptions{Source: f, History: h, Now: now})
+	r := history.NewRecorder(history.RecorderOptions{Source: f, History: h, Now: now})
 	r.Tick()
-	for _, m := range r.latest.Load().measures {
-		if len(m.endpoints) < 8 {
+	for _, m := range r.Latest().Measures {
+		if len(m.Endpoints) < 8 {
 			continue
 		}
-		m.served = view.Served{Source: view.ServedBegun, Requests10s: view.Num(417), Requests1m: view.Num(2502),
-			VsDecided: view.Num(0.012), Noise: view.Num(0.021)}
-		for i := range m.endpoints {
-			e := &m.endpoints[i]
-			e.served10s, e.served1m, e.requests1m = view.Num(0.12), view.Num(0.125), view.Num(313)
+		m.Served = api.Served{Source: api.ServedBegun, Requests10s: api.Num(417), Requests1m: api.Num(2502),
+			VsDecided: api.Num(0.012), Noise: api.Num(0.021)}
+		for i := range m.Endpoints {
+			e := &m.Endpoints[i]
+			e.Served10s, e.Served1m, e.Requests1m = api.Num(0.12), api.Num(0.125), api.Num(313)
 		}
 	}
 	return Options{Source: f, Operator: &deskOperator{level: "info"}, Recorder: r, Version: "1.2.3",
@@ -77,13 +78,13 @@ func askWith(h http.Handler, target, name, value string) answer {
 	return answer{w.Code, w.Header(), w.Body.String()}
 }
 
-func failure(message string) view.Problem {
-	return view.Problem{Severity: view.SeverityError, Message: message}
+func failure(message string) api.Problem {
+	return api.Problem{Severity: api.SeverityError, Message: message}
 }
 
-func warning(message string) view.Problem {
-	return view.Problem{Severity: view.SeverityWarning, Message: message}
+func warning(message string) api.Problem {
+	return api.Problem{Severity: api.SeverityWarning, Message: message}
 }
 
 // sameWorking compares decisions by identity.
-var sameWorking = cmp.Comparer(func(a, b view.Working) bool { return a == b })
+var sameWorking = cmp.Comparer(func(a, b api.Working) bool { return a == b })

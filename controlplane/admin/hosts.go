@@ -11,19 +11,12 @@ import (
 	"sync"
 	"time"
 
-	"steelyard/controlplane/view"
+	"steelyard/internal/api"
 )
 
 // A web page in a browser that can reach this listener cannot read it, because the page has another origin; unless the
 // name of that origin is made to resolve to this machine (DNS rebinding). The browser then sends that name as Host, so
 // a Host that anyone can register is refused.
-
-// RefusedRequests are requests that were refused for their Host header.
-type RefusedRequests struct {
-	Count    uint64    `json:"count"`     // since the start
-	LastAt   view.Time `json:"last_at"`   // when the last was
-	LastHost string    `json:"last_host"` // its Host header
-}
 
 // A hostCheck has the Host names that the listener accepts.
 type hostCheck struct {
@@ -33,7 +26,7 @@ type hostCheck struct {
 	now     func() time.Time
 
 	mu      sync.Mutex
-	refused RefusedRequests
+	refused api.RefusedRequests
 	logged  logLimit
 }
 
@@ -88,27 +81,12 @@ func (h *hostCheck) checked(next http.Handler) http.Handler {
 	})
 }
 
-// refusalsLogged is the least time between two log lines of one kind of refusal.
-const refusalsLogged = time.Minute
-
-// A logLimit is when a line about refusals was last written.
-type logLimit struct{ last time.Time }
-
-// due reports whether a line may be written now, and notes that it is.
-func (l *logLimit) due(now time.Time) bool {
-	if !l.last.IsZero() && now.Sub(l.last) < refusalsLogged {
-		return false
-	}
-	l.last = now
-	return true
-}
-
 func (h *hostCheck) refuse(r *http.Request) {
 	const longest = 100 // bytes of a name that is shown
 	h.mu.Lock()
 	now := h.now()
 	h.refused.Count++
-	h.refused.LastAt = view.At(now)
+	h.refused.LastAt = api.At(now)
 	h.refused.LastHost = strings.ToValidUTF8(r.Host[:min(len(r.Host), longest)], "")
 	refused, shouldLog := h.refused, h.logged.due(now)
 	h.mu.Unlock()
@@ -118,7 +96,7 @@ func (h *hostCheck) refuse(r *http.Request) {
 	}
 }
 
-func (h *hostCheck) totals() RefusedRequests {
+func (h *hostCheck) totals() api.RefusedRequests {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.refused

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"steelyard/controlplane/view"
+	"steelyard/internal/api"
 )
 
 // asHost asks for a path under a name.
@@ -72,18 +72,18 @@ func TestARefusedHostGetsTheKeyToSetAndIsAProblem(t *testing.T) {
 		asHost(h, "steelyard.example.com:443", "/metrics")
 	}
 	a := asHost(h, long, "/")
-	if e := decode[Error](t, a); !strings.Contains(e.Error, "admin.allowed_hosts") || len(e.Error) > 300 {
+	if e := decode[api.Error](t, a); !strings.Contains(e.Error, "admin.allowed_hosts") || len(e.Error) > 300 {
 		t.Errorf("answered %q", e.Error)
 	}
 	asHost(h, "steelyard.example.com:443", "/metrics")
 
-	s := decode[Status](t, ask(t, h, http.MethodGet, "/api/v1/status"))
+	s := decode[api.Status](t, ask(t, h, http.MethodGet, "/api/v1/status"))
 	if r := s.RefusedRequests; r.Count != 52 || !r.LastAt.Equal(noon) || r.LastHost != "steelyard.example.com:443" {
 		t.Errorf("refused %+v", r)
 	}
 	const problem = `admin requests for the host "steelyard.example.com:443" are refused: ` +
 		`add it to admin.allowed_hosts if it is yours`
-	if !has(s.Problems, view.SeverityWarning, problem) {
+	if !has(s.Problems, api.SeverityWarning, problem) {
 		t.Errorf("problems %+v", s.Problems)
 	}
 	if body := ask(t, h, http.MethodGet, "/metrics").body; !strings.Contains(body,
@@ -94,7 +94,7 @@ func TestARefusedHostGetsTheKeyToSetAndIsAProblem(t *testing.T) {
 		t.Errorf("%d log lines for one minute", n)
 	}
 	now = now.Add(time.Minute)
-	if s := decode[Status](t, ask(t, h, http.MethodGet, "/api/v1/status")); has(s.Problems, view.SeverityWarning,
+	if s := decode[api.Status](t, ask(t, h, http.MethodGet, "/api/v1/status")); has(s.Problems, api.SeverityWarning,
 		problem) {
 		t.Error("still a problem after a minute without")
 	}
@@ -104,7 +104,7 @@ func TestARefusedHostGetsTheKeyToSetAndIsAProblem(t *testing.T) {
 	}
 }
 
-func has(problems []view.Problem, s view.Severity, message string) bool {
+func has(problems []api.Problem, s api.Severity, message string) bool {
 	for _, p := range problems {
 		if p.Severity == s && p.Message == message {
 			return true

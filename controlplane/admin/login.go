@@ -1,9 +1,10 @@
 package admin
 
 import (
-	"html/template"
 	"net/http"
 	"strings"
+
+	"steelyard/internal/api"
 )
 
 const loginPath = "/login"
@@ -43,7 +44,7 @@ func (h *handler) postLogin(w http.ResponseWriter, r *http.Request) {
 	}
 	t := match(h.Access.current(), strings.TrimSpace(r.PostForm.Get("token")))
 	if t == nil {
-		h.Access.deny(deniedWrongToken, r, h.Log, h.Now())
+		h.Access.deny(api.DeniedWrongToken, r, h.Log, h.Now())
 		h.loginPage(w, http.StatusUnauthorized, next, "This token is not in admin.tokens_file.")
 		return
 	}
@@ -71,15 +72,7 @@ func (a *Access) cookieName() string {
 	return "steelyard"
 }
 
-// A Session is who a request comes from.
-type Session struct {
-	Name string `json:"name"` // name of the token; empty without one
-	Role string `json:"role"` // `view` or `operate`
-}
-
-func (h *handler) getSession(r *http.Request) (Session, error) {
+func (h *handler) getSession(r *http.Request) (api.Session, error) {
 	c := callerOf(r)
-	return Session{c.name, c.role}, nil
+	return api.Session{Name: c.name, Role: c.role}, nil
 }
-
-var loginForm = template.Must(template.ParseFS(assets, "assets/login.html"))

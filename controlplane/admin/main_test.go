@@ -9,9 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"steelyard/controlplane/view"
-
 	"go.uber.org/goleak"
+
+	"steelyard/controlplane/admin/history"
+	"steelyard/internal/api"
 )
 
 // With STEELYARD_ADMIN_PREVIEW=127.0.0.1:PORT the test binary serves the page
@@ -37,26 +38,26 @@ func preview(address string) error {
 		return err
 	}
 	start := time.Now()
-	clusters := func(now time.Time) []view.Cluster { return []view.Cluster{large(now, 1000), llama(now), mixtral()} }
+	clusters := func(now time.Time) []api.Cluster { return []api.Cluster{large(now, 1000), llama(now), mixtral()} }
 	h := recent(start, clusters(start)...)
-	r := NewRecorder(RecorderOptions{Source: live{clusters}, History: h})
+	r := history.NewRecorder(history.RecorderOptions{Source: live{clusters}, History: h})
 	go func() { _ = r.Run(ctx) }()
 	return Serve(ctx, listener, New(Options{Source: live{clusters}, Recorder: r, Version: "0.1.0-preview"}))
 }
 
 // live has the same state at every time, with current times.
 type live struct {
-	clusters func(time.Time) []view.Cluster
+	clusters func(time.Time) []api.Cluster
 }
 
-func (l live) Clusters() []view.Cluster { return l.clusters(time.Now()) }
-func (l live) Clients() []Client        { return envoys(time.Now()) }
-func (l live) Status() Status           { return typical(time.Now()).status }
+func (l live) Clusters() []api.Cluster { return l.clusters(time.Now()) }
+func (l live) Clients() []api.Client   { return envoys(time.Now()) }
+func (l live) Status() api.Status      { return typical(time.Now()).status }
 
-func (l live) Matrix(name string) (view.Matrix, bool) {
+func (l live) Matrix(name string) (api.Matrix, bool) {
 	return fixed{clusters: l.Clusters()}.Matrix(name)
 }
 
-func (l live) Cluster(name string) (view.Cluster, bool) {
+func (l live) Cluster(name string) (api.Cluster, bool) {
 	return fixed{clusters: l.Clusters()}.Cluster(name)
 }

@@ -2,18 +2,13 @@ package admin
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"steelyard/controlplane/view"
 	"strings"
 	"sync"
 	"testing"
@@ -21,14 +16,18 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+
+	"steelyard/controlplane/admin/conditions"
+	"steelyard/controlplane/admin/current"
+	"steelyard/controlplane/admin/metrics"
+	"steelyard/internal/api"
 )
 
 // used are metrics in which every method was called once.
-func used() *Metrics {
-	m := NewMetrics("1.2.3")
+func used() *metrics.Metrics {
+	m := metrics.NewMetrics("1.2.3")
 	m.ScrapeDone("llama", "ok", 4*time.Millisecond, 60000)
 	m.ScrapeDone("llama", "timeout", 200*time.Millisecond, -1)
 	m.Polled(true, time.Millisecond)
@@ -100,7 +99,7 @@ steelyard_suppressed_pushes_total{envoy_cluster_name="llama",reason="deadband"} 
 	for _, m := range regexp.MustCompile(`# TYPE (\S+)`).FindAllStringSubmatch(want, -1) {
 		names = append(names, m[1])
 	}
-	if err := testutil.GatherAndCompare(used().registry, strings.NewReader(want), names...); err != nil {
+	if err := testutil.GatherAndCompare(used().Registry(), strings.NewReader(want), names...); err != nil {
 		t.Error(err)
 	}
 }
@@ -125,8 +124,8 @@ func histogram(t *testing.T, g prometheus.Gatherer, name string) (uint64, float6
 func TestDurationsAndSizesAreHistogramsInBaseUnits(t *testing.T) {
 	m := used()
 	for name, want := range map[string]struct {
-		count uint64
-		sum   float64
+		CountEndpoints uint64
+		sum            float64
 	}{
 		"steelyard_scrape_duration_seconds":     {2, 0.204},
 		"steelyard_scrape_body_bytes":           {1, 60000},
@@ -134,29 +133,45 @@ func TestDurationsAndSizesAreHistogramsInBaseUnits(t *testing.T) {
 		"steelyard_step_duration_seconds":       {1, 0.0001},
 		"steelyard_ack_delay_seconds":           {1, 0.005},
 	} {
-		count, sum := histogram(t, m.registry, name)
-		if count != want.count || fmt.Sprintf("%.6g", sum) != fmt.Sprintf("%.6g", want.sum) {
-			t.Errorf("%s: %d values, sum %v, want %d and %v", name, count, sum, want.count, want.sum)
+		count, sum := histogram(t, m.Registry(), name)
+		if count != want.CountEndpoints || fmt.Sprintf("%.6g", sum) != fmt.Sprintf("%.6g", want.sum) {
+			t.Errorf("%s: %d values, sum %v, want %d and %v", name, count, sum, want.CountEndpoints, want.sum)
 		}
 	}
 }
 
+// gauge is the value of a gauge without labels.
+func gauge(t *testing.T, m *metrics.Metrics, name string) float64 {
+	t.Helper()
+	families, err := m.Registry().Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			return f.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	t.Fatalf("there is no %s", name)
+	return 0
+}
+
 func TestAReloadThatWorkedIsDated(t *testing.T) {
-	m := NewMetrics("")
-	if got := testutil.ToFloat64(m.reloadSuccess); got != 0 {
+	m := metrics.NewMetrics("")
+	if got := gauge(t, m, "steelyard_config_last_reload_success_timestamp_seconds"); got != 0 {
 		t.Errorf("before the first: %v", got)
 	}
 	before := time.Now()
 	m.Reloaded(true)
-	at := testutil.ToFloat64(m.reloadSuccess)
+	at := gauge(t, m, "steelyard_config_last_reload_success_timestamp_seconds")
 	if at < float64(before.Unix()) || at > float64(time.Now().Unix()+1) {
 		t.Errorf("dated %v", at)
 	}
 	m.Reloaded(false)
-	if got := testutil.ToFloat64(m.reloadSuccess); got != at {
+	if got := gauge(t, m, "steelyard_config_last_reload_success_timestamp_seconds"); got != at {
 		t.Errorf("a failure moved the date of the success to %v", got)
 	}
-	if got := testutil.ToFloat64(m.reloadOK); got != 0 {
+	if got := gauge(t, m, "steelyard_config_last_reload_successful"); got != 0 {
 		t.Errorf("successful is %v after a failure", got)
 	}
 }
@@ -165,7 +180,7 @@ func TestForgetDropsEverySeriesOfACluster(t *testing.T) {
 	m := used()
 	m.Stepped("other", time.Millisecond)
 	m.Forget("llama")
-	families, err := m.registry.Gather()
+	families, err := m.Registry().Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,10 +188,12 @@ func TestForgetDropsEverySeriesOfACluster(t *testing.T) {
 	for _, f := range families {
 		for _, s := range f.GetMetric() {
 			for _, l := range s.GetLabel() {
-				if l.GetName() == labelCluster && l.GetValue() == "llama" {
+				if l.GetName() == "envoy_cluster_name" && l.GetValue() == "llama" {
 					t.Errorf("%s is still there", f.GetName())
 				}
-				others += boolToInt(l.GetValue() == "other")
+				if l.GetValue() == "other" {
+					others++
+				}
 			}
 		}
 	}
@@ -188,8 +205,8 @@ func TestForgetDropsEverySeriesOfACluster(t *testing.T) {
 // state collects the series about a source.
 func state(f fixed, maxSeries int) *prometheus.Registry {
 	r := prometheus.NewPedanticRegistry()
-	r.MustRegister(&collector{maxSeries: maxSeries, state: func() *snapshot {
-		return &snapshot{source: f, seen: observation{now: noon, clients: f.clients}}
+	r.MustRegister(&metrics.Collector{MaxSeries: maxSeries, State: func() *current.Snapshot {
+		return &current.Snapshot{Source: f, Seen: conditions.Observation{Now: noon, Clients: f.clients}}
 	}})
 	return r
 }
@@ -366,17 +383,17 @@ steelyard_signal_streams_ended_total{result="refused",source="load_reports"} 0
 
 func TestSignalsThatAreNotTakenInHaveNoSeries(t *testing.T) {
 	for name, c := range map[string]struct {
-		totals SignalTotals
+		totals api.SignalTotals
 		series []string
 	}{
-		"neither": {SignalTotals{}, nil},
-		"access log": {SignalTotals{AccessLog: true},
+		"neither": {api.SignalTotals{}, nil},
+		"access log": {api.SignalTotals{AccessLog: true},
 			[]string{"steelyard_access_log_entries_total", "steelyard_access_log_envoys", "steelyard_silent_envoys"}},
-		"load reports": {SignalTotals{LoadReports: true},
+		"load reports": {api.SignalTotals{LoadReports: true},
 			[]string{"steelyard_access_log_envoys", "steelyard_load_reports_total", "steelyard_silent_envoys"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			families, err := state(fixed{status: Status{Signals: c.totals}}, 0).Gather()
+			families, err := state(fixed{status: api.Status{Signals: c.totals}}, 0).Gather()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -410,7 +427,7 @@ func seriesOf(t *testing.T, g prometheus.Gatherer, endpoint string) []string {
 	for _, f := range families {
 		for _, s := range f.GetMetric() {
 			for _, l := range s.GetLabel() {
-				if l.GetName() == labelEndpoint && l.GetValue() == endpoint {
+				if l.GetName() == "endpoint" && l.GetValue() == endpoint {
 					out = append(out, fmt.Sprintf("%s %.6g", f.GetName(),
 						s.GetGauge().GetValue()+s.GetCounter().GetValue()))
 				}
@@ -533,7 +550,7 @@ func TestASeriesTwiceDoesNotBlindTheOthers(t *testing.T) {
 func metricsText(t *testing.T) string {
 	t.Helper()
 	source := typical(noon)
-	source.clusters[0].Endpoints[0].Override = &view.Override{Kind: view.OverrideDrain, Until: view.At(noon)}
+	source.clusters[0].Endpoints[0].Override = &api.Override{Kind: api.OverrideDrain, Until: api.At(noon)}
 	o := optionsOf(source)
 	o.Metrics = used()
 	a := ask(t, New(o), http.MethodGet, "/metrics")
@@ -607,23 +624,4 @@ func TestMetricsAreSafeForConcurrentUse(t *testing.T) {
 		})
 	}
 	wg.Wait()
-}
-
-// aborted is a client that has gone when the answer is written.
-type aborted struct{ *httptest.ResponseRecorder }
-
-func (aborted) Write([]byte) (int, error) { return 0, context.Canceled }
-
-func TestAScrapeThatIsGivenUpIsNoLineOfTheLogForEachSeries(t *testing.T) {
-	var log bytes.Buffer
-	errs := scrapeErrors{slog.New(slog.NewTextHandler(&log, nil))}
-	promhttp.HandlerFor(used().registry, promhttp.HandlerOpts{ErrorLog: errs, ErrorHandling: promhttp.ContinueOnError}).
-		ServeHTTP(aborted{httptest.NewRecorder()}, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-	if log.Len() > 0 {
-		t.Errorf("the log is\n%s, want nothing", &log)
-	}
-	errs.Println("error gathering metrics:", errors.New("collected before with the same name"))
-	if got := log.String(); !strings.Contains(got, `level=WARN msg="error gathering metrics: collected before`) {
-		t.Errorf("of an error of its own the log is %q", got)
-	}
 }

@@ -6,7 +6,7 @@ import (
 	"reflect"
 	"strings"
 
-	"steelyard/controlplane/view"
+	"steelyard/internal/api"
 )
 
 // An apiRoute is a route of the JSON: what serves it, and what the OpenAPI document has of it.
@@ -53,7 +53,7 @@ func (h *handler) apiRoutes() []apiRoute {
 			apiParameter{name: "points", kind: "integer", meaning: "at most so many moments; 0 means all"},
 			apiParameter{name: "endpoint", kind: "string", meaning: "only these endpoints", repeated: true},
 			apiParameter{name: "fields", kind: "string", meaning: "of endpoints: some of " +
-				strings.Join(historyFields(), ",") + ", or none"}),
+				strings.Join(api.HistoryFields(), ",") + ", or none"}),
 		reads("/api/v1/clusters/{name}/matrix", "Requests in flight by Envoy and endpoint", h.getMatrix),
 		reads("/api/v1/clusters/{name}/explain", "Why an endpoint has its share", h.getExplanation,
 			apiParameter{name: "endpoint", kind: "string", meaning: "its address"},
@@ -65,7 +65,7 @@ func (h *handler) apiRoutes() []apiRoute {
 			apiParameter{name: "kind", kind: "string", meaning: "only these kinds", repeated: true},
 			apiParameter{name: "limit", kind: "integer", meaning: "the latest so many; 0 means all"}),
 		{path: "/api/v1/stream", summary: "A frame each second, as server-sent events", serve: h.getStream,
-			answer: reflect.TypeFor[frame](), events: true,
+			answer: reflect.TypeFor[api.Frame](), events: true,
 			query: []apiParameter{cluster, {name: "endpoint", kind: "string", meaning: "an endpoint of the cluster"},
 				{name: "matrix", kind: "string", meaning: "1: with the matrix"},
 				{name: "last_event_id", kind: "integer", meaning: "what was missed since this second comes first"}}},
@@ -133,7 +133,7 @@ func (r *apiRoute) operation(components schemas) map[string]any {
 		"200": map[string]any{"description": "success",
 			"content": content(kind, components.of(r.answer))},
 		"default": map[string]any{"description": "failure",
-			"content": content("application/json", components.of(reflect.TypeFor[Error]()))},
+			"content": content("application/json", components.of(reflect.TypeFor[api.Error]()))},
 	}}
 	switch {
 	case r.body != nil:
@@ -187,9 +187,9 @@ func (s schemas) object(t reflect.Type) map[string]any {
 // of returns the schema of a type, for an object a reference to it.
 func (s schemas) of(t reflect.Type) map[string]any {
 	switch t {
-	case reflect.TypeFor[view.Number]():
+	case reflect.TypeFor[api.Number]():
 		return map[string]any{"type": []string{"number", "null"}}
-	case reflect.TypeFor[view.Time]():
+	case reflect.TypeFor[api.Time]():
 		return map[string]any{"type": []string{"string", "null"}, "format": "date-time"}
 	}
 	switch t.Kind() {

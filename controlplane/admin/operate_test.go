@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"steelyard/controlplane/view"
+	"steelyard/internal/api"
 )
 
 // A deskOperator notes what it is asked for.
@@ -19,7 +19,7 @@ type deskOperator struct {
 	level string
 }
 
-func (o *deskOperator) Override(v view.Override) (view.Override, error) {
+func (o *deskOperator) Override(v api.Override) (api.Override, error) {
 	o.asked = append(o.asked, fmt.Sprintf("%s %s/%s %v %v by %s: %s", v.Kind, v.Cluster, v.Address, v.Share.Or(-1),
 		v.Until.Sub(v.Since.Time), v.By, v.Reason))
 	switch v.Cluster {
@@ -32,18 +32,18 @@ func (o *deskOperator) Override(v view.Override) (view.Override, error) {
 	return v, Missing(errors.New("no cluster " + v.Cluster))
 }
 
-func (o *deskOperator) Undo(cluster, address string) (view.Override, bool) {
-	return view.Override{Cluster: cluster, Address: address, Kind: view.OverrideDrain}, cluster == "llama"
+func (o *deskOperator) Undo(cluster, address string) (api.Override, bool) {
+	return api.Override{Cluster: cluster, Address: address, Kind: api.OverrideDrain}, cluster == "llama"
 }
 
-func (o *deskOperator) Overrides() []view.Override { return nil }
+func (o *deskOperator) Overrides() []api.Override { return nil }
 
-func (o *deskOperator) Diff(name string, text []byte) (view.Diff, error) {
+func (o *deskOperator) Diff(name string, text []byte) (api.Diff, error) {
 	if string(text) == "wrong" {
-		return view.Diff{}, errors.New(name + ":1:1: wrong")
+		return api.Diff{}, errors.New(name + ":1:1: wrong")
 	}
-	return view.Diff{Added: []string{"new"}, Clusters: []view.ClusterDiff{{Name: "llama", Keys: []view.KeyDiff{},
-		Endpoints: []view.EndpointDiff{{Address: "10.20.1.11:8000"}}}}}, nil
+	return api.Diff{Added: []string{"new"}, Clusters: []api.ClusterDiff{{Name: "llama", Keys: []api.KeyDiff{},
+		Endpoints: []api.EndpointDiff{{Address: "10.20.1.11:8000"}}}}}, nil
 }
 
 func (o *deskOperator) LogLevel() string { return o.level }
@@ -122,40 +122,13 @@ func TestWithoutAnOperatorNobodyCanChangeAnything(t *testing.T) {
 }
 
 func TestADiffHasWhatTheEndpointsReallyGot(t *testing.T) {
-	d := view.ClusterDiff{CapacityBefore: view.Num(20), CapacityAfter: view.Num(40),
-		Endpoints: []view.EndpointDiff{{Address: "a:1"}, {Address: "new:1"}}}
-	c := view.Cluster{Endpoints: []view.Endpoint{{Address: "a:1", ServedShare1m: view.Num(0.25)}}}
-	c.Use.CapacityUsed = view.Num(0.6)
+	d := api.ClusterDiff{CapacityBefore: api.Num(20), CapacityAfter: api.Num(40),
+		Endpoints: []api.EndpointDiff{{Address: "a:1"}, {Address: "new:1"}}}
+	c := api.Cluster{Endpoints: []api.Endpoint{{Address: "a:1", ServedShare1m: api.Num(0.25)}}}
+	c.Use.CapacityUsed = api.Num(0.6)
 	addServed(&d, &c)
-	if d.Endpoints[0].ServedShare1m != view.Num(0.25) || d.Endpoints[1].ServedShare1m != (view.Number{}) ||
-		d.CapacityUsed != view.Num(0.6) || d.CapacityUsedAfter != view.Num(0.3) {
+	if d.Endpoints[0].ServedShare1m != api.Num(0.25) || d.Endpoints[1].ServedShare1m != (api.Number{}) ||
+		d.CapacityUsed != api.Num(0.6) || d.CapacityUsedAfter != api.Num(0.3) {
 		t.Errorf("%+v", d)
-	}
-}
-
-func TestAnOverrideIsAProblemThatExplainsAndAnEvent(t *testing.T) {
-	o := &view.Override{Kind: view.OverridePin, Share: view.Num(0.05), Until: view.At(noon), By: "anna",
-		Reason: "canary"}
-	e := view.Endpoint{Address: "a:1", Reason: "pinned", Override: o}
-	const says = "pinned to 5 % of the requests by anna until 2026-03-14 12:00:00 UTC: canary"
-	p := &observation{now: noon}
-	got := endpointProblems(p, &view.Cluster{}, &e)
-	if len(got) != 1 || got[0].Message != says || got[0].Severity != "warning" {
-		t.Errorf("%+v", got)
-	}
-	e.Reason = "fill"
-	got = endpointProblems(p, &view.Cluster{}, &e)
-	if len(got) != 1 || !strings.Contains(got[0].Message, "not in effect") {
-		t.Errorf("%+v", got)
-	}
-	with := view.Cluster{Name: "llama", Endpoints: []view.Endpoint{e}}
-	without := view.Cluster{Name: "llama", Endpoints: []view.Endpoint{{Address: "a:1"}}}
-	before, after := &observation{clusters: []view.Cluster{without}}, &observation{clusters: []view.Cluster{with}}
-	began, ended := changes(before, after), changes(after, before)
-	if len(began) != 1 || began[0].kind != view.EventOverride || began[0].detail != says {
-		t.Errorf("began: %+v", began)
-	}
-	if len(ended) != 1 || ended[0].detail != "it is not pinned any more" {
-		t.Errorf("ended: %+v", ended)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"compress/gzip"
-	"embed"
 	"errors"
 	"html/template"
 	"io/fs"
@@ -13,11 +12,9 @@ import (
 	"slices"
 	"strings"
 
-	"steelyard/controlplane/view"
+	"steelyard/controlplane/admin/conditions"
+	"steelyard/internal/api"
 )
-
-//go:embed assets
-var assets embed.FS
 
 const (
 	// pageRows is how many endpoints the page has before its script runs, over all clusters.
@@ -30,30 +27,32 @@ const (
 // the endpoints that are worst off. The script replaces it by the view that the address asks for, from the JSON.
 func newPage() *template.Template {
 	funcs := template.FuncMap{
-		"fixed": formatFixed, "pct": formatPercent, "clock": formatClock, "secs": formatDuration,
-		"ago": formatAge, "problems": formatProblems, "worst": worst, "blame": formatBlame,
+		"fixed": conditions.FormatFixed, "pct": conditions.FormatPercent, "clock": conditions.FormatClock,
+		"secs": conditions.FormatDuration,
+		"ago":  conditions.FormatAge, "problems": conditions.FormatProblems, "worst": conditions.Worst,
+		"blame": conditions.FormatBlame,
 	}
 	return template.Must(template.New("page.html").Funcs(funcs).ParseFS(assets, "assets/page.html"))
 }
 
 // pageData is what page.html is filled with.
 type pageData struct {
-	Status    Status
-	Now       view.Time
-	Incidents []view.Incident
+	Status    api.Status
+	Now       api.Time
+	Incidents []api.Incident
 	Errors    int // incidents
 	More      int // incidents not listed
-	Clusters  []view.Cluster
+	Clusters  []api.Cluster
 	Worst     []pageEndpoint
-	Endpoints int         // of all clusters
-	Fresh     int         // of them, those with a report in use
-	Decided   view.Number // age of the oldest of the clusters' decisions
-	Envoys    fleetEnvoys
+	Endpoints int        // of all clusters
+	Fresh     int        // of them, those with a report in use
+	Decided   api.Number // age of the oldest of the clusters' decisions
+	Envoys    api.FleetEnvoys
 }
 
 type pageEndpoint struct {
 	Cluster string
-	view.Endpoint
+	api.Endpoint
 }
 
 func (h *handler) getPage(w http.ResponseWriter, _ *http.Request) {
@@ -75,22 +74,22 @@ func (h *handler) render(w http.ResponseWriter, code int, page *template.Templat
 
 func (h *handler) pageData() pageData {
 	s := h.snapshot()
-	clusters := s.clusters()
-	d := pageData{Status: s.status(clusters), Now: view.At(s.seen.now), Clusters: clusters,
-		Envoys: envoysOf(&s.seen)}
-	var all []view.Incident
-	if found := h.Recorder.latest.Load(); found != nil {
-		all = found.incidents
+	clusters := s.Clusters()
+	d := pageData{Status: s.Status(clusters), Now: api.At(s.Seen.Now), Clusters: clusters,
+		Envoys: conditions.CountEnvoys(&s.Seen)}
+	var all []api.Incident
+	if found := h.Recorder.Latest(); found != nil {
+		all = found.Incidents
 	}
-	d.Incidents = limit(all, pageIncidents)
+	d.Incidents = api.Limit(all, pageIncidents)
 	d.More = len(all) - len(d.Incidents)
 	for _, i := range all {
-		d.Errors += boolToInt(i.Severity == view.SeverityError)
+		d.Errors += conditions.BoolToInt(i.Severity == api.SeverityError)
 	}
 	for _, c := range clusters {
 		d.Endpoints += c.Counts.Total
 		d.Fresh += c.Counts.Total - c.Counts.Stale
-		if age := c.Decision.At.Age(s.seen.now); age.Or(-1) > d.Decided.Or(-1) {
+		if age := c.Decision.At.Age(s.Seen.Now); age.Or(-1) > d.Decided.Or(-1) {
 			d.Decided = age
 		}
 	}
@@ -99,18 +98,18 @@ func (h *handler) pageData() pageData {
 }
 
 // worstEndpoints are the first pageRows of all clusters, worst first.
-func worstEndpoints(clusters []view.Cluster) []pageEndpoint {
+func worstEndpoints(clusters []api.Cluster) []pageEndpoint {
 	var out []pageEndpoint
 	for _, c := range clusters {
-		sortWorstFirst(c.Endpoints)
-		for _, e := range limit(c.Endpoints, pageRows) {
+		conditions.SortWorstFirst(c.Endpoints)
+		for _, e := range api.Limit(c.Endpoints, pageRows) {
 			out = append(out, pageEndpoint{c.Name, e})
 		}
 	}
 	slices.SortStableFunc(out, func(a, b pageEndpoint) int {
-		return cmp.Compare(rank(worst(b.Problems)), rank(worst(a.Problems)))
+		return cmp.Compare(conditions.Rank(conditions.Worst(b.Problems)), conditions.Rank(conditions.Worst(a.Problems)))
 	})
-	return limit(out, pageRows)
+	return api.Limit(out, pageRows)
 }
 
 // assetHandler serves the styles, the scripts and the icon of the page.

@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"steelyard/controlplane/view"
-	"steelyard/internal/stat"
-
 	"golang.org/x/net/html"
+
+	"steelyard/controlplane/admin/conditions"
+	"steelyard/internal/api"
 )
 
 // nodes returns all elements below n that satisfy want.
@@ -122,7 +122,7 @@ func TestPageShowsClustersAndTheWorstEndpointsWithoutScript(t *testing.T) {
 }
 
 func TestPageHasTheWorstOfALargePoolOnly(t *testing.T) {
-	f := fixed{clusters: []view.Cluster{large(noon, 1000)}, status: Status{ConfigGeneration: 1}}
+	f := fixed{clusters: []api.Cluster{large(noon, 1000)}, status: api.Status{ConfigGeneration: 1}}
 	doc, body := parsePage(t, handlerOf(f), "/")
 	got := rows(byID(t, doc, "first-endpoints"))
 	if len(got) != pageRows || !strings.Contains(words(byID(t, doc, "main")), "the worst 25 of 1000") {
@@ -153,7 +153,7 @@ func hostileSource() fixed {
 	c := &f.clients[1]
 	c.NodeID, c.NodeCluster, c.Version, c.Locality, c.Address, c.Transport = hostile, hostile, hostile, hostile,
 		hostile, hostile
-	c.Signals = Signals{State: hostile, Mode: hostile, Runtime: stat.Runtime{Subscribed: true, Nack: hostile}}
+	c.Signals = api.Signals{State: hostile, Mode: hostile, Runtime: api.Runtime{Subscribed: true, Nack: hostile}}
 	f.clusters[0].Sources[3].Envoys.Missing = []string{hostile}
 	f.clusters[0].MinIntervalReason, e.InFlightSource = hostile, hostile
 	c.Subscriptions[0].Cluster, c.Subscriptions[0].Nack.Message, c.Subscriptions[0].VersionSent = hostile, hostile,
@@ -312,53 +312,17 @@ func allAssets(t *testing.T) map[string]string {
 
 func TestStatesHaveAWordAndAnswersASentence(t *testing.T) {
 	script := asset(t, "views.js")
-	for _, s := range view.EndpointStates() {
+	for _, s := range api.EndpointStates() {
 		word := s.Words()
 		if word == "" || !regexp.MustCompile(`\b`+string(s)+`: \['\w+', '`+word+`'\]`).MatchString(script) {
 			t.Errorf("%s is %q here, and something else in views.js", s, word)
 		}
 	}
-	for blame, want := range map[view.Blame]string{view.BlameNo: "No.", view.BlameYes: "Yes.",
-		view.BlameInPart: "In part.", view.BlameUnknown: "Not known."} {
-		if got := formatBlame(blame); got != want || !strings.Contains(script, string(blame)+": '"+want+"'") {
+	for blame, want := range map[api.Blame]string{api.BlameNo: "No.", api.BlameYes: "Yes.",
+		api.BlameInPart: "In part.", api.BlameUnknown: "Not known."} {
+		isSame := strings.Contains(script, string(blame)+": '"+want+"'")
+		if got := conditions.FormatBlame(blame); got != want || !isSame {
 			t.Errorf("%s is %q here, and something else in views.js", blame, got)
-		}
-	}
-}
-
-func TestSharesThatAreNotNothingAreNotZero(t *testing.T) {
-	for want, n := range map[string]view.Number{"–": {}, "0.0 %": view.Num(0), "< 0.1 %": view.Num(0.0001),
-		"12.3 %": view.Num(0.1234)} {
-		if got := formatPercent(n); got != want {
-			t.Errorf("%v: %q, want %q", n, got, want)
-		}
-	}
-}
-
-func TestReportingNamesTheMissingEnvoys(t *testing.T) {
-	for want, r := range map[string]view.Reporting{
-		"":               {},
-		"0 of 0":         {Expected: view.Num(0), Reporting: view.Num(0)},
-		"3 of 3":         {Expected: view.Num(3), Reporting: view.Num(3)},
-		"1 of 3, 2 idle": {Expected: view.Num(3), Reporting: view.Num(1), Idle: view.Num(2)},
-		"1 of 3, without a, b": {Expected: view.Num(3), Reporting: view.Num(1),
-			Missing: []string{"a", "b"}},
-		"7 of 20, without a, b and 11 more": {Expected: view.Num(20), Reporting: view.Num(7),
-			Missing: []string{"a", "b"}},
-	} {
-		if got := formatReporting(r); got != want {
-			t.Errorf("%+v: %q, want %q", r, got, want)
-		}
-	}
-}
-
-func TestFormats(t *testing.T) {
-	for in, want := range map[float64]string{
-		0.0004: "0.4 ms", 0.0412: "41.2 ms", 0.25: "250 ms", 0.9996: "1.0 s", 14: "14.0 s", 90: "2 min",
-		7100: "118 min", 7300: "2 h", 3 * 86400: "3 d",
-	} {
-		if got := formatSeconds(in); got != want {
-			t.Errorf("%v s: %q, want %q", in, got, want)
 		}
 	}
 }

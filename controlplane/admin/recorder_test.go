@@ -19,8 +19,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"steelyard/controlplane/view"
-	"steelyard/internal/stat"
+	"steelyard/controlplane/admin/history"
+	"steelyard/internal/api"
 )
 
 // A stage is a source that a test changes, with a recorder and a clock of its own.
@@ -28,20 +28,28 @@ type stage struct {
 	mu sync.Mutex
 	fixed
 	now      time.Time
-	recorder *Recorder
-	history  *History
+	recorder *history.Recorder
+	history  *history.History
 }
 
 func newStage(endpoints int) *stage {
-	s := &stage{now: noon, history: NewHistory()}
+	s := &stage{now: noon, history: history.NewHistory()}
 	c := large(noon, endpoints)
 	c.Name = "llama"
-	s.clusters = []view.Cluster{c}
+	s.clusters = []api.Cluster{c}
 	s.clients = envoys(noon)[:1]
-	s.status = Status{ConfigGeneration: 1}
-	s.recorder = NewRecorder(RecorderOptions{Source: s, History: s.history, Now: s.clock})
+	s.status = api.Status{ConfigGeneration: 1}
+	s.record(nil)
 	return s
 }
+
+// record begins with a new Recorder.
+func (s *stage) record(log *slog.Logger) {
+	s.recorder = history.NewRecorder(history.RecorderOptions{Source: s, History: s.history, Now: s.clock, Log: log})
+}
+
+// together is the time within which events of one kind are one.
+const together = 5 * time.Second
 
 func (s *stage) clock() time.Time {
 	s.mu.Lock()
@@ -60,7 +68,7 @@ func (s *stage) second(f func()) {
 	s.recorder.Tick()
 }
 
-func (s *stage) Clusters() []view.Cluster {
+func (s *stage) Clusters() []api.Cluster {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := slices.Clone(s.clusters)
@@ -70,46 +78,46 @@ func (s *stage) Clusters() []view.Cluster {
 	return out
 }
 
-func (s *stage) Clients() []Client {
+func (s *stage) Clients() []api.Client {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.clients)
 }
 
-func (s *stage) Status() Status {
+func (s *stage) Status() api.Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.status
 }
 
-func (s *stage) Cluster(name string) (view.Cluster, bool) {
+func (s *stage) Cluster(name string) (api.Cluster, bool) {
 	for _, c := range s.Clusters() {
 		if c.Name == name {
 			return c, true
 		}
 	}
-	return view.Cluster{}, false
+	return api.Cluster{}, false
 }
 
 func (s *stage) handler() http.Handler {
 	return New(Options{Source: s, Recorder: s.recorder, Now: s.clock})
 }
 
-func (s *stage) cluster(t *testing.T) view.Cluster {
+func (s *stage) cluster(t *testing.T) api.Cluster {
 	t.Helper()
-	return decode[view.Cluster](t, ask(t, s.handler(), http.MethodGet, "/api/v1/clusters/llama"))
+	return decode[api.Cluster](t, ask(t, s.handler(), http.MethodGet, "/api/v1/clusters/llama"))
 }
 
 func (s *stage) events(t *testing.T) []string {
 	t.Helper()
 	var out []string
-	for _, e := range decode[EventList](t, ask(t, s.handler(), http.MethodGet, "/api/v1/events")).Events {
+	for _, e := range decode[api.EventList](t, ask(t, s.handler(), http.MethodGet, "/api/v1/events")).Events {
 		out = append(out, e.Text)
 	}
 	return out
 }
 
-func near(n view.Number, want, within float64) bool {
+func near(n api.Number, want, within float64) bool {
 	v, known := n.Value()
 	return known && math.Abs(v-want) <= within
 }
@@ -117,7 +125,7 @@ func near(n view.Number, want, within float64) bool {
 func TestServedSharesAreThoseOfTheRequestsThatBegan(t *testing.T) {
 	s := newStage(4)
 	s.second(nil)
-	if c := s.cluster(t); c.Endpoints[0].ServedShare10s != (view.Number{}) {
+	if c := s.cluster(t); c.Endpoints[0].ServedShare10s != (api.Number{}) {
 		t.Errorf("known after the first look: %v", c.Endpoints[0].ServedShare10s)
 	}
 	for second := range 70 {
@@ -128,12 +136,12 @@ func TestServedSharesAreThoseOfTheRequestsThatBegan(t *testing.T) {
 				if second >= 60 {
 					n = 5 // and in the last ten seconds as many
 				}
-				e.Requests = view.Num(e.Requests.Or(1000) + n)
+				e.Requests = api.Num(e.Requests.Or(1000) + n)
 			}
 		})
 	}
 	c := s.cluster(t)
-	if c.Served.Source != view.ServedBegun || !near(c.Served.Requests10s, 200, 0) ||
+	if c.Served.Source != api.ServedBegun || !near(c.Served.Requests10s, 200, 0) ||
 		!near(c.Served.Requests1m, 700, 0) {
 		t.Errorf("%+v", c.Served)
 	}
@@ -152,23 +160,23 @@ func TestWithoutEnvoysReportsTheServedSharesAreThoseOfCompletions(t *testing.T) 
 		s.second(func() {
 			for i := range s.clusters[0].Endpoints {
 				e := &s.clusters[0].Endpoints[i]
-				e.CompletionRate = view.Num(float64(30 * (i + 1)))
+				e.CompletionRate = api.Num(float64(30 * (i + 1)))
 				if i == 0 { // which has a counter, too
-					e.CompletedRequests = view.Num(e.CompletedRequests.Or(0) + 30)
+					e.CompletedRequests = api.Num(e.CompletedRequests.Or(0) + 30)
 				}
 			}
 		})
 	}
 	c := s.cluster(t)
-	if c.Served.Source != view.ServedCompleted || !near(c.Endpoints[0].ServedShare10s, 1.0/3, 1e-9) ||
-		!near(c.Endpoints[1].ServedShare10s, 2.0/3, 1e-9) || c.Served.VsDecided != (view.Number{}) {
+	if c.Served.Source != api.ServedCompleted || !near(c.Endpoints[0].ServedShare10s, 1.0/3, 1e-9) ||
+		!near(c.Endpoints[1].ServedShare10s, 2.0/3, 1e-9) || c.Served.VsDecided != (api.Number{}) {
 		t.Errorf("%+v, %v, %v", c.Served, c.Endpoints[0].ServedShare10s, c.Endpoints[1].ServedShare10s)
 	}
 }
 
 // followedBy decides 75 % for the first endpoint, and sends so many requests a second to each, of the first some by a
 // hash.
-func followedBy(t *testing.T, first, second, hashed float64) view.Served {
+func followedBy(t *testing.T, first, second, hashed float64) api.Served {
 	t.Helper()
 	s := newStage(2)
 	addresses := []string{s.clusters[0].Endpoints[0].Address, s.clusters[0].Endpoints[1].Address}
@@ -178,14 +186,15 @@ func followedBy(t *testing.T, first, second, hashed float64) view.Served {
 			if k%2 == 0 {
 				share = 1
 			}
-			s.recorder.Pushed("llama", s.now.Add(time.Duration(k)*100*time.Millisecond), Decided{Addresses: addresses,
-				Shares: []float64{share, 1 - share}, Flagged: []bool{false, false},
+			s.recorder.Pushed("llama", s.now.Add(time.Duration(k)*100*time.Millisecond), history.Decided{
+				Addresses: addresses,
+				Shares:    []float64{share, 1 - share}, Flagged: []bool{false, false},
 				Unused: []bool{false, false}, ArrivalRate: 40})
 		}
 		s.second(func() {
 			e := s.clusters[0].Endpoints
-			e[0].Requests, e[1].Requests = view.Num(e[0].Requests.Or(0)+first), view.Num(e[1].Requests.Or(0)+second)
-			e[0].HashedRequests, e[1].HashedRequests = view.Num(e[0].HashedRequests.Or(0)+hashed), view.Num(0)
+			e[0].Requests, e[1].Requests = api.Num(e[0].Requests.Or(0)+first), api.Num(e[1].Requests.Or(0)+second)
+			e[0].HashedRequests, e[1].HashedRequests = api.Num(e[0].HashedRequests.Or(0)+hashed), api.Num(0)
 		})
 	}
 	return s.cluster(t).Served
@@ -207,49 +216,18 @@ func TestServedAgainstDecided(t *testing.T) {
 	}
 }
 
-func TestFlaggedEndpointsAreExpectedToGetNothingWhileOthersAreLeft(t *testing.T) {
-	for _, test := range []struct {
-		flagged []bool
-		want    []float64
-	}{
-		{[]bool{false, false, false, false}, []float64{0.1, 0.2, 0.3, 0.4}},
-		{[]bool{false, false, false, true}, []float64{1.0 / 6, 2.0 / 6, 0.5, 0}},
-		{[]bool{true, true, true, true}, []float64{0.1, 0.2, 0.3, 0.4}},
-	} {
-		shares := []float64{0.1, 0.2, 0.3, 0.4}
-		avoidFlagged(shares, test.flagged)
-		for i := range shares {
-			if math.Abs(shares[i]-test.want[i]) > 1e-9 {
-				t.Errorf("%v: %v, want %v", test.flagged, shares, test.want)
-			}
-		}
-	}
-}
-
-func TestEndpointsThatTheEnvoysDoNotUseAreExpectedToGetNothing(t *testing.T) {
-	var d decided
-	d.pushed(noon, Decided{Addresses: []string{"a:1", "b:1", "c:1"}, Shares: []float64{0.5, 0.3, 0.2},
-		Flagged: make([]bool, 3), Unused: []bool{true, false, false}, ArrivalRate: 40})
-	_, got := d.take(noon.Add(time.Second), nil)
-	for i, want := range []float64{0, 0.6, 0.4} {
-		if math.Abs(got[i]-want) > 1e-9 {
-			t.Errorf("%d: %v", i, got)
-		}
-	}
-}
-
 func TestTheCapacityInUseAndWithoutEndpoints(t *testing.T) {
 	s := newStage(4)
 	for range 30 {
 		s.second(func() {
 			c := &s.clusters[0]
 			c.Decision.ArrivalRate, c.Decision.ArrivalRateSource, c.Decision.Unit =
-				view.Num(29.9), "issued", view.UnitRequests
+				api.Num(29.9), "issued", api.UnitRequests
 			for i := range c.Endpoints {
 				e := &c.Endpoints[i]
-				e.Capacity, e.CompletionRate, e.BusyFraction = view.Num(8), view.Num(7.5), view.Num(0.5)
+				e.Capacity, e.CompletionRate, e.BusyFraction = api.Num(8), api.Num(7.5), api.Num(0.5)
 				if i == 3 {
-					e.BusyFraction = view.Num(0.01) // never seen busy
+					e.BusyFraction = api.Num(0.01) // never seen busy
 				}
 			}
 		})
@@ -269,7 +247,7 @@ func TestTheCapacityInUseAndWithoutEndpoints(t *testing.T) {
 	if use := s.cluster(t).Use; !near(use.CapacityUsed, 1, 0.01) || !near(use.ToSpare, 0, 0) {
 		t.Errorf("with one that fails and one that is tried again: %+v", use)
 	}
-	s.second(func() { s.clusters[0].Endpoints[2].Reason = reasonUnused })
+	s.second(func() { s.clusters[0].Endpoints[2].Reason = "unused" })
 	if use := s.cluster(t).Use; !near(use.CapacityUsed, 2, 0.02) {
 		t.Errorf("with one more that the Envoys do not use: %+v", use)
 	}
@@ -279,20 +257,20 @@ func TestTheCapacityInUseAndWithoutEndpoints(t *testing.T) {
 func TestTheCapacityInUseOfEnginesThatHoldRequestsBack(t *testing.T) {
 	const tokens, prefill = 1000 + 1.5*200, 12_000.0 // of a request; per second
 	s := newStage(4)
-	var refused view.Number
-	run := func(seconds int, arriving, completed float64, waiting ...float64) view.Use {
+	var refused api.Number
+	run := func(seconds int, arriving, completed float64, waiting ...float64) api.Use {
 		for range seconds {
 			s.second(func() {
 				c := &s.clusters[0]
 				c.DroppedRequests = refused
 				d := &c.Decision
-				d.ArrivalRate, d.ArrivalRateSource, d.Unit = view.Num(arriving), "issued", view.UnitWork
-				d.Work.PromptTokens, d.Work.OutputTokens = view.Num(1000), view.Num(200)
+				d.ArrivalRate, d.ArrivalRateSource, d.Unit = api.Num(arriving), "issued", api.UnitWork
+				d.Work.PromptTokens, d.Work.OutputTokens = api.Num(1000), api.Num(200)
 				for i := range c.Endpoints {
 					e := &c.Endpoints[i]
-					e.Capacity, e.CompletionRate = view.Num(1), view.Num(completed)
-					e.Work.PrefillRate = view.Num(prefill)
-					e.Inputs = []view.Input{{Field: "queue", Value: view.Num(waiting[i]), State: "fresh"}}
+					e.Capacity, e.CompletionRate = api.Num(1), api.Num(completed)
+					e.Work.PrefillRate = api.Num(prefill)
+					e.Inputs = []api.Input{{Field: "queue", Value: api.Num(waiting[i]), State: "fresh"}}
 				}
 			})
 		}
@@ -316,14 +294,14 @@ func TestTheCapacityInUseOfEnginesThatHoldRequestsBack(t *testing.T) {
 		t.Errorf("at more than it was, which the engines do without waiting: %+v", use)
 	}
 	for second := range 60 {
-		refused = view.Num(1e6 + 4*float64(second))
+		refused = api.Num(1e6 + 4*float64(second))
 		run(1, 8, 2, none...)
 	}
 	if use := run(1, 8, 2, none...); !near(use.CapacityUsed, 1.5, 0.05) {
 		t.Errorf("while four requests a second are refused: %+v", use)
 	}
 	last := refused
-	refused = view.Number{}
+	refused = api.Number{}
 	run(60, 8, 2, none...)
 	refused = last
 	if use := run(1, 8, 2, none...); !near(use.CapacityUsed, 1, 0.02) {
@@ -337,15 +315,18 @@ func TestTheCapacityInUseOfAPoolThatMostlyIdles(t *testing.T) {
 	const perBusySecond, tau = 2.4, 5
 	var rate float64
 	for second := range 120 {
-		busy := float64(boolToInt(second%10 == 0))
+		busy := 0.0
+		if second%10 == 0 {
+			busy = 1
+		}
 		rate += (perBusySecond*busy - rate) * (1 - math.Exp(-1.0/tau))
 		s.second(func() {
 			c := &s.clusters[0]
 			c.Decision.ArrivalRate, c.Decision.ArrivalRateSource, c.Decision.Unit =
-				view.Num(4*perBusySecond/10), "issued", view.UnitRequests
+				api.Num(4*perBusySecond/10), "issued", api.UnitRequests
 			for i := range c.Endpoints {
 				e := &c.Endpoints[i]
-				e.Capacity, e.CompletionRate, e.BusyFraction = view.Num(1), view.Num(rate), view.Num(busy)
+				e.Capacity, e.CompletionRate, e.BusyFraction = api.Num(1), api.Num(rate), api.Num(busy)
 			}
 		})
 	}
@@ -361,10 +342,10 @@ func TestWhatIsLeftOfThePoolLeavesOutEndpointsThatAnswerNothing(t *testing.T) {
 		s.second(func() {
 			c := &s.clusters[0]
 			c.Decision.ArrivalRate, c.Decision.ArrivalRateSource, c.Decision.Unit =
-				view.Num(15), "issued", view.UnitRequests
+				api.Num(15), "issued", api.UnitRequests
 			for i := range c.Endpoints {
 				e := &c.Endpoints[i]
-				e.Capacity, e.CompletionRate, e.BusyFraction = view.Num(8), view.Num(7.5), view.Num(0.5)
+				e.Capacity, e.CompletionRate, e.BusyFraction = api.Num(8), api.Num(7.5), api.Num(0.5)
 			}
 			c.Endpoints[2].Outlier = stalled
 		})
@@ -382,16 +363,6 @@ func TestWhatIsLeftOfThePoolLeavesOutEndpointsThatAnswerNothing(t *testing.T) {
 	}
 }
 
-// The line of a stalled endpoint ends with its answers.
-func TestTheHistoryOfALatencyEndsWithTheAnswers(t *testing.T) {
-	for age, want := range map[float64]bool{1: true, 59: true, 61: false, 517: false} {
-		e := view.Endpoint{LatencySeconds: view.Num(0.44), LatencyAgeSeconds: view.Num(age)}
-		if v := latency(&e); math.IsNaN(v) == want {
-			t.Errorf("%g s after the newest answer it is %g", age, v)
-		}
-	}
-}
-
 func TestEventsAreWhatChangedBetweenTwoLooks(t *testing.T) {
 	s := newStage(3)
 	s.second(nil)
@@ -399,39 +370,39 @@ func TestEventsAreWhatChangedBetweenTwoLooks(t *testing.T) {
 		t.Fatalf("what was there before just happened: %v", got)
 	}
 	steps := []struct {
-		change func(c *view.Cluster)
+		change func(c *api.Cluster)
 		want   string
 	}{
-		{func(c *view.Cluster) { c.Endpoints = append(c.Endpoints, view.Endpoint{Address: "10.9.0.1:80"}) },
+		{func(c *api.Cluster) { c.Endpoints = append(c.Endpoints, api.Endpoint{Address: "10.9.0.1:80"}) },
 			"llama: endpoint 10.9.0.1:80 joined"},
-		{func(c *view.Cluster) {
+		{func(c *api.Cluster) {
 			c.Endpoints[0].Overloaded, c.Endpoints[0].OverloadReason = true, "queue per slot 5 >= 4"
 		},
 			"llama: endpoint 10.1.0.1:8000 was flagged: queue per slot 5 >= 4"},
-		{func(c *view.Cluster) { c.Endpoints[0].Overloaded = false },
+		{func(c *api.Cluster) { c.Endpoints[0].Overloaded = false },
 			"llama: the flag of endpoint 10.1.0.1:8000 was cleared"},
-		{func(c *view.Cluster) { c.Endpoints = c.Endpoints[:3] }, "llama: endpoint 10.9.0.1:80 left"},
-		{func(c *view.Cluster) {
-			c.Sources = []view.SourceStatus{{Name: "redis", State: view.SourceDown, LastError: "refused"}}
+		{func(c *api.Cluster) { c.Endpoints = c.Endpoints[:3] }, "llama: endpoint 10.9.0.1:80 left"},
+		{func(c *api.Cluster) {
+			c.Sources = []api.SourceStatus{{Name: "redis", State: api.SourceDown, LastError: "refused"}}
 		}, "llama: source redis was lost: refused"},
-		{func(c *view.Cluster) { c.Sources = nil }, "llama: source redis is back"},
-		{func(c *view.Cluster) { c.Decision.DropFraction = view.Num(0.1) }, "llama: Envoys began to refuse requests"},
-		{func(c *view.Cluster) { c.Decision.DropFraction = view.Num(0) }, "llama: Envoys refuse no more requests"},
-		{func(c *view.Cluster) {
+		{func(c *api.Cluster) { c.Sources = nil }, "llama: source redis is back"},
+		{func(c *api.Cluster) { c.Decision.DropFraction = api.Num(0.1) }, "llama: Envoys began to refuse requests"},
+		{func(c *api.Cluster) { c.Decision.DropFraction = api.Num(0) }, "llama: Envoys refuse no more requests"},
+		{func(c *api.Cluster) {
 			e := &c.Endpoints[1]
 			e.LastScrape.Error = "get http://x/metrics: refused"
-			e.Inputs = []view.Input{{Field: "queue", Value: view.Num(1), AgeSeconds: view.Num(5), State: "decay"}}
+			e.Inputs = []api.Input{{Field: "queue", Value: api.Num(1), AgeSeconds: api.Num(5), State: "decay"}}
 		}, "llama: the metrics endpoint of 10.1.0.2:8000 was lost: get http://x/metrics: refused"},
-		{func(*view.Cluster) {
-			s.clients[0].Subscriptions = []stat.Subscription{{Cluster: "llama", Nacks: 1,
-				Nack: stat.Nack{Message: "no such field", Current: true}}}
+		{func(*api.Cluster) {
+			s.clients[0].Subscriptions = []api.Subscription{{Cluster: "llama", Nacks: 1,
+				Nack: api.Nack{Message: "no such field", Current: true}}}
 		}, "llama: Envoy edge-1 refused an assignment: no such field"},
-		{func(*view.Cluster) { s.clients = nil }, "Envoy edge-1 left"},
-		{func(*view.Cluster) { s.clients = envoys(noon)[:1] }, "Envoy edge-1 connected"},
+		{func(*api.Cluster) { s.clients = nil }, "Envoy edge-1 left"},
+		{func(*api.Cluster) { s.clients = envoys(noon)[:1] }, "Envoy edge-1 connected"},
 	}
 	for i, step := range steps {
 		s.second(func() {
-			s.now = s.now.Add(eventTogether)
+			s.now = s.now.Add(together)
 			step.change(&s.clusters[0])
 		})
 		got := s.events(t)
@@ -445,13 +416,13 @@ func TestEventsAreWhatChangedBetweenTwoLooks(t *testing.T) {
 func TestFlagsAndRefusalsHaveLinesInTheLog(t *testing.T) {
 	s := newStage(14)
 	var out strings.Builder
-	s.recorder.o.Log = slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{
+	s.record(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			if a.Key == slog.TimeKey {
 				return slog.Attr{}
 			}
 			return a
-		}}))
+		}})))
 	s.second(nil)
 	flag := func(endpoints int, reason string) func() {
 		return func() {
@@ -467,8 +438,8 @@ func TestFlagsAndRefusalsHaveLinesInTheLog(t *testing.T) {
 	last := &s.clusters[0].Endpoints[12]
 	s.second(func() { last.Probed, last.OverloadReason = "it failed", "" })
 	s.second(func() { last.Probed, last.Outlier, last.Overloaded, last.OverloadReason = "", true, true, "it fails" })
-	s.second(func() { s.clusters[0].Decision.DropFraction = view.Num(0.1) })
-	s.second(func() { s.clusters[0].Decision.DropFraction = view.Num(0) })
+	s.second(func() { s.clusters[0].Decision.DropFraction = api.Num(0.1) })
+	s.second(func() { s.clusters[0].Decision.DropFraction = api.Num(0) })
 	first := make([]string, 12)
 	for i := range first {
 		first[i] = s.clusters[0].Endpoints[i].Address
@@ -494,7 +465,7 @@ func TestAPartOfTheCapacityIsOfTheDecisionThatIsShown(t *testing.T) {
 	s := newStage(4)
 	s.second(nil)
 	for i, capacity := range []float64{1, 2, 3, 4} {
-		s.clusters[0].Endpoints[i].Capacity = view.Num(capacity)
+		s.clusters[0].Endpoints[i].Capacity = api.Num(capacity)
 	}
 	for i, e := range s.cluster(t).Endpoints {
 		if !near(e.CapacityShare, float64(i+1)/10, 1e-9) {
@@ -509,8 +480,8 @@ func TestATryOfAServerThatAnswersNothingIsOneEvent(t *testing.T) {
 	s := newStage(3)
 	s.second(nil)
 	const stalled = "stalled since 12:00:00Z: none of 4 requests in flight ends"
-	in := func(outlier, flagged bool, probed string) func(*view.Endpoint) {
-		return func(e *view.Endpoint) {
+	in := func(outlier, flagged bool, probed string) func(*api.Endpoint) {
+		return func(e *api.Endpoint) {
 			e.Outlier, e.Overloaded, e.Probed, e.OverloadReason = outlier, flagged, probed, ""
 			if flagged {
 				e.OverloadReason = stalled
@@ -520,7 +491,7 @@ func TestATryOfAServerThatAnswersNothingIsOneEvent(t *testing.T) {
 	flagged, probed, well := in(true, true, ""), in(false, false, stalled), in(false, false, "")
 	want := []string{}
 	for i, step := range []struct {
-		change func(*view.Endpoint)
+		change func(*api.Endpoint)
 		want   string
 	}{
 		{flagged, "llama: endpoint 10.1.0.1:8000 was flagged: " + stalled},
@@ -534,7 +505,7 @@ func TestATryOfAServerThatAnswersNothingIsOneEvent(t *testing.T) {
 		{well, "llama: the flag of endpoint 10.1.0.1:8000 was cleared"},
 	} {
 		s.second(func() {
-			s.now = s.now.Add(eventTogether)
+			s.now = s.now.Add(together)
 			step.change(&s.clusters[0].Endpoints[0])
 		})
 		if step.want != "" {
@@ -549,12 +520,14 @@ func TestATryOfAServerThatAnswersNothingIsOneEvent(t *testing.T) {
 // A queue that refuses requests now and then is one event and one incident, until it has refused none for a while.
 func TestWhatAQueueRefusesIsAnEventAndAnIncident(t *testing.T) {
 	s := newStage(2)
-	class := &stat.QueueClass{Name: "batch", RefusedFull: 7} // before the first look
-	s.clusters[0].Queue = &stat.Queue{Classes: []stat.QueueClass{*class}}
+	class := &api.QueueClass{Name: "batch", RefusedFull: 7} // before the first look
+	s.clusters[0].Queue = &api.Queue{Classes: []api.QueueClass{*class}}
 	class = &s.clusters[0].Queue.Classes[0]
 	incidents := func() (n int) {
-		for _, i := range s.recorder.latest.Load().incidents {
-			n += boolToInt(i.ID == "drops/llama/queue")
+		for _, i := range s.recorder.Latest().Incidents {
+			if i.ID == "drops/llama/queue" {
+				n++
+			}
 		}
 		return n
 	}
@@ -571,7 +544,7 @@ func TestWhatAQueueRefusesIsAnEventAndAnIncident(t *testing.T) {
 	if got := s.events(t); len(got) != 1 || got[0] != "llama: Envoys began to refuse requests" || incidents() != 1 {
 		t.Errorf("%v, %d incidents", got, incidents())
 	}
-	for range int(2 * defaultKeepFor / time.Second) {
+	for range int(2 * 10 * time.Second / time.Second) {
 		s.second(nil)
 	}
 	if got := s.events(t); len(got) != 2 || got[1] != "llama: Envoys refuse no more requests" || incidents() != 0 {
@@ -579,34 +552,19 @@ func TestWhatAQueueRefusesIsAnEventAndAnIncident(t *testing.T) {
 	}
 }
 
-func TestEventsOfAKindWithinFiveSecondsAreOneAndAThousandAreKept(t *testing.T) {
+func TestEventsOfAKindWithinFiveSecondsAreOne(t *testing.T) {
 	s := newStage(2)
 	s.second(nil)
 	for i := range 4 {
 		s.second(func() {
 			s.clusters[0].Endpoints = append(s.clusters[0].Endpoints,
-				view.Endpoint{Address: fmt.Sprintf("10.9.0.%d:80", i)})
+				api.Endpoint{Address: fmt.Sprintf("10.9.0.%d:80", i)})
 		})
 	}
-	list := decode[EventList](t, ask(t, s.handler(), http.MethodGet, "/api/v1/events"))
+	list := decode[api.EventList](t, ask(t, s.handler(), http.MethodGet, "/api/v1/events"))
 	if len(list.Events) != 1 || list.Events[0].Text != "llama: 4 endpoints joined" || list.Events[0].Count != 4 ||
 		list.Events[0].LastAt.Sub(list.Events[0].At.Time) != 3*time.Second {
 		t.Fatalf("%+v", list.Events)
-	}
-	var e events
-	for i := range 3 * maxEvents {
-		e.add(noon.Add(time.Duration(i)*time.Second), change{kind: view.EventConfig, cluster: fmt.Sprint(i)})
-	}
-	at := noon.Add(3 * maxEvents * time.Second)
-	all, oldest := e.since(at, 0)
-	if len(all) != maxEvents || oldest != all[0].ID || all[len(all)-1].ID != 3*maxEvents {
-		t.Errorf("%d are kept, from %d", len(all), oldest)
-	}
-	if some, _ := e.since(at, 3*maxEvents-2); len(some) != 2 {
-		t.Errorf("%d after the last but two", len(some))
-	}
-	if none, _ := e.since(at.Add(2*time.Hour), 0); len(none) != 0 {
-		t.Errorf("%d after two hours", len(none))
 	}
 }
 
@@ -615,11 +573,11 @@ func TestAnEnvoyThatLeftIsListedForAnHour(t *testing.T) {
 	s.second(nil)
 	s.second(func() {
 		s.clients = nil
-		s.status.GoneEnvoys = []stat.GoneEnvoy{{NodeID: "edge-1", Address: "127.0.0.1:50001", Since: view.At(s.now),
+		s.status.GoneEnvoys = []api.GoneEnvoy{{NodeID: "edge-1", Address: "127.0.0.1:50001", Since: api.At(s.now),
 			Cause: "the connection was reset"}}
 	})
-	left := func() []LeftEnvoy {
-		return decode[ClientList](t, ask(t, s.handler(), http.MethodGet, "/api/v1/clients")).Left
+	left := func() []api.LeftEnvoy {
+		return decode[api.ClientList](t, ask(t, s.handler(), http.MethodGet, "/api/v1/clients")).Left
 	}
 	got := left()
 	if len(got) != 1 || got[0].NodeID != "edge-1" || !got[0].Vanished ||
@@ -627,8 +585,8 @@ func TestAnEnvoyThatLeftIsListedForAnHour(t *testing.T) {
 		!slices.Equal(got[0].Clusters, []string{"llama"}) {
 		t.Fatalf("%+v", got)
 	}
-	if i := decode[IncidentList](t, ask(t, s.handler(), http.MethodGet,
-		"/api/v1/incidents")); i.Incidents[0].Kind != kindGone {
+	if i := decode[api.IncidentList](t, ask(t, s.handler(), http.MethodGet,
+		"/api/v1/incidents")); i.Incidents[0].Kind != "envoy_gone" {
 		t.Errorf("%+v", i.Incidents)
 	}
 	s.second(func() { s.clients = envoys(noon)[:1] })
@@ -652,20 +610,20 @@ func TestAnExplanationOfThePastIsTheDecisionOfThatTime(t *testing.T) {
 			d := llamaDecision(s.now)
 			d.Endpoints[0].Share = float64(s.now.Second()) / 100
 			c := &s.clusters[0]
-			c.Decision, c.Endpoints = view.FromDecision(d, s.now)
-			c.Working = view.WorkingOf(d)
+			c.Decision, c.Endpoints = api.FromDecision(d, s.now)
+			c.Working = api.WorkingOf(d)
 		})
 	}
-	ask10 := func(at string) Explanation {
-		return decode[Explanation](t, ask(t, s.handler(), http.MethodGet,
+	ask10 := func(at string) api.Explanation {
+		return decode[api.Explanation](t, ask(t, s.handler(), http.MethodGet,
 			"/api/v1/clusters/llama/explain?endpoint=10.0.0.1:8000&at="+at))
 	}
 	got := ask10("10s")
 	if want := float64(s.now.Second()-10-1) / 100; !near(got.Endpoint.Share, want, 0.011) {
 		t.Errorf("ten seconds ago it was %v, want %v", got.Endpoint.Share, want)
 	}
-	if !strings.HasPrefix(got.Endpoint.Why, "It gets ") || got.Decision.Arrivals != view.Num(12.9) ||
-		got.StepSeconds != view.Num(1) || !near(got.KeptSeconds, 29, 1) ||
+	if !strings.HasPrefix(got.Endpoint.Why, "It gets ") || got.Decision.Arrivals != api.Num(12.9) ||
+		got.StepSeconds != api.Num(1) || !near(got.KeptSeconds, 29, 1) ||
 		!near(got.Endpoint.CapacityShare, 0.125, 1e-9) {
 		t.Errorf("%+v", got)
 	}
@@ -677,46 +635,6 @@ func TestAnExplanationOfThePastIsTheDecisionOfThatTime(t *testing.T) {
 	if a := ask(t, s.handler(), http.MethodGet, "/api/v1/clusters/llama/explain?endpoint=nobody"); a.code !=
 		http.StatusNotFound {
 		t.Errorf("%d %s", a.code, a.body)
-	}
-}
-
-func TestDecisionsThatAreKeptTakeABoundedRoom(t *testing.T) {
-	var w workings
-	d := llamaDecision(noon)
-	for len(d.Endpoints) < 5000 {
-		d.Endpoints = append(d.Endpoints, d.Endpoints...)
-	}
-	d.Endpoints = d.Endpoints[:5000]
-	step := stepOf([]view.Cluster{{Working: view.WorkingOf(d)}})
-	for i := range 3000 {
-		d.At = noon.Add(time.Duration(i) * time.Second)
-		w.add(view.WorkingOf(d), step)
-	}
-	bytes := 0
-	for _, k := range w.kept {
-		bytes += k.Bytes()
-	}
-	if bytes > workingsBytes*5/4 || len(w.kept) < 2 {
-		t.Errorf("%d decisions of %d endpoints take %d bytes, each %s", len(w.kept), len(d.Endpoints), bytes, step)
-	}
-}
-
-func TestAMatrixIsSortedAddedUpAndCut(t *testing.T) {
-	m := completeMatrix(view.Matrix{Endpoints: []string{"b", "a"}, Envoys: []view.MatrixRow{
-		{NodeID: "idle", InFlight: []int{0, 0}}, {NodeID: "busy", InFlight: []int{5, 2}}}}, noon)
-	if !slices.Equal(m.Endpoints, []string{"a", "b"}) || !slices.Equal(m.EndpointTotals, []int{2, 5}) || m.Total != 7 ||
-		m.Envoys[0].NodeID != "busy" || !slices.Equal(m.Envoys[0].InFlight, []int{2, 5}) || m.EnvoysLeftOut != 0 {
-		t.Errorf("%+v", m)
-	}
-	wide := view.Matrix{Endpoints: make([]string, matrixNumbers/2)}
-	for range 3 {
-		row := view.MatrixRow{InFlight: make([]int, len(wide.Endpoints))}
-		row.InFlight[0] = 1
-		wide.Envoys = append(wide.Envoys, row)
-	}
-	if m := completeMatrix(wide, noon); len(m.Envoys) != 2 || m.EnvoysLeftOut != 1 ||
-		m.Total != 3 {
-		t.Errorf("%d rows, %d left out, total %d", len(m.Envoys), m.EnvoysLeftOut, m.Total)
 	}
 }
 
@@ -795,10 +713,10 @@ func TestAStreamHasAFrameEachSecondAndAddressesOnlyWhenTheyChange(t *testing.T) 
 	t.Cleanup(server.Close)
 	w := s.watch(t, server.URL+"/api/v1/stream?cluster=llama&endpoint=10.1.0.3:8000&matrix=1", "")
 	s.ticking(t)
-	var before frame
+	var before api.Frame
 	for i := range 4 {
 		id, event, data := w.next()
-		var f frame
+		var f api.Frame
 		if err := json.Unmarshal([]byte(data), &f); err != nil || event != "frame" {
 			t.Fatalf("%s: %v", event, err)
 		}
@@ -820,8 +738,8 @@ func TestAStreamHasAFrameEachSecondAndAddressesOnlyWhenTheyChange(t *testing.T) 
 		if err != nil || len(columns) != 50*(2*5+1) {
 			t.Fatalf("%d bytes: %v", len(columns), err)
 		}
-		share := float64(decodeTable()[binary.LittleEndian.Uint16(columns[2*7:])])
-		if math.Abs(share-0.02) > 1e-5 || columns[2*5*50+17] != stateCode(view.EndpointBlind) {
+		share := math.Pow(10, float64(binary.LittleEndian.Uint16(columns[2*7:]))/65534*14-7)
+		if math.Abs(share-0.02) > 1e-5 || columns[2*5*50+17] != history.StateCode(api.EndpointBlind) {
 			t.Errorf("share %g, state %d", share, columns[2*5*50+17])
 		}
 		before = f
@@ -842,7 +760,7 @@ func TestAStreamOfAClusterThatIsNotThereHasTheFleet(t *testing.T) {
 		if event == "missed" {
 			_, event, data = w.next()
 		}
-		var f frame
+		var f api.Frame
 		if err := json.Unmarshal([]byte(data), &f); err != nil || event != "frame" {
 			t.Fatalf("%s: %v", event, err)
 		}
@@ -861,7 +779,7 @@ func TestAReaderThatComesBackGetsWhatItMissed(t *testing.T) {
 	t.Cleanup(server.Close)
 	last := s.now.Add(-12 * time.Second).Unix()
 	_, event, data := s.watch(t, server.URL+"/api/v1/stream?cluster=llama", fmt.Sprint(last)).next()
-	var w Window
+	var w api.Window
 	if err := json.Unmarshal([]byte(data), &w); err != nil || event != "missed" {
 		t.Fatalf("%s: %v", event, err)
 	}
@@ -875,7 +793,7 @@ func TestSixtyFourStreamsAndNoMore(t *testing.T) {
 	server := httptest.NewServer(s.handler())
 	t.Cleanup(server.Close)
 	var first *watch
-	for range maxStreams {
+	for range 64 {
 		if w := s.watch(t, server.URL+"/api/v1/stream", ""); first == nil {
 			first = w
 		}
@@ -932,12 +850,14 @@ func BenchmarkASecond(b *testing.B) {
 		b.Run(fmt.Sprint(readers, " readers"), func(b *testing.B) {
 			s := newStage(1000)
 			s.second(nil)
+			var shared frames
 			b.ReportAllocs()
 			for b.Loop() {
 				s.second(nil)
 				for i := range readers {
-					latest, _ := s.recorder.hub.second()
-					latest.frame(topic{cluster: "llama", endpoint: fmt.Sprintf("10.1.0.%d:8000", i%2+1)}, 0)
+					latest, _ := s.recorder.Hub().Second()
+					asked := topic{cluster: "llama", endpoint: fmt.Sprintf("10.1.0.%d:8000", i%2+1)}
+					shared.of(latest, s, s.history).frame(asked, 0)
 				}
 			}
 		})

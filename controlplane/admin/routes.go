@@ -1,6 +1,10 @@
 package admin
 
-import "net/http"
+import (
+	"net/http"
+
+	"steelyard/internal/api"
+)
 
 // maxRequestBody bounds the body of a request that changes something.
 const maxRequestBody = 64 << 10
@@ -57,14 +61,14 @@ func (t *router) authorized(w http.ResponseWriter, r *http.Request) bool {
 	case c.mayOperate():
 		return true
 	case t.h.Access.TokensFile == "":
-		t.h.Access.deny(deniedRole, r, t.h.Log, t.h.Now())
+		t.h.Access.deny(api.DeniedRole, r, t.h.Log, t.h.Now())
 		writeError(w, http.StatusForbidden, "nobody may change anything without a token of the role operate: "+
 			"configure admin.tokens_file, which takes a restart")
 	case c.name == "":
-		t.h.Access.deny(deniedNoToken, r, t.h.Log, t.h.Now())
-		t.h.unauthorized(w, r, deniedNoToken)
+		t.h.Access.deny(api.DeniedNoToken, r, t.h.Log, t.h.Now())
+		t.h.unauthorized(w, r, api.DeniedNoToken)
 	default:
-		t.h.Access.deny(deniedRole, r, t.h.Log, t.h.Now())
+		t.h.Access.deny(api.DeniedRole, r, t.h.Log, t.h.Now())
 		writeError(w, http.StatusForbidden, "the token of %s has the role %s, and this needs %s", c.name, c.role,
 			RoleOperate)
 	}
@@ -83,7 +87,7 @@ func (t *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err := t.crossOrigin.Check(r); err != nil || callerOf(r).session && !fromPage(r) {
-		t.h.Access.deny(deniedCrossOrigin, r, t.h.Log, t.h.Now())
+		t.h.Access.deny(api.DeniedCrossOrigin, r, t.h.Log, t.h.Now())
 		writeError(w, http.StatusForbidden, "a page of another origin may not do this")
 		return
 	}

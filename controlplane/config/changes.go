@@ -6,22 +6,22 @@ import (
 	"strings"
 	"time"
 
-	"steelyard/controlplane/view"
+	"steelyard/internal/api"
 )
 
 // Changes lists the values in which two clusters differ, in the order of the schema. Static endpoints are compared by
 // address; one that joins or leaves is one change.
-func Changes(before, after *Cluster) []view.KeyDiff {
+func Changes(before, after *Cluster) []api.KeyDiff {
 	var out differences
 	out.compare(reflect.ValueOf(before).Elem(), reflect.ValueOf(after).Elem(), "")
 	return out
 }
 
 // differences collects the values in which two configurations differ.
-type differences []view.KeyDiff
+type differences []api.KeyDiff
 
 func (d *differences) add(path, before, after string) {
-	*d = append(*d, view.KeyDiff{Path: path, Before: before, After: after})
+	*d = append(*d, api.KeyDiff{Path: path, Before: before, After: after})
 }
 
 func (d *differences) compare(before, after reflect.Value, path string) {

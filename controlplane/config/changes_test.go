@@ -5,7 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"steelyard/controlplane/view"
+	"steelyard/internal/api"
 )
 
 func TestChangesNameEachValueThatDiffers(t *testing.T) {
@@ -36,7 +36,7 @@ func TestChangesNameEachValueThatDiffers(t *testing.T) {
 	} {
 		want.add(d[0], d[1], d[2])
 	}
-	if diff := cmp.Diff([]view.KeyDiff(want), Changes(before, after)); diff != "" {
+	if diff := cmp.Diff([]api.KeyDiff(want), Changes(before, after)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if got := Changes(after, after); got != nil {

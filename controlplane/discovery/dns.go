@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"steelyard/internal/stat"
+	"steelyard/internal/api"
 )
 
 // The record types of DNSConfig.Type.
@@ -147,7 +147,7 @@ func (d *dnsSource) lookUp(ctx context.Context) ([]Endpoint, error) {
 }
 
 // endpointsOf makes a set out of addresses, which may repeat: two names can lead to one server.
-func (d *dnsSource) endpointsOf(found []netip.AddrPort) (set []Endpoint, out []stat.Omission) {
+func (d *dnsSource) endpointsOf(found []netip.AddrPort) (set []Endpoint, out []api.Omission) {
 	slices.SortFunc(found, netip.AddrPort.Compare)
 	for _, a := range slices.Compact(found) {
 		address, err := ParseAddress(a.String())
@@ -155,7 +155,7 @@ func (d *dnsSource) endpointsOf(found []netip.AddrPort) (set []Endpoint, out []s
 			err = ErrTooMany
 		}
 		if err != nil {
-			out = append(out, stat.Omission{Address: a.String(), Object: d.what(), Reason: err.Error()})
+			out = append(out, api.Omission{Address: a.String(), Object: d.what(), Reason: err.Error()})
 			continue
 		}
 		set = append(set, Endpoint{Address: address})
@@ -167,7 +167,7 @@ func (d *dnsSource) endpointsOf(found []netip.AddrPort) (set []Endpoint, out []s
 func (d *dnsSource) what() string { return fmt.Sprintf("%s record of %s", d.Type, d.Name) }
 
 // addresses looks up A or AAAA records.
-func (d *dnsSource) addresses(ctx context.Context) (found []netip.AddrPort, out []stat.Omission, err error) {
+func (d *dnsSource) addresses(ctx context.Context) (found []netip.AddrPort, out []api.Omission, err error) {
 	network := map[string]string{TypeA: "ip4", TypeAAAA: "ip6"}[d.Type]
 	addrs, err := d.Resolver.LookupNetIP(ctx, network, d.Name)
 	return withPort(addrs, uint16(d.Port)), nil, err
@@ -183,7 +183,7 @@ func withPort(addrs []netip.Addr, port uint16) []netip.AddrPort {
 
 // services looks up SRV records and their targets. A target that could not be looked up is left out, or has the
 // addresses that it had, with an error.
-func (d *dnsSource) services(ctx context.Context) (found []netip.AddrPort, out []stat.Omission, err error) {
+func (d *dnsSource) services(ctx context.Context) (found []netip.AddrPort, out []api.Omission, err error) {
 	_, records, err := d.Resolver.LookupSRV(ctx, "", "", d.Name)
 	if err != nil {
 		return nil, nil, err
@@ -221,7 +221,7 @@ func preferred(records []*net.SRV) []*net.SRV {
 }
 
 // lookUpTargets returns the addresses of the records' targets, those that are left out, and why others have old ones.
-func (d *dnsSource) lookUpTargets(ctx context.Context, records []*net.SRV) (map[string][]netip.Addr, []stat.Omission,
+func (d *dnsSource) lookUpTargets(ctx context.Context, records []*net.SRV) (map[string][]netip.Addr, []api.Omission,
 	error) {
 	names := make([]string, len(records))
 	for i, r := range records {
@@ -243,7 +243,7 @@ func (d *dnsSource) lookUpTargets(ctx context.Context, records []*net.SRV) (map[
 	_ = g.Wait() // failures are kept one by one
 
 	known := make(map[string][]netip.Addr, len(names))
-	var out []stat.Omission
+	var out []api.Omission
 	var old []error
 	for i, name := range names {
 		switch last := d.targets[name]; {
@@ -252,7 +252,7 @@ func (d *dnsSource) lookUpTargets(ctx context.Context, records []*net.SRV) (map[
 		case len(last) > 0:
 			known[name], old = last, append(old, failures[i])
 		default:
-			out = append(out, stat.Omission{Object: "target of " + d.what(), Reason: failures[i].Error()})
+			out = append(out, api.Omission{Object: "target of " + d.what(), Reason: failures[i].Error()})
 		}
 	}
 	return known, out, d.explain(old)

@@ -9,9 +9,9 @@ import (
 	"strconv"
 	"strings"
 
+	"steelyard/internal/api"
 	"steelyard/internal/files"
 	"steelyard/internal/spelling"
-	"steelyard/internal/stat"
 )
 
 // MaxFileSize bounds a file_sd file, in bytes.
@@ -38,7 +38,7 @@ func ReadFile(ctx context.Context, path string) ([]Endpoint, error) {
 
 // CheckFile is ReadFile with the labels that are allowed, not used and probably meant as one that is. Their objects
 // begin like the faults.
-func CheckFile(ctx context.Context, path string) (endpoints []Endpoint, unused []stat.Omission, err error) {
+func CheckFile(ctx context.Context, path string) (endpoints []Endpoint, unused []api.Omission, err error) {
 	parse, err := parserFor(path)
 	if err != nil {
 		return nil, nil, err
@@ -74,7 +74,7 @@ func parserFor(path string) (func([]byte) (value, error), error) {
 type groupReader struct {
 	collector
 	path   string
-	unused []stat.Omission
+	unused []api.Omission
 }
 
 // at is a position for the reader of an error.
@@ -198,7 +198,7 @@ func (r *groupReader) resembling(group int, label value) {
 	if meant == "" || slices.Contains(used, label.text) {
 		return
 	}
-	r.unused = append(r.unused, stat.Omission{Object: r.at(label, "group %d, label %q", group, label.text),
+	r.unused = append(r.unused, api.Omission{Object: r.at(label, "group %d, label %q", group, label.text),
 		Reason: fmt.Sprintf("it is not used; did you mean %q?", meant)})
 }
 

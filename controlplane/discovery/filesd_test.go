@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"steelyard/internal/stat"
+	"steelyard/internal/api"
 )
 
 func TestReadFile(t *testing.T) {
@@ -137,7 +137,7 @@ func TestALabelThatResemblesAUsedOneIsAWarning(t *testing.T) {
 	if err != nil || !slices.Equal(set, []Endpoint{{Address: "10.0.0.1:80", Zone: "a"}}) {
 		t.Errorf("%+v, %v", set, err)
 	}
-	want := []stat.Omission{
+	want := []api.Omission{
 		{Object: path + `:3:5: group 0, label "capcity"`, Reason: `it is not used; did you mean "capacity"?`},
 		{Object: path + `:6:5: group 0, label "metrics-port"`, Reason: `it is not used; did you mean "metrics_port"?`},
 	}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"steelyard/internal/stat"
+	"steelyard/internal/api"
 )
 
 const (
@@ -19,17 +19,17 @@ const (
 // Omissions are what a source has left out of its latest set. As the error that a source reports they are no failure:
 // the set is used without them. An error that wraps them is one, and they are its cause.
 type Omissions struct {
-	First []stat.Omission // sorted, at most MaxOmissions
-	Count int             // of all
+	First []api.Omission // sorted, at most MaxOmissions
+	Count int            // of all
 }
 
 // Omit returns the omissions as an error, each once; nil for none.
-func Omit(all []stat.Omission) error {
+func Omit(all []api.Omission) error {
 	if len(all) == 0 {
 		return nil
 	}
 	all = slices.Clone(all)
-	slices.SortFunc(all, func(a, b stat.Omission) int {
+	slices.SortFunc(all, func(a, b api.Omission) int {
 		return cmp.Or(cmp.Compare(a.Address, b.Address), cmp.Compare(a.Object, b.Object),
 			cmp.Compare(a.Reason, b.Reason))
 	})

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"steelyard/controlplane/view"
+	"steelyard/internal/api"
 )
 
 // The bounds of overrides.
@@ -35,25 +35,25 @@ type Registry struct {
 	changed func(cluster string) // without the lock
 
 	mu      sync.Mutex
-	all     map[key]view.Override
+	all     map[key]api.Override
 	removed map[key]bool // removed here, but not yet from the store
 }
 
 // New returns a Registry without overrides. changed is called whenever those of a cluster have changed.
 func New(changed func(cluster string)) *Registry {
-	return &Registry{changed: changed, all: make(map[key]view.Override), removed: make(map[key]bool)}
+	return &Registry{changed: changed, all: make(map[key]api.Override), removed: make(map[key]bool)}
 }
 
 // Check returns what is wrong with an override by itself.
-func Check(o view.Override) error {
+func Check(o api.Override) error {
 	length := o.Until.Sub(o.Since.Time)
 	share, known := o.Share.Value()
 	switch {
-	case o.Kind != view.OverrideDrain && o.Kind != view.OverridePin:
-		return fmt.Errorf("kind %q: write %s or %s", o.Kind, view.OverrideDrain, view.OverridePin)
-	case o.Kind == view.OverrideDrain && known:
+	case o.Kind != api.OverrideDrain && o.Kind != api.OverridePin:
+		return fmt.Errorf("kind %q: write %s or %s", o.Kind, api.OverrideDrain, api.OverridePin)
+	case o.Kind == api.OverrideDrain && known:
 		return errors.New("share: a drained endpoint gets nothing; leave it out, or pin the endpoint")
-	case o.Kind == view.OverridePin && !(known && share >= LeastShare && share <= MostShare):
+	case o.Kind == api.OverridePin && !(known && share >= LeastShare && share <= MostShare):
 		return fmt.Errorf("share: write the part of the requests, %v to %v", LeastShare, MostShare)
 	case length < Shortest || length > Longest:
 		return fmt.Errorf("an override ends after %v: write %v to %v", length, Shortest, Longest)
@@ -64,7 +64,7 @@ func Check(o view.Override) error {
 }
 
 // Put adds an override, in place of the one that its endpoint has.
-func (b *Registry) Put(o view.Override) error {
+func (b *Registry) Put(o api.Override) error {
 	if err := Check(o); err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (b *Registry) Put(o view.Override) error {
 		return fmt.Errorf("there are %d overrides already: remove some", Most)
 	}
 	o.Kept = false
-	o.Since, o.Until = view.At(o.Since.Round(0)), view.At(o.Until.Round(0)) // as they come back from a store
+	o.Since, o.Until = api.At(o.Since.Round(0)), api.At(o.Until.Round(0)) // as they come back from a store
 	b.all[k] = o
 	delete(b.removed, k)
 	b.mu.Unlock()
@@ -84,7 +84,7 @@ func (b *Registry) Put(o view.Override) error {
 }
 
 // Remove removes the override of an endpoint. ok is false if there is none.
-func (b *Registry) Remove(cluster, address string) (o view.Override, ok bool) {
+func (b *Registry) Remove(cluster, address string) (o api.Override, ok bool) {
 	k := key{cluster, address}
 	b.mu.Lock()
 	if o, ok = b.all[k]; ok {
@@ -99,14 +99,14 @@ func (b *Registry) Remove(cluster, address string) (o view.Override, ok bool) {
 }
 
 // Of returns the overrides of a cluster that have not ended, by address; nil for none.
-func (b *Registry) Of(cluster string, now time.Time) map[string]view.Override {
+func (b *Registry) Of(cluster string, now time.Time) map[string]api.Override {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var out map[string]view.Override
+	var out map[string]api.Override
 	for k, o := range b.all {
 		if k.cluster == cluster && now.Before(o.Until.Time) {
 			if out == nil {
-				out = make(map[string]view.Override)
+				out = make(map[string]api.Override)
 			}
 			out[k.address] = o
 		}
@@ -115,25 +115,25 @@ func (b *Registry) Of(cluster string, now time.Time) map[string]view.Override {
 }
 
 // All returns the overrides that have not ended, sorted by cluster and address.
-func (b *Registry) All(now time.Time) []view.Override {
+func (b *Registry) All(now time.Time) []api.Override {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	out := make([]view.Override, 0, len(b.all))
+	out := make([]api.Override, 0, len(b.all))
 	for _, o := range b.all {
 		if now.Before(o.Until.Time) {
 			out = append(out, o)
 		}
 	}
-	slices.SortFunc(out, func(x, y view.Override) int {
+	slices.SortFunc(out, func(x, y api.Override) int {
 		return cmp.Or(strings.Compare(x.Cluster, y.Cluster), strings.Compare(x.Address, y.Address))
 	})
 	return out
 }
 
 // Expire removes the overrides that have ended, and returns them.
-func (b *Registry) Expire(now time.Time) []view.Override {
+func (b *Registry) Expire(now time.Time) []api.Override {
 	b.mu.Lock()
-	var ended []view.Override
+	var ended []api.Override
 	for k, o := range b.all {
 		if !now.Before(o.Until.Time) {
 			ended = append(ended, o)
@@ -163,7 +163,7 @@ func (k key) name() string { return k.cluster + " " + k.address }
 
 // Sync brings the Registry and the store in line: what changed here is written, what others changed is taken over. It
 // returns what others added and removed.
-func (b *Registry) Sync(ctx context.Context, s Store, now time.Time) (added, removed []view.Override, err error) {
+func (b *Registry) Sync(ctx context.Context, s Store, now time.Time) (added, removed []api.Override, err error) {
 	if err := b.write(ctx, s); err != nil {
 		return nil, nil, err
 	}
@@ -174,9 +174,9 @@ func (b *Registry) Sync(ctx context.Context, s Store, now time.Time) (added, rem
 	if _, ok := texts[written]; !ok {
 		b.writeAgain()
 	}
-	there := make(map[key]view.Override)
+	there := make(map[key]api.Override)
 	for name, text := range texts {
-		var o view.Override
+		var o api.Override
 		if json.Unmarshal([]byte(text), &o) != nil || Check(o) != nil || (key{o.Cluster, o.Address}).name() != name {
 			continue // of another version, or no override at all
 		}
@@ -250,7 +250,7 @@ func (b *Registry) writeAgain() {
 }
 
 // take takes over what is in the store: what was written, and is not in it any more, was removed by others.
-func (b *Registry) take(there map[key]view.Override) (added, removed []view.Override) {
+func (b *Registry) take(there map[key]api.Override) (added, removed []api.Override) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for k, o := range b.all {

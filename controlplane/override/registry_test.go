@@ -10,19 +10,19 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"steelyard/controlplane/view"
+	"steelyard/internal/api"
 )
 
 var noon = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
 
-func drain(address string, length time.Duration) view.Override {
-	return view.Override{Cluster: "llama", Address: address, Kind: view.OverrideDrain, Since: view.At(noon),
-		Until: view.At(noon.Add(length)), By: "anna", Reason: "new driver"}
+func drain(address string, length time.Duration) api.Override {
+	return api.Override{Cluster: "llama", Address: address, Kind: api.OverrideDrain, Since: api.At(noon),
+		Until: api.At(noon.Add(length)), By: "anna", Reason: "new driver"}
 }
 
-func pin(address string, share float64) view.Override {
+func pin(address string, share float64) api.Override {
 	o := drain(address, time.Hour)
-	o.Kind, o.Share = view.OverridePin, view.Num(share)
+	o.Kind, o.Share = api.OverridePin, api.Num(share)
 	return o
 }
 
@@ -50,7 +50,7 @@ func (m *memory) Delete(_ context.Context, name string) error {
 
 func ignore(string) {}
 
-func addresses(all []view.Override) string {
+func addresses(all []api.Override) string {
 	var out []string
 	for _, o := range all {
 		out = append(out, o.Address)
@@ -61,12 +61,12 @@ func addresses(all []view.Override) string {
 func TestAnOverrideEndsAtItsTimeOrWhenItIsRemoved(t *testing.T) {
 	var changed []string
 	b := New(func(cluster string) { changed = append(changed, cluster) })
-	for _, o := range []view.Override{drain("b:1", time.Minute), drain("a:1", time.Hour), pin("b:1", 0.25)} {
+	for _, o := range []api.Override{drain("b:1", time.Minute), drain("a:1", time.Hour), pin("b:1", 0.25)} {
 		if err := b.Put(o); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := b.Of("llama", noon); len(got) != 2 || got["b:1"].Kind != view.OverridePin {
+	if got := b.Of("llama", noon); len(got) != 2 || got["b:1"].Kind != api.OverridePin {
 		t.Errorf("%+v: the later one of an endpoint counts", got)
 	}
 	if got := b.Of("other", noon); got != nil {
@@ -94,19 +94,19 @@ func TestAnOverrideEndsAtItsTimeOrWhenItIsRemoved(t *testing.T) {
 }
 
 func TestWhatIsNoOverrideIsRefused(t *testing.T) {
-	with := func(change func(*view.Override)) view.Override {
+	with := func(change func(*api.Override)) api.Override {
 		o := pin("a:1", 0.5)
 		change(&o)
 		return o
 	}
-	for says, o := range map[string]view.Override{
-		`kind "stop"`:                   with(func(o *view.Override) { o.Kind = "stop" }),
-		"share: write":                  with(func(o *view.Override) { o.Share = view.Number{} }),
-		"0.0001 to 0.99":                with(func(o *view.Override) { o.Share = view.Num(1) }),
-		"share: a drained":              with(func(o *view.Override) { o.Kind = view.OverrideDrain }),
-		"an override ends after 0s":     with(func(o *view.Override) { o.Until = o.Since }),
-		"an override ends after 169h0m": with(func(o *view.Override) { o.Until = view.At(noon.Add(169 * time.Hour)) }),
-		"reason: write at most":         with(func(o *view.Override) { o.Reason = "a\nb" }),
+	for says, o := range map[string]api.Override{
+		`kind "stop"`:                   with(func(o *api.Override) { o.Kind = "stop" }),
+		"share: write":                  with(func(o *api.Override) { o.Share = api.Number{} }),
+		"0.0001 to 0.99":                with(func(o *api.Override) { o.Share = api.Num(1) }),
+		"share: a drained":              with(func(o *api.Override) { o.Kind = api.OverrideDrain }),
+		"an override ends after 0s":     with(func(o *api.Override) { o.Until = o.Since }),
+		"an override ends after 169h0m": with(func(o *api.Override) { o.Until = api.At(noon.Add(169 * time.Hour)) }),
+		"reason: write at most":         with(func(o *api.Override) { o.Reason = "a\nb" }),
 	} {
 		if err := New(ignore).Put(o); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%+v: %v, want %q", o, err, says)
@@ -128,9 +128,9 @@ func TestOverridesOutliveARestartInTheStore(t *testing.T) {
 	if err != nil || len(added) != 2 || len(removed) != 0 || changed != 1 {
 		t.Errorf("%v, %v, %v, changed %d times", added, removed, err, changed)
 	}
-	want := []view.Override{drain("a:1", time.Hour), pin("b:1", 0.25)}
+	want := []api.Override{drain("a:1", time.Hour), pin("b:1", 0.25)}
 	want[0].Kept, want[1].Kept = true, true
-	numbers := cmp.Comparer(func(a, b view.Number) bool { return a == b })
+	numbers := cmp.Comparer(func(a, b api.Number) bool { return a == b })
 	if diff := cmp.Diff(want, after.All(noon), numbers); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -143,7 +143,7 @@ func TestOverridesOutliveARestartInTheStore(t *testing.T) {
 func TestReplicasTakeOverWhatTheOthersChange(t *testing.T) {
 	s := &memory{texts: map[string]string{}}
 	one, two := New(ignore), New(ignore)
-	sync := func(b *Registry) (added, removed []view.Override) {
+	sync := func(b *Registry) (added, removed []api.Override) {
 		t.Helper()
 		added, removed, err := b.Sync(t.Context(), s, noon)
 		if err != nil {
@@ -170,7 +170,7 @@ func TestReplicasTakeOverWhatTheOthersChange(t *testing.T) {
 	_ = two.Put(pin("a:1", 0.1)) // in place of the other's
 	sync(two)
 	sync(one)
-	if got := one.Of("llama", noon)["a:1"]; got.Kind != view.OverridePin {
+	if got := one.Of("llama", noon)["a:1"]; got.Kind != api.OverridePin {
 		t.Errorf("%+v", got)
 	}
 }

@@ -9,8 +9,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
-	"steelyard/controlplane/admin"
-	"steelyard/controlplane/view"
+	"steelyard/internal/api"
 )
 
 // calmsDown bounds the time that Steelyard needs after the last fault to see that it is over. It is above the 15 s
@@ -45,7 +44,7 @@ func (v Vitals) String() string {
 }
 
 // vitals reads Steelyard's /metrics.
-func (a api) vitals(ctx context.Context) (Vitals, error) {
+func (a caller) vitals(ctx context.Context) (Vitals, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
 	response, err := a.ask(ctx, "/metrics")
@@ -74,7 +73,7 @@ func (a api) vitals(ctx context.Context) (Vitals, error) {
 
 // healthy wants the admin API to show no problem of Steelyard or of a part, and the current configuration.
 func (f *fleet) healthy(ctx context.Context) error {
-	var status admin.Status
+	var status api.Status
 	if err := f.api.get(ctx, "/api/v1/status", &status); err != nil {
 		return err
 	}
@@ -104,7 +103,7 @@ func (f *fleet) healthy(ctx context.Context) error {
 
 // envoysHealthy wants every Envoy to be connected, in sync and reporting.
 func (f *fleet) envoysHealthy(ctx context.Context) error {
-	var answer struct{ Clients []admin.Client }
+	var answer struct{ Clients []api.Client }
 	if err := f.api.get(ctx, "/api/v1/clients", &answer); err != nil {
 		return err
 	}
@@ -114,7 +113,7 @@ func (f *fleet) envoysHealthy(ctx context.Context) error {
 	}
 	for _, c := range answer.Clients {
 		errs = append(errs, problems(c.NodeID, c.Problems))
-		if c.Signals.State != admin.SignalOK {
+		if c.Signals.State != api.SignalOK {
 			errs = append(errs, fmt.Errorf("%s: its signals are %s", c.NodeID, c.Signals.State))
 		}
 		for _, s := range c.Subscriptions {
@@ -126,7 +125,7 @@ func (f *fleet) envoysHealthy(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-func problems(of string, all []view.Problem) error {
+func problems(of string, all []api.Problem) error {
 	var errs []error
 	for _, p := range all {
 		errs = append(errs, fmt.Errorf("%s: %s", of, p.Message))

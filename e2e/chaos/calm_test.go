@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"steelyard/controlplane/view"
+	"steelyard/internal/api"
 )
 
 func TestOnlyKnownZerosAreIdle(t *testing.T) {
@@ -34,7 +34,7 @@ func TestOnlyKnownZerosAreIdle(t *testing.T) {
 			}))
 			defer s.Close()
 			f := &fleet{at: addresses{servers: []string{"127.0.0.1:1"}},
-				api: api{s.Listener.Addr().String(), s.Client()}}
+				api: caller{s.Listener.Addr().String(), s.Client()}}
 			err := f.idle(t.Context())
 			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%v, want %q", err, tt.want)
@@ -67,7 +67,7 @@ func TestProblemsNameTheirPart(t *testing.T) {
 	if err := problems("envoy-1", nil); err != nil {
 		t.Errorf("without any: %v", err)
 	}
-	all := []view.Problem{{Message: "silent"}, {Message: "refuses cluster llama"}}
+	all := []api.Problem{{Message: "silent"}, {Message: "refuses cluster llama"}}
 	if err := problems("envoy-1", all); err == nil || err.Error() != "envoy-1: silent\nenvoy-1: refuses cluster llama" {
 		t.Errorf("%v", err)
 	}

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"steelyard/controlplane/admin"
+	"steelyard/internal/api"
 )
 
 // spoiled is an invalid configuration.
@@ -90,7 +90,7 @@ func (f *fleet) closeLog(ctx context.Context, d time.Duration) error {
 
 // logFails wants Steelyard to report that its log cannot be written.
 func (f *fleet) logFails(ctx context.Context) error {
-	var status admin.Status
+	var status api.Status
 	if err := f.api.get(ctx, "/api/v1/status", &status); err != nil {
 		return err
 	}

@@ -54,7 +54,7 @@ type fleet struct {
 	binary   string // steelyard
 	self     string // this program, which the environment makes a model server
 	at       addresses
-	api      api
+	api      caller
 	certs    *certificates
 	config   *configFile
 	reader   *logReader
@@ -131,7 +131,7 @@ func (f *fleet) prepare() error {
 	if f.certs, err = newCertificates(filepath.Join(f.dir, "tls")); err != nil {
 		return fmt.Errorf("making certificates: %w", err)
 	}
-	f.api = api{address: f.at.admin, client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
+	f.api = caller{address: f.at.admin, client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
 	f.watch = &watch{api: f.api, journal: f.journal}
 	f.reader = &logReader{path: filepath.Join(f.dir, "steelyard-stderr.log")}
 	f.config = newConfigFile(filepath.Join(f.dir, "steelyard.yaml"), f.at, f.certs)

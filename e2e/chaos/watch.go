@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"steelyard/controlplane/view"
+	"steelyard/internal/api"
 )
 
 const (
@@ -20,13 +20,13 @@ const (
 	answerWithin = 2 * time.Second
 )
 
-// An api is Steelyard's admin API.
-type api struct {
+// A caller asks Steelyard's admin API.
+type caller struct {
 	address string
 	client  *http.Client
 }
 
-func (a api) get(ctx context.Context, path string, into any) error {
+func (a caller) get(ctx context.Context, path string, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
 	response, err := a.ask(ctx, path)
@@ -38,7 +38,7 @@ func (a api) get(ctx context.Context, path string, into any) error {
 }
 
 // ask returns an answer with status 200. The caller closes its body.
-func (a api) ask(ctx context.Context, path string) (*http.Response, error) {
+func (a caller) ask(ctx context.Context, path string) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+a.address+path, nil)
 	if err != nil {
 		return nil, err
@@ -54,13 +54,13 @@ func (a api) ask(ctx context.Context, path string) (*http.Response, error) {
 	return response, nil
 }
 
-func (a api) cluster(ctx context.Context) (c view.Cluster, err error) {
+func (a caller) cluster(ctx context.Context) (c api.Cluster, err error) {
 	return c, a.get(ctx, "/api/v1/clusters/"+cluster, &c)
 }
 
 // A watch asks Steelyard all the time, and complains when it is silent although it runs.
 type watch struct {
-	api     api
+	api     caller
 	journal *journal
 
 	mu      sync.Mutex

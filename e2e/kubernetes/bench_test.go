@@ -27,7 +27,7 @@ import (
 func BenchmarkChangeToAck(b *testing.B) {
 	const envoys, patience = 10, 30 * time.Second
 	var changing = []byte("10.9.9.9")
-	r := newRoom(b, client(b, api(b)))
+	r := newRoom(b, client(b, apiServer(b)))
 	r.account()
 	r.grant(r.name, readSlices, readPods)
 	most := entries(0, 100)
@@ -85,7 +85,7 @@ func BenchmarkChangeToAck(b *testing.B) {
 // Pods: not scraped, and scraped as often as two cores can bear it.
 func BenchmarkFiveThousandEndpoints(b *testing.B) {
 	const count = 5000
-	s := api(b)
+	s := apiServer(b)
 	installPools(b, s)
 	r := newRoom(b, client(b, s))
 	r.account()

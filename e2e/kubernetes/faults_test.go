@@ -14,11 +14,11 @@ import (
 
 // TestRightsThatAreMissingAreNamedAndTakeEffectWhenTheyAreGiven, without a restart.
 func TestRightsThatAreMissingAreNamedAndTakeEffectWhenTheyAreGiven(t *testing.T) {
-	r := newRoom(t, client(t, api(t)))
+	r := newRoom(t, client(t, apiServer(t)))
 	r.account()
 	uid := r.pod(pod{name: "a", labels: map[string]string{"steelyard.dev/capacity": "4"}})
 	r.slice("llama", "llama", httpPort, entry{address: "10.0.0.1", pod: "a", uid: uid})
-	c := connect(t, api(t), "", r.tokenFile(api(t)))
+	c := connect(t, apiServer(t), "", r.tokenFile(apiServer(t)))
 	v := service(t, c, source.ServiceConfig{Namespace: r.name, Service: "llama"})
 	v.faulty("Steelyard may not watch endpointslices.discovery.k8s.io in namespace "+r.name,
 		"the verbs list and watch on endpointslices.discovery.k8s.io")
@@ -44,15 +44,15 @@ func TestRightsThatAreMissingAreNamedAndTakeEffectWhenTheyAreGiven(t *testing.T)
 
 // TestARefusedTokenIsReadAgain: nothing but the file changes.
 func TestARefusedTokenIsReadAgain(t *testing.T) {
-	r := newRoom(t, client(t, api(t)))
+	r := newRoom(t, client(t, apiServer(t)))
 	r.account()
 	r.grant(r.name, readSlices, readPods)
 	r.slice("llama", "llama", httpPort, entry{address: "10.0.0.1"})
-	path := r.tokenFile(api(t))
+	path := r.tokenFile(apiServer(t))
 	good, err := os.ReadFile(path)
 	r.must(err)
 	r.must(os.WriteFile(path, []byte("expired"), 0o600))
-	v := service(t, connect(t, api(t), "", path), source.ServiceConfig{Namespace: r.name, Service: "llama"})
+	v := service(t, connect(t, apiServer(t), "", path), source.ServiceConfig{Namespace: r.name, Service: "llama"})
 	v.faulty("refuses the credentials", "endpointslices")
 	r.must(os.WriteFile(path, good, 0o600))
 	began := time.Now()

@@ -74,8 +74,8 @@ func (s *sharedServer) stop() error {
 	return err
 }
 
-// api returns the shared API server.
-func api(t testing.TB) *kube.Server {
+// apiServer returns the shared API server.
+func apiServer(t testing.TB) *kube.Server {
 	t.Helper()
 	s, err := shared.get()
 	if err != nil {
@@ -137,7 +137,7 @@ func eventually(t testing.TB, what string, check func() error) {
 
 // TestTheAPIServerIsTheOneThatIsPinned: clients decide by its version.
 func TestTheAPIServerIsTheOneThatIsPinned(t *testing.T) {
-	v, err := client(t, api(t)).Discovery().ServerVersion()
+	v, err := client(t, apiServer(t)).Discovery().ServerVersion()
 	if err != nil {
 		t.Fatal(err)
 	}

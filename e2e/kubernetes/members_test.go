@@ -16,7 +16,7 @@ import (
 // TestEndpointSlicesBecomeMembersWhoseScoresAreCounts: from the Kubernetes API through sync_members into the sorted
 // set, where a proxy counts its requests, and from there into the decision.
 func TestEndpointSlicesBecomeMembersWhoseScoresAreCounts(t *testing.T) {
-	r := newRoom(t, client(t, api(t)))
+	r := newRoom(t, client(t, apiServer(t)))
 	r.account()
 	r.grant(r.name, readSlices, readPods)
 	r.slice("llama", "four", httpPort, at("192.0.2.1", "a"), at("192.0.2.2", "b"))

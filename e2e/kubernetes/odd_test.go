@@ -10,14 +10,18 @@ import (
 	"strings"
 	"testing"
 
+	"steelyard/internal/api"
+
 	core "k8s.io/api/core/v1"
+
 	discoveryv1 "k8s.io/api/discovery/v1"
+
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"steelyard/controlplane/discovery"
+
 	source "steelyard/controlplane/discovery/kubernetes"
-	"steelyard/controlplane/view"
 	"steelyard/e2e/rig/proc"
 )
 
@@ -214,7 +218,7 @@ func listed(all []entry) string {
 
 // TestEndpointsOfOddObjectsAreUsedAndTheOthersAreNamed: each with its address, its object and the reason.
 func TestEndpointsOfOddObjectsAreUsedAndTheOthersAreNamed(t *testing.T) {
-	r := newRoom(t, client(t, api(t)))
+	r := newRoom(t, client(t, apiServer(t)))
 	c := least(t, r)
 	rows := 0
 	for name, row := range oddServices {
@@ -269,7 +273,7 @@ func leavesOut(err error, service string, want []string) error {
 
 // TestOddPodsOfAPoolAreNamedAndTheOthersAreUsed, by the source and by all that operators look at.
 func TestOddPodsOfAPoolAreNamedAndTheOthersAreUsed(t *testing.T) {
-	s := api(t)
+	s := apiServer(t)
 	installPools(t, s)
 	r := newRoom(t, client(t, s))
 	r.account()
@@ -310,8 +314,8 @@ func TestOddPodsOfAPoolAreNamedAndTheOthersAreUsed(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		i := slices.IndexFunc(v.Sources, func(s view.SourceStatus) bool { return s.Name == "discovery" })
-		if i < 0 || v.Sources[i].State != view.SourcePartly || v.Sources[i].LastSuccess.IsZero() ||
+		i := slices.IndexFunc(v.Sources, func(s api.SourceStatus) bool { return s.Name == "discovery" })
+		if i < 0 || v.Sources[i].State != api.SourcePartly || v.Sources[i].LastSuccess.IsZero() ||
 			v.Counts.Total != 12 ||
 			v.Counts.Terminating != 2 {
 			return fmt.Errorf("%+v, sources %+v", v.Counts, v.Sources)

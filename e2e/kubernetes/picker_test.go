@@ -171,7 +171,7 @@ func (r room) pickerService(target int) {
 // configuration: what a gateway's own controller writes, and the HTTPRoute that leads to a pool, would need that
 // gateway in a cluster.
 func TestAnInferencePoolNamesThePickerOfItsGateway(t *testing.T) {
-	s := api(t)
+	s := apiServer(t)
 	installPools(t, s)
 	r := newRoom(t, client(t, s))
 	r.account()

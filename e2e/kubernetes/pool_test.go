@@ -108,7 +108,7 @@ func (r room) pool(s *kube.Server, name string, labels map[string]string, ports 
 
 // TestAnInferencePoolSelectsPodsAndPorts, by its own definition and with no more rights than are documented.
 func TestAnInferencePoolSelectsPodsAndPorts(t *testing.T) {
-	s := api(t)
+	s := apiServer(t)
 	r := newRoom(t, client(t, s))
 	r.account()
 	r.grant(r.name, readPools, readPods)

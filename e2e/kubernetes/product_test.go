@@ -16,9 +16,10 @@ import (
 	"testing"
 	"time"
 
+	"steelyard/internal/api"
+
 	discoveryv1 "k8s.io/api/discovery/v1"
 
-	"steelyard/controlplane/view"
 	"steelyard/e2e/rig/load"
 	"steelyard/e2e/rig/modelsim"
 	"steelyard/e2e/rig/proc"
@@ -43,7 +44,7 @@ func (r room) serve(cluster string) *product {
 	ports, err := proc.FreeAddresses(2)
 	r.must(err)
 	p := &product{t: r.t, dir: proctest.Dir(r.t), xds: ports[0], admin: ports[1]}
-	r.must(api(r.t).WriteKubeconfig(filepath.Join(p.dir, "kubeconfig"), "", r.tokenFile(api(r.t))))
+	r.must(apiServer(r.t).WriteKubeconfig(filepath.Join(p.dir, "kubeconfig"), "", r.tokenFile(apiServer(r.t))))
 	config := fmt.Sprintf("xds: {listen: %s}\nadmin: {listen: %s}\nkubernetes: {kubeconfig: kubeconfig}\n"+
 		"clusters:\n- name: llama\n  engine: vllm\n  %s\n", p.xds, p.admin, cluster)
 	path := filepath.Join(p.dir, "steelyard.yaml")
@@ -76,7 +77,7 @@ func (p *product) startEnvoy() {
 }
 
 // view returns the cluster as the admin API shows it.
-func (p *product) view() (v view.Cluster, err error) {
+func (p *product) view() (v api.Cluster, err error) {
 	resp, err := http.Get("http://" + p.admin + "/api/v1/clusters/llama")
 	if err != nil {
 		return v, err
@@ -106,7 +107,7 @@ func (p *product) balances(want ...string) {
 // TestSteelyardFollowsPodsWithoutAFailedRequest: with a service account's rights, from the Pods to a real Envoy. A Pod
 // that terminates gets no new requests; one that gets its IP begins again.
 func TestSteelyardFollowsPodsWithoutAFailedRequest(t *testing.T) {
-	s := api(t)
+	s := apiServer(t)
 	installPools(t, s)
 	r := newRoom(t, client(t, s))
 	r.account()
@@ -167,7 +168,7 @@ func TestSteelyardFollowsPodsWithoutAFailedRequest(t *testing.T) {
 	write("again", 0)
 	p.balances(at(0), at(1), at(2))
 	v, err = p.view()
-	i := slices.IndexFunc(v.Endpoints, func(e view.Endpoint) bool { return e.Address == at(0) })
+	i := slices.IndexFunc(v.Endpoints, func(e api.Endpoint) bool { return e.Address == at(0) })
 	if err != nil || i < 0 || v.Endpoints[i].Reason != "blackout" && v.Endpoints[i].Reason != "ramp" {
 		t.Errorf("the Pod at an old address is not new: %v", err)
 	}
@@ -217,7 +218,7 @@ func sameport(t *testing.T, hosts ...string) ([]*modelsim.Server, int) {
 
 // TestAPortThatIsAddedToAServiceTakesNoEndpoints: which one is meant is unknown then, but Envoys keep those they have.
 func TestAPortThatIsAddedToAServiceTakesNoEndpoints(t *testing.T) {
-	r := newRoom(t, client(t, api(t)))
+	r := newRoom(t, client(t, apiServer(t)))
 	r.account()
 	r.grant(r.name, readSlices, readPods)
 	// The API server refuses a loopback address in a slice. Nothing answers at this one, of a network for

@@ -18,11 +18,11 @@ func least(t testing.TB, r room) *connection {
 	t.Helper()
 	r.account()
 	r.grant(r.name, readSlices, readPods)
-	return connect(t, api(t), "", r.tokenFile(api(t)))
+	return connect(t, apiServer(t), "", r.tokenFile(apiServer(t)))
 }
 
 func TestEndpointsFollowTheSlicesOfAService(t *testing.T) {
-	r := newRoom(t, client(t, api(t)))
+	r := newRoom(t, client(t, apiServer(t)))
 	a := r.pod(pod{name: "llama-a", annotations: map[string]string{
 		"steelyard.dev/capacity": "16", "steelyard.dev/engine": "sglang"}})
 	b := r.pod(pod{name: "llama-b", labels: map[string]string{"steelyard.dev/capacity": "8"}})
@@ -63,7 +63,7 @@ func TestEndpointsFollowTheSlicesOfAService(t *testing.T) {
 
 // TestARollingUpdateNeverLosesTheService: each Pod is replaced by one that is ready before the old one goes.
 func TestARollingUpdateNeverLosesTheService(t *testing.T) {
-	r := newRoom(t, client(t, api(t)))
+	r := newRoom(t, client(t, apiServer(t)))
 	pods := make([]entry, 3)
 	for i := range pods {
 		name := fmt.Sprintf("old-%d", i)
@@ -96,7 +96,7 @@ func TestARollingUpdateNeverLosesTheService(t *testing.T) {
 }
 
 func TestTerminatingEndpointsAreTheLastOnesToBeUsed(t *testing.T) {
-	r := newRoom(t, client(t, api(t)))
+	r := newRoom(t, client(t, apiServer(t)))
 	first := entry{address: "10.0.0.1", pod: "a", uid: r.pod(pod{name: "a"})}
 	second := entry{address: "10.0.0.2", pod: "b", uid: r.pod(pod{name: "b"})}
 	gone := going(first)
@@ -120,7 +120,7 @@ func TestTerminatingEndpointsAreTheLastOnesToBeUsed(t *testing.T) {
 
 // TestAPodThatGetsAnOldIPIsANewEndpoint: also while the old one's entry is still there.
 func TestAPodThatGetsAnOldIPIsANewEndpoint(t *testing.T) {
-	r := newRoom(t, client(t, api(t)))
+	r := newRoom(t, client(t, apiServer(t)))
 	old := entry{address: "10.0.0.1", pod: "old", uid: r.pod(pod{name: "old"})}
 	r.slice("llama", "llama", httpPort, old)
 	v := service(t, least(t, r), source.ServiceConfig{Namespace: r.name, Service: "llama"})
@@ -137,7 +137,7 @@ func TestAPodThatGetsAnOldIPIsANewEndpoint(t *testing.T) {
 }
 
 func TestAThousandEndpointsInTenSlicesAreOneSet(t *testing.T) {
-	r := newRoom(t, client(t, api(t)))
+	r := newRoom(t, client(t, apiServer(t)))
 	for i := range 10 {
 		r.slice("llama", fmt.Sprintf("llama-%d", i), httpPort, entries(100*i, 100)...)
 	}
@@ -162,7 +162,7 @@ func TestAThousandEndpointsInTenSlicesAreOneSet(t *testing.T) {
 }
 
 func TestPortsAreFoundByNameAndNumber(t *testing.T) {
-	r := newRoom(t, client(t, api(t)))
+	r := newRoom(t, client(t, apiServer(t)))
 	several := []discoveryv1.EndpointPort{
 		{Name: new("grpc"), Port: new(int32(8001))}, {Name: new("http"), Port: new(int32(8000))},
 		{Name: new("metrics"), Port: new(int32(8002))},
@@ -199,7 +199,7 @@ func TestPortsAreFoundByNameAndNumber(t *testing.T) {
 
 // TestOnePodIsOneEndpointInDualStack: of the family that is chosen.
 func TestOnePodIsOneEndpointInDualStack(t *testing.T) {
-	r := newRoom(t, client(t, api(t)))
+	r := newRoom(t, client(t, apiServer(t)))
 	both := entry{pod: "both", uid: r.pod(pod{name: "both"})}
 	six := entry{address: "2001:db8::2", pod: "six", uid: r.pod(pod{name: "six"})}
 	four, alsoSix := both, both
@@ -219,7 +219,7 @@ func TestOnePodIsOneEndpointInDualStack(t *testing.T) {
 
 // TestServicesOfTwoNamespacesBySelectorAndByName: the account is of a third namespace.
 func TestServicesOfTwoNamespacesBySelectorAndByName(t *testing.T) {
-	admin := client(t, api(t))
+	admin := client(t, apiServer(t))
 	home, left, right := newRoom(t, admin), newRoom(t, admin), newRoom(t, admin)
 	home.account()
 	left.grant(home.name, readSlices, readPods)
@@ -227,14 +227,14 @@ func TestServicesOfTwoNamespacesBySelectorAndByName(t *testing.T) {
 	left.slice("llama", "llama", httpPort, entry{address: "10.0.0.1"})
 	right.slice("llama", "llama", httpPort, entry{address: "10.0.0.2"})
 	right.slice("mixtral", "mixtral", httpPort, entry{address: "10.0.0.3"})
-	c := connect(t, api(t), "", home.tokenFile(api(t)))
+	c := connect(t, apiServer(t), "", home.tokenFile(apiServer(t)))
 	service(t, c, source.ServiceConfig{Namespace: left.name, Service: "llama"}).becomes("10.0.0.1:8000")
 	service(t, c, source.ServiceConfig{Namespace: right.name, Selector: "app in (llama, mixtral)"}).
 		becomes("10.0.0.2:8000", "10.0.0.3:8000")
 }
 
 func TestBadHintsOfPodsAreNamedAndTheEndpointStays(t *testing.T) {
-	r := newRoom(t, client(t, api(t)))
+	r := newRoom(t, client(t, apiServer(t)))
 	uid := r.pod(pod{name: "a", annotations: map[string]string{
 		"steelyard.dev/capacity": "many", "steelyard.dev/engine": "vlm"}})
 	r.slice("llama", "llama", httpPort, entry{address: "10.0.0.1", pod: "a", uid: uid})

@@ -16,9 +16,10 @@ import (
 	"testing"
 	"time"
 
+	"steelyard/internal/api"
+
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 
-	"steelyard/controlplane/view"
 	"steelyard/e2e/rig/modelsim"
 	"steelyard/e2e/rig/xdstest"
 )
@@ -339,10 +340,10 @@ func servedAsCounted(t *testing.T, f *fleet, _ *browser) {
 		}
 	}
 	f.eventually("the API agrees", func() error {
-		var c view.Cluster
+		var c api.Cluster
 		f.get("/api/v1/clusters/embed", &c)
 		counted = f.counters.shares(time.Minute)
-		if c.Served.Source != view.ServedBegun {
+		if c.Served.Source != api.ServedBegun {
 			return fmt.Errorf("what is served is %q", c.Served.Source)
 		}
 		for _, e := range c.Endpoints {

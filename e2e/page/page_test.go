@@ -19,8 +19,8 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 
-	"steelyard/controlplane/view"
 	"steelyard/e2e/rig/proc"
+	"steelyard/internal/api"
 )
 
 // routes has the routes of every view, given an endpoint of llama.
@@ -77,7 +77,7 @@ func TestThePage(t *testing.T) {
 func (f *fleet) warm() {
 	f.t.Helper()
 	f.eventually("every endpoint has a share of the last minute", func() error {
-		var c view.Cluster
+		var c api.Cluster
 		f.get("/api/v1/clusters/llama", &c)
 		for _, e := range c.Endpoints {
 			if e.ServedShare1m.Or(0) == 0 {
@@ -178,7 +178,7 @@ func valuesEqual(t *testing.T, f *fleet, b *browser) {
 		![...document.querySelectorAll('[data-value=served_share_1m]')].some((e) => e.textContent.startsWith('–'))`)
 	lowest, highest := map[string]float64{}, map[string]float64{}
 	sample := func() {
-		var c view.Cluster
+		var c api.Cluster
 		f.get("/api/v1/clusters/llama", &c)
 		for _, e := range c.Endpoints {
 			v := 100 * e.ServedShare1m.Or(math.NaN())
@@ -388,7 +388,7 @@ func flagAppears(t *testing.T, f *fleet, b *browser) {
 	stalled.SetFrozen(true)
 	var flagged time.Time
 	f.eventually("it is flagged", func() error {
-		var c view.Cluster
+		var c api.Cluster
 		f.get("/api/v1/clusters/llama", &c)
 		for _, e := range c.Endpoints {
 			if e.Address == stalled.Address() && e.Overloaded {

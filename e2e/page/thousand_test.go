@@ -11,7 +11,8 @@ import (
 	"time"
 
 	"steelyard/controlplane/admin"
-	"steelyard/controlplane/view"
+	"steelyard/controlplane/admin/history"
+	"steelyard/internal/api"
 	"steelyard/weighting"
 )
 
@@ -19,12 +20,12 @@ import (
 // trouble.
 type thousand struct{ started time.Time }
 
-func (s thousand) Clusters() []view.Cluster {
+func (s thousand) Clusters() []api.Cluster {
 	c, _ := s.Cluster("wide")
-	return []view.Cluster{c}
+	return []api.Cluster{c}
 }
 
-func (s thousand) Cluster(name string) (view.Cluster, bool) {
+func (s thousand) Cluster(name string) (api.Cluster, bool) {
 	const n = 1000
 	now := time.Now()
 	d := weighting.Decision{At: now, ArrivalRate: 4000, ArrivalRateSource: weighting.RateIssued, Arrivals: 110,
@@ -49,26 +50,26 @@ func (s thousand) Cluster(name string) (view.Cluster, bool) {
 	slices.SortFunc(d.Endpoints, func(a, b weighting.EndpointDecision) int {
 		return strings.Compare(a.Address, b.Address)
 	})
-	decision, endpoints := view.FromDecision(d, now)
+	decision, endpoints := api.FromDecision(d, now)
 	for i := range endpoints {
-		endpoints[i].Requests = view.Num(float64(4 * (1 + now.Unix() - s.started.Unix())))
+		endpoints[i].Requests = api.Num(float64(4 * (1 + now.Unix() - s.started.Unix())))
 	}
-	return view.Cluster{Name: "wide", Engine: "triton", Ready: true, Decision: decision, Endpoints: endpoints},
+	return api.Cluster{Name: "wide", Engine: "triton", Ready: true, Decision: decision, Endpoints: endpoints},
 		name == "wide"
 }
 
-func (s thousand) Clients() []admin.Client { return nil }
+func (s thousand) Clients() []api.Client { return nil }
 
-func (s thousand) Matrix(string) (view.Matrix, bool) { return view.Matrix{}, false }
+func (s thousand) Matrix(string) (api.Matrix, bool) { return api.Matrix{}, false }
 
-func (s thousand) Status() admin.Status {
-	return admin.Status{StartedAt: view.At(s.started), ConfigGeneration: 1}
+func (s thousand) Status() api.Status {
+	return api.Status{StartedAt: api.At(s.started), ConfigGeneration: 1}
 }
 
 // untouched is an Operator of a process in which nobody changed anything.
 type untouched struct{ admin.Operator }
 
-func (untouched) Overrides() []view.Override { return nil }
+func (untouched) Overrides() []api.Override { return nil }
 
 // scrollTimes are the milliseconds of frames, sorted, while the page scrolls down by almost two rows in each.
 const scrollTimes = `new Promise((done) => {
@@ -126,7 +127,7 @@ func scrollsSmoothly(p *tab, promised float64) {
 func TestAThousandEndpoints(t *testing.T) {
 	const promised = 100.0 // milliseconds
 	source := thousand{time.Now()}
-	recorder := admin.NewRecorder(admin.RecorderOptions{Source: source})
+	recorder := history.NewRecorder(history.RecorderOptions{Source: source})
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- recorder.Run(ctx) }()

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"steelyard/internal/api"
+
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	"google.golang.org/grpc"
@@ -17,7 +19,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"steelyard/internal/credentials"
-	"steelyard/internal/stat"
 	"steelyard/internal/tally"
 )
 
@@ -70,7 +71,7 @@ type policy struct {
 }
 
 type denial struct {
-	stat.DeniedClients
+	api.DeniedClients
 	lines *tally.Tally
 }
 
@@ -78,7 +79,7 @@ type denial struct {
 func NewGuard(log *slog.Logger) *Guard {
 	g := &Guard{policy: &policy{}, connections: make(map[string]*connection), denied: make(map[string]*denial)}
 	for _, kind := range kinds {
-		g.denied[kind] = &denial{stat.DeniedClients{Kind: kind},
+		g.denied[kind] = &denial{api.DeniedClients{Kind: kind},
 			tally.New(log, slog.LevelWarn, "client denied", sumsEvery)}
 	}
 	return g
@@ -131,10 +132,10 @@ func (g *Guard) SetMembers(members map[string][]string) {
 type use struct{ kind, cluster string }
 
 // Denied returns the count of each kind, always in the same order.
-func (g *Guard) Denied() []stat.DeniedClients {
+func (g *Guard) Denied() []api.DeniedClients {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	out := make([]stat.DeniedClients, len(kinds))
+	out := make([]api.DeniedClients, len(kinds))
 	for i, kind := range kinds {
 		out[i] = g.denied[kind].DeniedClients
 	}
@@ -148,7 +149,7 @@ func (g *Guard) deny(s *stream, u use) error {
 	cluster = strings.Clone(strings.ToValidUTF8(cluster[:min(len(cluster), longest)], ""))
 	g.mu.Lock()
 	d := g.denied[kind]
-	d.DeniedClients = stat.DeniedClients{Kind: kind, Count: d.Count + 1, LastAt: stat.At(time.Now()),
+	d.DeniedClients = api.DeniedClients{Kind: kind, Count: d.Count + 1, LastAt: api.At(time.Now()),
 		LastClient: s.client.Name, LastPeer: s.address, LastCluster: cluster}
 	g.closeSoon(s)
 	g.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"steelyard/internal/api"
 	"steelyard/internal/spelling"
-	"steelyard/internal/stat"
 )
 
 const (
@@ -27,7 +27,7 @@ func clipped(name string) string { return name[:min(len(name), longestName)] }
 
 // find returns an error if a picker names clusters and none of them is configured: no loads would come. A name that is
 // not configured is logged once, however often its picker tries again.
-func (s *Server) find(ctx context.Context, f *stat.Picker) error {
+func (s *Server) find(ctx context.Context, f *api.Picker) error {
 	missing, first, names := s.missing(f.Clusters)
 	if len(missing) == 0 {
 		return nil

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"steelyard/internal/stat"
+	"steelyard/internal/api"
 	"steelyard/internal/streams"
 	"steelyard/picking"
 	"steelyard/weighting"
@@ -51,7 +51,7 @@ type Server struct {
 	missed    map[string]struct{} // clusters that are not, and whose followers were logged; at most maxMissed
 	changes   uint64              // counts changes of clusters
 	changed   chan struct{}       // closed at the next change
-	followers map[*stat.Picker]struct{}
+	followers map[*api.Picker]struct{}
 
 	sharing sharing
 }
@@ -75,7 +75,7 @@ type Settings struct {
 func New(log *slog.Logger) *Server {
 	gate := func(what string) *streams.Gate { return streams.New(streams.Limits{Streams: MaxFollowers, What: what}) }
 	return &Server{log: log, gate: gate("pickers follow the loads"), clusters: make(map[string]decided),
-		changed: make(chan struct{}), followers: make(map[*stat.Picker]struct{}),
+		changed: make(chan struct{}), followers: make(map[*api.Picker]struct{}),
 		sharing: sharing{gate: gate("pickers share what they learn"), members: make(map[*member]struct{})}}
 }
 
@@ -120,14 +120,14 @@ func (s *Server) set(cluster string, d decided) {
 }
 
 // Followers returns the open streams, oldest first.
-func (s *Server) Followers() []stat.Picker {
+func (s *Server) Followers() []api.Picker {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := make([]stat.Picker, 0, len(s.followers))
+	out := make([]api.Picker, 0, len(s.followers))
 	for f := range s.followers {
 		out = append(out, *f)
 	}
-	slices.SortFunc(out, func(a, b stat.Picker) int { return a.Since.Compare(b.Since.Time) })
+	slices.SortFunc(out, func(a, b api.Picker) int { return a.Since.Compare(b.Since.Time) })
 	return out
 }
 
@@ -137,7 +137,7 @@ func (s *Server) Follow(r *loadsv1.FollowRequest, stream grpc.ServerStreamingSer
 		return status.Errorf(codes.InvalidArgument, "%d clusters are named, at most %d are served to one picker",
 			len(r.GetClusters()), MaxClusters)
 	}
-	f := &stat.Picker{Name: clipped(r.GetPicker()), Clusters: r.GetClusters(), Since: stat.At(time.Now())}
+	f := &api.Picker{Name: clipped(r.GetPicker()), Clusters: r.GetClusters(), Since: api.At(time.Now())}
 	if p, ok := peer.FromContext(stream.Context()); ok {
 		f.Address = p.Addr.String()
 	}
@@ -158,13 +158,13 @@ func (s *Server) Follow(r *loadsv1.FollowRequest, stream grpc.ServerStreamingSer
 	return err
 }
 
-func (s *Server) enter(f *stat.Picker) {
+func (s *Server) enter(f *api.Picker) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.followers[f] = struct{}{}
 }
 
-func (s *Server) leave(f *stat.Picker) {
+func (s *Server) leave(f *api.Picker) {
 	s.mu.Lock()
 	delete(s.followers, f)
 	if len(s.followers) == 0 {
@@ -174,7 +174,7 @@ func (s *Server) leave(f *stat.Picker) {
 }
 
 // serve sends updates until the stream ends.
-func (s *Server) serve(f *stat.Picker, stream grpc.ServerStreamingServer[loadsv1.Update]) error {
+func (s *Server) serve(f *api.Picker, stream grpc.ServerStreamingServer[loadsv1.Update]) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	// await waits for d, or for an event; it reports false when the stream has to end.
@@ -214,7 +214,7 @@ func (s *Server) serve(f *stat.Picker, stream grpc.ServerStreamingServer[loadsv1
 
 // updates returns what a follower has not been sent yet, or everything if all is set. changed is closed at the next
 // change.
-func (s *Server) updates(f *stat.Picker, sent map[string]uint64, all bool) (updates []*loadsv1.Update,
+func (s *Server) updates(f *api.Picker, sent map[string]uint64, all bool) (updates []*loadsv1.Update,
 	changed <-chan struct{}) {
 	s.mu.Lock()
 	var news []string

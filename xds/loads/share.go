@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"steelyard/internal/stat"
+	"steelyard/internal/api"
 	"steelyard/internal/streams"
 	"steelyard/xds/loads/loadsv1"
 )
@@ -46,8 +46,8 @@ type sharing struct {
 
 // SharedPrompts counts the learned prompts that pickers are sent of each other, and those that are left out because of
 // the bounds.
-func (s *Server) SharedPrompts() stat.SharedPrompts {
-	return stat.SharedPrompts{Sent: s.sharing.sent.Load(), LeftOut: s.sharing.leftOut.Load()}
+func (s *Server) SharedPrompts() api.SharedPrompts {
+	return api.SharedPrompts{Sent: s.sharing.sent.Load(), LeftOut: s.sharing.leftOut.Load()}
 }
 
 // A member is a picker that shares what it learns.

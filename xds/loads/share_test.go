@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"steelyard/internal/stat"
+	"steelyard/internal/api"
 	"steelyard/xds/loads/loadsv1"
 )
 
@@ -112,7 +112,7 @@ func TestAPickerThatDoesNotReadHoldsNobodyUp(t *testing.T) {
 		}
 		waiting := uint64(waitingPrompts + 1) // one of them in Send
 		left := uint64(prompts-LearnedPerSecond) + LearnedPerSecond - waiting
-		if got := s.SharedPrompts(); got != (stat.SharedPrompts{Sent: LearnedPerSecond, LeftOut: left}) {
+		if got := s.SharedPrompts(); got != (api.SharedPrompts{Sent: LearnedPerSecond, LeftOut: left}) {
 			t.Errorf("%+v are counted, want %d left out", got, left)
 		}
 		close(slow.blocked)

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"steelyard/internal/stat"
+	"steelyard/internal/api"
 	"steelyard/picking"
 	"steelyard/picking/queue"
 	"steelyard/weighting"
@@ -24,7 +24,7 @@ type hall struct {
 
 	mu      sync.Mutex
 	queue   *queue.Queue
-	counts  map[string]*stat.QueueClass // only the counts in it
+	counts  map[string]*api.QueueClass // only the counts in it
 	streams map[uint64]*stream
 	last    uint64    // number of the newest stream
 	ticked  time.Time // when tick was last called
@@ -32,14 +32,14 @@ type hall struct {
 
 func newHall(cluster string, o Observer, opens time.Time) *hall {
 	return &hall{cluster: cluster, observer: o, queue: queue.New(opens, rand.Float64),
-		counts: make(map[string]*stat.QueueClass), streams: make(map[uint64]*stream)}
+		counts: make(map[string]*api.QueueClass), streams: make(map[uint64]*stream)}
 }
 
 // of returns the counts of a class.
-func (h *hall) of(class string) *stat.QueueClass {
+func (h *hall) of(class string) *api.QueueClass {
 	c := h.counts[class]
 	if c == nil {
-		c = &stat.QueueClass{Name: class}
+		c = &api.QueueClass{Name: class}
 		h.counts[class] = c
 	}
 	return c
@@ -217,14 +217,14 @@ func (h *hall) tick(now time.Time) {
 }
 
 // state returns the state of the queue; ok is false while it is off.
-func (h *hall) state() (out stat.Queue, ok bool) {
+func (h *hall) state() (out api.Queue, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, c := range h.queue.Classes() {
 		class := *h.of(c.Name)
 		class.Weight, class.Strict = c.Weight, c.Strict
-		class.MaxWaiting, class.MaxWaitSeconds = c.MaxWaiting, stat.Seconds(c.MaxWait)
-		class.Waiting, class.Tenants, class.OldestAt = c.Waiting, c.Tenants, stat.At(c.Oldest)
+		class.MaxWaiting, class.MaxWaitSeconds = c.MaxWaiting, api.Seconds(c.MaxWait)
+		class.Waiting, class.Tenants, class.OldestAt = c.Waiting, c.Tenants, api.At(c.Oldest)
 		out.Classes = append(out.Classes, class)
 	}
 	out.InFlight, out.Envoys = h.queue.Held(), len(h.streams)

@@ -14,8 +14,8 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
+	"steelyard/internal/api"
 	"steelyard/internal/loops"
-	"steelyard/internal/stat"
 	"steelyard/internal/streams"
 	"steelyard/picking"
 	"steelyard/weighting"
@@ -124,11 +124,11 @@ func (s *Server) Publish(cluster string, d weighting.Decision) {
 }
 
 // State returns the state of a cluster's queue; ok is false if it has none.
-func (s *Server) State(cluster string) (state stat.Queue, ok bool) {
+func (s *Server) State(cluster string) (state api.Queue, ok bool) {
 	if h := s.known(cluster); h != nil {
 		return h.state()
 	}
-	return stat.Queue{}, false
+	return api.Queue{}, false
 }
 
 // Run refuses requests that have waited too long, until ctx is done.

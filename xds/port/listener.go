@@ -10,7 +10,7 @@ import (
 
 	"google.golang.org/grpc/peer"
 
-	"steelyard/internal/stat"
+	"steelyard/internal/api"
 	"steelyard/internal/tally"
 )
 
@@ -51,7 +51,7 @@ type Listener struct {
 	mu    sync.Mutex // guards the fields below
 	room  int        // connections for which there are enough file descriptors
 	table table
-	stats stat.Port // of which only the counters are kept up to date
+	stats api.Port // of which only the counters are kept up to date
 }
 
 // Listen binds a TCP address.
@@ -138,7 +138,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 func (l *Listener) acceptFailed(err error) {
 	l.mu.Lock()
 	l.stats.AcceptErrors++
-	l.stats.LastAcceptError, l.stats.LastAcceptErrorAt = err.Error(), stat.At(time.Now())
+	l.stats.LastAcceptError, l.stats.LastAcceptErrorAt = err.Error(), api.At(time.Now())
 	victim := first(&l.table.idle)
 	if victim != nil {
 		l.table.remove(victim)
@@ -194,14 +194,14 @@ func (l *Listener) enter(c *conn) (victim *conn, full int) {
 	return victim, full
 }
 
-func turnedAway(u *stat.Bound, victim *conn) {
+func turnedAway(u *api.Bound, victim *conn) {
 	if victim == nil {
 		u.Refused++
-		u.LastRefused = stat.At(time.Now())
+		u.LastRefused = api.At(time.Now())
 		return
 	}
 	u.Displaced++
-	u.LastDisplaced = stat.At(time.Now())
+	u.LastDisplaced = api.At(time.Now())
 }
 
 // Busy marks the start and the end of a request on a connection whose requests do not pass through Intercept.
@@ -265,7 +265,7 @@ func (l *Listener) closeMatching(matches func(*conn) bool) {
 
 // Stats returns how much of each limit is used, and how often it was reached. It leaves out what the listener does not
 // have: subscriptions, paced requests, open files.
-func (l *Listener) Stats() stat.Port {
+func (l *Listener) Stats() api.Port {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.stats

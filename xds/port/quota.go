@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"steelyard/internal/stat"
+	"steelyard/internal/api"
 )
 
 // reserve bounds what a connection holds: it may acquire one more while reserve times what it holds is less than what
@@ -15,13 +15,13 @@ const reserve = 16
 // it. Its methods can be called from any goroutine.
 type Quota struct {
 	mu    sync.Mutex
-	usage stat.Bound
+	usage api.Bound
 	held  map[string]int // by connection; without zeros
 }
 
 // NewQuota makes a quota with a limit.
 func NewQuota(limit int) *Quota {
-	return &Quota{usage: stat.Bound{Limit: limit}, held: make(map[string]int)}
+	return &Quota{usage: api.Bound{Limit: limit}, held: make(map[string]int)}
 }
 
 // Acquire reports whether the connection may hold one more. If so, the connection must give it back with Release.
@@ -31,7 +31,7 @@ func (q *Quota) Acquire(connection string) bool {
 	own := q.held[connection]
 	if reserve*own >= q.usage.Limit-q.usage.Used {
 		q.usage.Refused++
-		q.usage.LastRefused = stat.At(time.Now())
+		q.usage.LastRefused = api.At(time.Now())
 		return false
 	}
 	q.usage.Used++
@@ -50,7 +50,7 @@ func (q *Quota) Release(connection string) {
 }
 
 // Usage returns the current usage.
-func (q *Quota) Usage() stat.Bound {
+func (q *Quota) Usage() api.Bound {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.usage

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
-	"steelyard/internal/stat"
+	"steelyard/internal/api"
 )
 
 // Intercept is the interceptor for the gRPC server on this listener. It limits the number of streams, ends those
@@ -58,7 +58,7 @@ func (l *Listener) streamOpens(addresses pair) *conn {
 func (l *Listener) silent(connection string) {
 	l.mu.Lock()
 	l.stats.SilentStreams++
-	l.stats.LastSilentStreamAt = stat.At(time.Now())
+	l.stats.LastSilentStreamAt = api.At(time.Now())
 	l.mu.Unlock()
 	l.silentStreams.Add("peer", connection, "limit", l.options.FirstMessage)
 }

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/stats"
 
-	"steelyard/internal/stat"
+	"steelyard/internal/api"
 )
 
 // defaultUnread is 1 MiB for each of 256 streams, or 8 KiB for each of 32,768 connections. Envoys that work hold next
@@ -21,7 +21,7 @@ const defaultUnread = 256 << 20
 // budget when the stream ends, and so does what was delivered of it.
 type unread struct {
 	mu    sync.Mutex
-	usage stat.Bound // in bytes; Displaced are the connections that were closed
+	usage api.Bound // in bytes; Displaced are the connections that were closed
 	conns map[*conn]*account
 }
 
@@ -34,7 +34,7 @@ type account struct {
 }
 
 func newUnread(limit int) *unread {
-	return &unread{usage: stat.Bound{Limit: limit}, conns: make(map[*conn]*account)}
+	return &unread{usage: api.Bound{Limit: limit}, conns: make(map[*conn]*account)}
 }
 
 func (u *unread) add(c *conn) {
@@ -137,7 +137,7 @@ func (u *unread) endDelivery(d *delivery) {
 	}
 }
 
-func (u *unread) Usage() stat.Bound {
+func (u *unread) Usage() api.Bound {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.usage

@@ -7,8 +7,8 @@ import (
 	"log/slog"
 	"time"
 
+	"steelyard/internal/api"
 	"steelyard/internal/loops"
-	"steelyard/internal/stat"
 )
 
 // A Log queues lines and writes them from a goroutine of its own. Close ends it.
@@ -46,7 +46,7 @@ func New(sink io.Writer, format func(io.Writer) slog.Handler) *Log {
 func (l *Log) Handler() slog.Handler { return l.handler }
 
 // Status returns the state of the writing. It never blocks.
-func (l *Log) Status() stat.LogStatus { return l.queue.snapshot() }
+func (l *Log) Status() api.LogStatus { return l.queue.snapshot() }
 
 // Close writes the waiting lines and ends the writer. It returns after patience at the latest; a write that still waits
 // for a reader then ends with the process. Call it once; lines that are logged afterwards are lost.

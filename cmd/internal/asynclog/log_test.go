@@ -19,7 +19,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"steelyard/internal/stat"
+	"steelyard/internal/api"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -49,7 +49,7 @@ func eventually(t *testing.T, what string, condition func() bool) {
 }
 
 // writing reports whether a write has not returned yet.
-func writing(s stat.LogStatus) bool {
+func writing(s api.LogStatus) bool {
 	_, known := s.StalledSeconds.Value()
 	return known
 }

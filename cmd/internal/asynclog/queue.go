@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"steelyard/internal/api"
 	"steelyard/internal/loops"
-	"steelyard/internal/stat"
 )
 
 // limit bounds the lines that wait, in bytes: some five thousand lines. The writer may hold as many again.
@@ -22,7 +22,7 @@ type queue struct {
 	spare      []byte     // the memory of the lines written last
 	full       bool       // a line was dropped after those that wait
 	unreported uint64     // dropped lines that no line in the log has counted yet
-	status     stat.LogStatus
+	status     api.LogStatus
 	// writingSince is when the write that has not returned yet began; zero while none is under way.
 	writingSince time.Time
 }
@@ -46,7 +46,7 @@ func (q *queue) Write(line []byte) (int, error) {
 func (q *queue) drop(lines int) {
 	q.unreported += uint64(lines)
 	q.status.DroppedLines += uint64(lines)
-	q.status.LastDrop = stat.At(time.Now())
+	q.status.LastDrop = api.At(time.Now())
 }
 
 // take returns the waiting lines to the writer, and how many were dropped after them. The lines belong to the writer
@@ -83,12 +83,12 @@ func (q *queue) reported(dropped uint64) {
 	q.mu.Unlock()
 }
 
-func (q *queue) snapshot() stat.LogStatus {
+func (q *queue) snapshot() api.LogStatus {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	out := q.status
 	if !q.writingSince.IsZero() {
-		out.StalledSeconds = stat.Seconds(time.Since(q.writingSince))
+		out.StalledSeconds = api.Seconds(time.Since(q.writingSince))
 	}
 	return out
 }

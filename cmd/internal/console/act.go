@@ -11,14 +11,13 @@ import (
 	"time"
 
 	"steelyard/cmd/internal/table"
-	"steelyard/controlplane/admin"
-	"steelyard/controlplane/view"
+	"steelyard/internal/api"
 )
 
 // Override drains or pins an endpoint.
 func (c *Client) Override(
-	ctx context.Context, cluster, endpoint string, change admin.OverrideRequest,
-) (o view.Override, err error) {
+	ctx context.Context, cluster, endpoint string, change api.OverrideRequest,
+) (o api.Override, err error) {
 	body, err := json.Marshal(change)
 	if err != nil {
 		return o, err
@@ -28,7 +27,7 @@ func (c *Client) Override(
 }
 
 // Undo removes what an operator decided about an endpoint.
-func (c *Client) Undo(ctx context.Context, cluster, endpoint string) (o view.Override, err error) {
+func (c *Client) Undo(ctx context.Context, cluster, endpoint string) (o api.Override, err error) {
 	err = c.do(ctx, http.MethodDelete, overridePath(cluster, endpoint), nil, nil, &o)
 	return o, err
 }
@@ -38,7 +37,7 @@ func overridePath(cluster, endpoint string) []string {
 }
 
 // PrintOverride prints the override that is now in force, and how to undo it.
-func PrintOverride(o Output, v view.Override) error {
+func PrintOverride(o Output, v api.Override) error {
 	return o.print(v, func(w io.Writer) {
 		fmt.Fprintf(w, "%s of %s is %s until %s (%s)\n", v.Address, table.Printable(v.Cluster), overrideText(v),
 			v.Until.UTC().Format("2006-01-02 15:04:05 UTC"), endsIn(v, v.Since.Time))
@@ -50,7 +49,7 @@ func PrintOverride(o Output, v view.Override) error {
 }
 
 // PrintUndone prints which override is no longer in force.
-func PrintUndone(o Output, v view.Override) error {
+func PrintUndone(o Output, v api.Override) error {
 	return o.print(v, func(w io.Writer) {
 		fmt.Fprintf(w, "%s of %s is not %s any more\n", v.Address, table.Printable(v.Cluster), overrideText(v))
 	})
@@ -77,14 +76,14 @@ func (c *Client) SetLogLevel(ctx context.Context, level string) error {
 
 // ConfigFile is the path of the configuration that is followed.
 func (c *Client) ConfigFile(ctx context.Context) (string, error) {
-	var process admin.Status
+	var process api.Status
 	err := c.get(ctx, &process, []string{"status"})
 	return process.ConfigFile, err
 }
 
 // Diff asks what a configuration would change.
-func (c *Client) Diff(ctx context.Context, name string, text []byte) (*view.Diff, error) {
-	var d view.Diff
+func (c *Client) Diff(ctx context.Context, name string, text []byte) (*api.Diff, error) {
+	var d api.Diff
 	if err := c.do(ctx, http.MethodPost, []string{"diff"}, []string{"name", name}, text, &d); err != nil {
 		return nil, err
 	}
@@ -92,11 +91,11 @@ func (c *Client) Diff(ctx context.Context, name string, text []byte) (*view.Diff
 }
 
 // PrintDiff prints what would change.
-func PrintDiff(o Output, d *view.Diff) error {
+func PrintDiff(o Output, d *api.Diff) error {
 	return o.print(d, func(w io.Writer) { printDiff(w, d, o.Width) })
 }
 
-func printDiff(w io.Writer, d *view.Diff, width int) {
+func printDiff(w io.Writer, d *api.Diff, width int) {
 	same := len(d.Restart)+len(d.Added)+len(d.Removed)+len(d.Clusters) == 0 && !d.Redis
 	if same {
 		fmt.Fprintln(w, "Nothing would change.")
@@ -119,7 +118,7 @@ func printDiff(w io.Writer, d *view.Diff, width int) {
 	}
 }
 
-func printClusterDiff(w io.Writer, c *view.ClusterDiff, width int) {
+func printClusterDiff(w io.Writer, c *api.ClusterDiff, width int) {
 	fmt.Fprintf(w, "~ cluster %s\n", table.Printable(c.Name))
 	for _, k := range c.Keys {
 		before, after := table.Printable(k.Before), table.Printable(k.After)
@@ -158,10 +157,10 @@ func printClusterDiff(w io.Writer, c *view.ClusterDiff, width int) {
 		"the long run while the pool is busy.", "  ", width))
 }
 
-func unchanged(e view.EndpointDiff) bool { return e.Change == "" && changeText(e) == "" }
+func unchanged(e api.EndpointDiff) bool { return e.Change == "" && changeText(e) == "" }
 
 // changeText is what would change for an endpoint, in words.
-func changeText(e view.EndpointDiff) string {
+func changeText(e api.EndpointDiff) string {
 	var out []string
 	if e.Change != "" {
 		out = append(out, e.Change)

@@ -11,13 +11,12 @@ import (
 	"time"
 
 	"steelyard/cmd/internal/table"
-	"steelyard/controlplane/admin"
-	"steelyard/controlplane/view"
+	"steelyard/internal/api"
 )
 
 // Cluster asks for a cluster, its worst endpoints first.
-func (c *Client) Cluster(ctx context.Context, name string, limit int) (*view.Cluster, error) {
-	var v view.Cluster
+func (c *Client) Cluster(ctx context.Context, name string, limit int) (*api.Cluster, error) {
+	var v api.Cluster
 	most := ""
 	if limit > 0 {
 		most = fmt.Sprint(limit)
@@ -29,7 +28,7 @@ func (c *Client) Cluster(ctx context.Context, name string, limit int) (*view.Clu
 }
 
 // ClusterFrom asks for the cluster that is step away from this one, or from the first, in the order of their names.
-func (c *Client) ClusterFrom(ctx context.Context, name string, step, limit int) (*view.Cluster, error) {
+func (c *Client) ClusterFrom(ctx context.Context, name string, step, limit int) (*api.Cluster, error) {
 	if name == "" || step != 0 {
 		names, err := c.Clusters(ctx)
 		if err != nil {
@@ -45,11 +44,11 @@ func (c *Client) ClusterFrom(ctx context.Context, name string, step, limit int) 
 }
 
 // PrintCluster prints what steelyard top shows.
-func PrintCluster(o Output, c *view.Cluster, now time.Time) error {
+func PrintCluster(o Output, c *api.Cluster, now time.Time) error {
 	return o.print(c, func(w io.Writer) { printCluster(w, c, now, o.Width) })
 }
 
-func printCluster(w io.Writer, c *view.Cluster, now time.Time, width int) {
+func printCluster(w io.Writer, c *api.Cluster, now time.Time, width int) {
 	printHead(w, c, now, width)
 	topTable(c, c.Endpoints, 0, false).Write(w, width)
 	if more := c.Counts.Total - len(c.Endpoints); more > 0 {
@@ -58,7 +57,7 @@ func printCluster(w io.Writer, c *view.Cluster, now time.Time, width int) {
 }
 
 // printHead prints what stands above the table.
-func printHead(w io.Writer, c *view.Cluster, now time.Time, width int) {
+func printHead(w io.Writer, c *api.Cluster, now time.Time, width int) {
 	fmt.Fprintln(w, table.Fit(fmt.Sprintf("%s  %s  %s  %s requests/s  capacity in use %s  %s", table.Printable(c.Name),
 		now.UTC().Format("15:04:05"), cmp.Or(string(c.State), "ok"), number(arrivalRate(c)),
 		percent(c.Use.CapacityUsed), table.Count(c.Counts.Total, "endpoint")), width))
@@ -67,19 +66,19 @@ func printHead(w io.Writer, c *view.Cluster, now time.Time, width int) {
 	}
 	if drop := c.Decision.DropFraction.Or(0); drop > 0 {
 		fmt.Fprintln(w, table.Fit(fmt.Sprintf("SHEDDING %s of the requests: the whole pool is saturated",
-			percent(view.Num(drop))), width))
+			percent(api.Num(drop))), width))
 	}
 }
 
 // A topColumn is one of the table of endpoints. Columns of numbers are sorted from the largest, others from a to z.
 type topColumn struct {
 	head   string
-	text   func(*view.Endpoint) string
-	number func(*view.Endpoint) view.Number // nil where it is text
+	text   func(*api.Endpoint) string
+	number func(*api.Endpoint) api.Number // nil where it is text
 }
 
 // compare puts what is not known last.
-func (c *topColumn) compare(a, b *view.Endpoint) int {
+func (c *topColumn) compare(a, b *api.Endpoint) int {
 	if c.number == nil {
 		return cmp.Compare(c.text(a), c.text(b))
 	}
@@ -87,40 +86,40 @@ func (c *topColumn) compare(a, b *view.Endpoint) int {
 }
 
 // topColumns returns the columns for a cluster; nil has none.
-func topColumns(c *view.Cluster) []topColumn {
+func topColumns(c *api.Cluster) []topColumn {
 	if c == nil {
 		return nil
 	}
 	served, wait, latency := "SERVED", "ANSWER", answerTime
-	if c.Served.Source == view.ServedCompleted {
+	if c.Served.Source == api.ServedCompleted {
 		served = "DONE"
 	}
-	if slices.ContainsFunc(c.Endpoints, func(e view.Endpoint) bool { return known(e.FirstTokenMean) }) {
-		wait, latency = "TOKEN1", func(e *view.Endpoint) view.Number { return e.FirstTokenMean }
+	if slices.ContainsFunc(c.Endpoints, func(e api.Endpoint) bool { return known(e.FirstTokenMean) }) {
+		wait, latency = "TOKEN1", func(e *api.Endpoint) api.Number { return e.FirstTokenMean }
 	}
-	numbers := func(head string, words func(view.Number) string, n func(*view.Endpoint) view.Number) topColumn {
-		return topColumn{head, func(e *view.Endpoint) string { return words(n(e)) }, n}
+	numbers := func(head string, words func(api.Number) string, n func(*api.Endpoint) api.Number) topColumn {
+		return topColumn{head, func(e *api.Endpoint) string { return words(n(e)) }, n}
 	}
-	input := func(name string) func(*view.Endpoint) view.Number {
-		return func(e *view.Endpoint) view.Number { return current(e.Input(name)) }
+	input := func(name string) func(*api.Endpoint) api.Number {
+		return func(e *api.Endpoint) api.Number { return current(e.Input(name)) }
 	}
 	return []topColumn{
-		{head: "ENDPOINT", text: func(e *view.Endpoint) string { return e.Address }},
+		{head: "ENDPOINT", text: func(e *api.Endpoint) string { return e.Address }},
 		{head: "STATE", text: stateText},
-		numbers(served, percent, func(e *view.Endpoint) view.Number { return e.ServedShare1m }),
-		numbers("10S", percent, func(e *view.Endpoint) view.Number { return e.ServedShare10s }),
-		numbers("CAP%", percent, func(e *view.Endpoint) view.Number { return e.CapacityShare }),
+		numbers(served, percent, func(e *api.Endpoint) api.Number { return e.ServedShare1m }),
+		numbers("10S", percent, func(e *api.Endpoint) api.Number { return e.ServedShare10s }),
+		numbers("CAP%", percent, func(e *api.Endpoint) api.Number { return e.CapacityShare }),
 		{"LOAD", loadText, loadOf},
 		numbers("OPEN", number, input("in_flight")),
 		numbers(wait, seconds, latency),
 		numbers("FAIL", percent, failed),
 		numbers("KV", percent, input("utilization")),
-		numbers("AGE", seconds, func(e *view.Endpoint) view.Number { return e.HeardSeconds }),
+		numbers("AGE", seconds, func(e *api.Endpoint) api.Number { return e.HeardSeconds }),
 	}
 }
 
 // topTable has a row for each endpoint; the column that it is sorted by, counted from 1, is marked.
-func topTable(c *view.Cluster, endpoints []view.Endpoint, sorted int, reverse bool) *table.Table {
+func topTable(c *api.Cluster, endpoints []api.Endpoint, sorted int, reverse bool) *table.Table {
 	columns := topColumns(c)
 	var head []string
 	for i, column := range columns {
@@ -148,59 +147,59 @@ func topTable(c *view.Cluster, endpoints []view.Endpoint, sorted int, reverse bo
 	return t
 }
 
-func known(n view.Number) bool {
+func known(n api.Number) bool {
 	_, ok := n.Value()
 	return ok
 }
 
 // stateText is the state of an endpoint in a word or two.
-func stateText(e *view.Endpoint) string {
+func stateText(e *api.Endpoint) string {
 	if e.Override != nil && e.Reason == "drained" {
 		return "drained"
 	}
 	if e.Override != nil && e.Reason == "pinned" {
 		return "pinned"
 	}
-	return cmp.Or(e.State, view.EndpointOK).Words()
+	return cmp.Or(e.State, api.EndpointOK).Words()
 }
 
 // arrivalRate is unknown before anything has moved.
-func arrivalRate(c *view.Cluster) view.Number {
+func arrivalRate(c *api.Cluster) api.Number {
 	if c.Decision.ArrivalRateSource == "unknown" {
-		return view.Number{}
+		return api.Number{}
 	}
 	return c.Decision.ArrivalRate
 }
 
 // current is the value of a field while it is recent enough to be used as it is.
-func current(in view.Input) view.Number {
+func current(in api.Input) api.Number {
 	if in.State == "fresh" || in.State == "hold" {
 		return in.Value
 	}
-	return view.Number{}
+	return api.Number{}
 }
 
 // longestQuiet is how old the newest answer may be for their moving averages to be shown, unless three answers
 // take longer.
 const longestQuiet = 10.0 // seconds
 
-func recent(e *view.Endpoint, value, age view.Number) view.Number {
+func recent(e *api.Endpoint, value, age api.Number) api.Number {
 	if age.Or(0) > max(longestQuiet, 3*e.LatencySeconds.Or(0)) {
-		return view.Number{}
+		return api.Number{}
 	}
 	return value
 }
 
-func answerTime(e *view.Endpoint) view.Number {
+func answerTime(e *api.Endpoint) api.Number {
 	return recent(e, e.LatencySeconds, e.LatencyAgeSeconds)
 }
 
-func failed(e *view.Endpoint) view.Number { return recent(e, e.FailedShare, e.FailedShareAgeSeconds) }
+func failed(e *api.Endpoint) api.Number { return recent(e, e.FailedShare, e.FailedShareAgeSeconds) }
 
 // loadOf is how full it is: seconds of work, or requests for each slot. It is unknown where the median is used instead.
-func loadOf(e *view.Endpoint) view.Number {
+func loadOf(e *api.Endpoint) api.Number {
 	if e.LoadSource == "median" {
-		return view.Number{}
+		return api.Number{}
 	}
 	if known(e.Work.Seconds) {
 		return e.Work.Seconds
@@ -208,7 +207,7 @@ func loadOf(e *view.Endpoint) view.Number {
 	return e.LoadPerSlot
 }
 
-func loadText(e *view.Endpoint) string {
+func loadText(e *api.Endpoint) string {
 	if known(e.Work.Seconds) {
 		return seconds(loadOf(e))
 	}
@@ -217,7 +216,7 @@ func loadText(e *view.Endpoint) string {
 
 // Explain asks why an endpoint has its share; at is a time or how long ago, empty for now.
 func (c *Client) Explain(ctx context.Context, cluster, endpoint, at string) (*Explanation, error) {
-	var x admin.Explanation
+	var x api.Explanation
 	err := c.get(ctx, &x, []string{"clusters", cluster, "explain"}, "endpoint", endpoint, "at", at)
 	if err != nil {
 		return nil, err
@@ -226,11 +225,11 @@ func (c *Client) Explain(ctx context.Context, cluster, endpoint, at string) (*Ex
 }
 
 // An Explanation is why an endpoint had its share at some time.
-type Explanation admin.Explanation
+type Explanation api.Explanation
 
 // Print prints the explanation: a sentence, and the steps that led to the share.
 func (x *Explanation) Print(o Output) error {
-	return o.print((*admin.Explanation)(x), func(w io.Writer) { x.text(w, o.Width) })
+	return o.print((*api.Explanation)(x), func(w io.Writer) { x.text(w, o.Width) })
 }
 
 func (x *Explanation) text(w io.Writer, width int) {
@@ -286,7 +285,7 @@ func (x *Explanation) text(w io.Writer, width int) {
 }
 
 // workText is what the work of an endpoint is made of, with sources and ages.
-func workText(w *view.EndpointWork) string {
+func workText(w *api.EndpointWork) string {
 	return fmt.Sprintf("%s prompt tokens outstanding (by %s%s; corrected by its counters%s), %s tokens/s (%s%s)",
 		number(w.PromptTokens), strings.ReplaceAll(w.Source, "_", " "), old(w.AgeSeconds), old(w.CountedAgeSeconds),
 		number(w.PrefillRate), w.PrefillRateSource, old(w.PrefillRateAgeSeconds))
@@ -295,7 +294,7 @@ func workText(w *view.EndpointWork) string {
 // PrintWork prints the work of the endpoint as a table, each number with its source and age, and the reason of the
 // share in a sentence. It prints a sentence where the endpoint has no work, as its cluster counts requests.
 func (x *Explanation) PrintWork(o Output) error {
-	return o.print((*admin.Explanation)(x), func(w io.Writer) {
+	return o.print((*api.Explanation)(x), func(w io.Writer) {
 		e, d := &x.Endpoint.Work, &x.Decision.Work
 		if !known(e.Requests) {
 			fmt.Fprintln(w, wrap("The load of cluster "+x.Cluster+" is counted in requests, and not in work.", "",
@@ -318,7 +317,7 @@ func (x *Explanation) PrintWork(o Output) error {
 }
 
 // learnedText is what was learned of the cluster's requests and engines.
-func learnedText(w *view.Work) string {
+func learnedText(w *api.Work) string {
 	guess, cached := "each prompt counts as a mean one", ""
 	if w.BySize {
 		guess = "prompts are guessed by size"
@@ -333,7 +332,7 @@ func learnedText(w *view.Work) string {
 }
 
 // old is an age, where it is known.
-func old(age view.Number) string {
+func old(age api.Number) string {
 	if !known(age) {
 		return ", never"
 	}
@@ -356,7 +355,7 @@ type EventQuery struct {
 }
 
 // Events asks for what changed, oldest first.
-func (c *Client) Events(ctx context.Context, q EventQuery) ([]view.Event, error) {
+func (c *Client) Events(ctx context.Context, q EventQuery) ([]api.Event, error) {
 	list, err := c.events(ctx, q)
 	if err == nil && len(list.Events) == 0 && q.Cluster != "" {
 		// Events of a cluster that was removed are kept; without any, it may be a mistake in the name.
@@ -365,7 +364,7 @@ func (c *Client) Events(ctx context.Context, q EventQuery) ([]view.Event, error)
 	return list.Events, err
 }
 
-func (c *Client) events(ctx context.Context, q EventQuery) (list admin.EventList, err error) {
+func (c *Client) events(ctx context.Context, q EventQuery) (list api.EventList, err error) {
 	parameters := []string{"cluster", q.Cluster}
 	for _, k := range q.Kinds {
 		parameters = append(parameters, "kind", k)
@@ -378,15 +377,15 @@ func (c *Client) events(ctx context.Context, q EventQuery) (list admin.EventList
 	}
 	err = c.get(ctx, &list, []string{"events"}, parameters...)
 	if list.Events == nil {
-		list.Events = []view.Event{}
+		list.Events = []api.Event{}
 	}
 	return list, err
 }
 
 // PrintEvents prints one line for each event.
-func PrintEvents(o Output, events []view.Event) error {
+func PrintEvents(o Output, events []api.Event) error {
 	return o.print(struct {
-		Events []view.Event `json:"events"`
+		Events []api.Event `json:"events"`
 	}{events}, func(w io.Writer) {
 		for _, e := range events {
 			line := fmt.Sprintf("%s  %-16s  %s", clock(e.At), e.Kind, table.Printable(e.Text))

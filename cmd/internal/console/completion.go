@@ -3,13 +3,12 @@ package console
 import (
 	"context"
 
-	"steelyard/controlplane/admin"
-	"steelyard/controlplane/view"
+	"steelyard/internal/api"
 )
 
 // Clusters are the names of the clusters, for completion.
 func (c *Client) Clusters(ctx context.Context) ([]string, error) {
-	var list admin.ClusterList
+	var list api.ClusterList
 	if err := c.get(ctx, &list, []string{"clusters"}); err != nil {
 		return nil, err
 	}
@@ -22,7 +21,7 @@ func (c *Client) Clusters(ctx context.Context) ([]string, error) {
 
 // Endpoints are the addresses of a cluster, for completion.
 func (c *Client) Endpoints(ctx context.Context, cluster string) ([]string, error) {
-	var v view.Cluster
+	var v api.Cluster
 	if err := c.get(ctx, &v, []string{"clusters", cluster}); err != nil {
 		return nil, err
 	}

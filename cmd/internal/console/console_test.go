@@ -15,66 +15,64 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"steelyard/controlplane/admin"
-	"steelyard/controlplane/view"
 	"steelyard/e2e/rig/golden"
+	"steelyard/internal/api"
 	"steelyard/internal/credentials"
-	"steelyard/internal/stat"
 )
 
 var noon = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
 
-func before(d time.Duration) view.Time { return view.At(noon.Add(-d)) }
+func before(d time.Duration) api.Time { return api.At(noon.Add(-d)) }
 
 // someStatus is a fleet in trouble.
 func someStatus() *Status {
-	drained := view.Override{Cluster: "llama-70b", Address: "10.20.1.13:8000", Kind: view.OverrideDrain,
-		Since: before(time.Minute), Until: view.At(noon.Add(29 * time.Minute)), By: "anna", Reason: "new driver"}
+	drained := api.Override{Cluster: "llama-70b", Address: "10.20.1.13:8000", Kind: api.OverrideDrain,
+		Since: before(time.Minute), Until: api.At(noon.Add(29 * time.Minute)), By: "anna", Reason: "new driver"}
 	pinned := drained
-	pinned.Address, pinned.Kind, pinned.Share, pinned.Reason = "10.20.1.14:8000", view.OverridePin, view.Num(0.05), ""
+	pinned.Address, pinned.Kind, pinned.Share, pinned.Reason = "10.20.1.14:8000", api.OverridePin, api.Num(0.05), ""
 	s := &Status{
-		Process: admin.Status{Version: "0.1.0", Now: view.At(noon), UptimeSeconds: view.Num(3 * 3600), Ready: true,
-			ConfigGeneration: 4, LastReload: admin.Reload{At: before(40 * time.Minute), OK: true},
-			Pickers: admin.Pickers{Connected: 102, List: []stat.Picker{
+		Process: api.Status{Version: "0.1.0", Now: api.At(noon), UptimeSeconds: api.Num(3 * 3600), Ready: true,
+			ConfigGeneration: 4, LastReload: api.Reload{At: before(40 * time.Minute), OK: true},
+			Pickers: api.Pickers{Connected: 102, List: []api.Picker{
 				{Name: "gateway-7f9c\x1b[31m", Address: "10.0.9.4:50122", Clusters: []string{"llama-70b"},
 					Since: before(time.Hour)},
 				{Name: "gateway-x2x4", Address: "10.0.9.5:40990", Since: before(20 * time.Minute)}}}},
-		State: view.StateError,
-		Clusters: []view.Cluster{{Name: "llama-70b", State: view.StateError, Ready: true,
-			Counts:   view.EndpointCounts{Total: 12, Overloaded: 1, Failing: 2},
-			Decision: view.Decision{ArrivalRate: view.Num(123.4)},
-			Use:      view.Use{CapacityUsed: view.Num(0.934), ToSpare: view.Num(0)},
-			Sources: []view.SourceStatus{{Name: "scrape", State: view.SourceStale},
-				{Name: "access_log", State: view.SourceOK},
-				{Name: "discovery", State: view.SourcePartly, Omitted: view.Omissions{Count: 21, First: []stat.Omission{
+		State: api.StateError,
+		Clusters: []api.Cluster{{Name: "llama-70b", State: api.StateError, Ready: true,
+			Counts:   api.EndpointCounts{Total: 12, Overloaded: 1, Failing: 2},
+			Decision: api.Decision{ArrivalRate: api.Num(123.4)},
+			Use:      api.Use{CapacityUsed: api.Num(0.934), ToSpare: api.Num(0)},
+			Sources: []api.SourceStatus{{Name: "scrape", State: api.SourceStale},
+				{Name: "access_log", State: api.SourceOK},
+				{Name: "discovery", State: api.SourcePartly, Omitted: api.Omissions{Count: 21, First: []api.Omission{
 					{Object: "steelyard.dev/capacity of Pod small\x1b[31m",
 						Reason: `it is "eight": write a number of slots above 0, at most 1000000`},
 					{Address: "10.4.0.2", Object: "EndpointSlice llama-b, Pod y",
 						Reason: "it has no port 8000: its ports, which are those of the Pods, are http 8080"}}}}},
 		}, {Name: "embeddings"}},
 		Envoys: []EnvoyStatus{
-			{NodeID: "edge-2", Resource: "llama-70b", State: admin.EnvoyRefuses, VersionSent: "a1b2.tox.1520",
-				VersionAcked: "a1b2.tox.1410", LagSeconds: view.Num(64), Nacks: 3, Nack: "weight\x1b[31m is\n0",
+			{NodeID: "edge-2", Resource: "llama-70b", State: api.EnvoyRefuses, VersionSent: "a1b2.tox.1520",
+				VersionAcked: "a1b2.tox.1410", LagSeconds: api.Num(64), Nacks: 3, Nack: "weight\x1b[31m is\n0",
 				Signals: "events"},
-			{NodeID: "edge-3", Resource: "llama-70b", State: admin.EnvoyBehind, VersionSent: "a1b2.tox.1520",
-				VersionAcked: "a1b2.tox.1499", LagSeconds: view.Num(14), Signals: "silent"},
-			{NodeID: "edge-4", Resource: "lama-70b", State: admin.EnvoyUnknown, Signals: "none",
+			{NodeID: "edge-3", Resource: "llama-70b", State: api.EnvoyBehind, VersionSent: "a1b2.tox.1520",
+				VersionAcked: "a1b2.tox.1499", LagSeconds: api.Num(14), Signals: "silent"},
+			{NodeID: "edge-4", Resource: "lama-70b", State: api.EnvoyUnknown, Signals: "none",
 				Note: "Envoy edge-4 subscribes to lama-70b, which is not configured here: It gets no endpoints for " +
 					"that name, and answers its requests with 503. Did its configuration mean llama-70b?"},
-			{NodeID: "edge-1", Resource: "llama-70b/failsafe", State: admin.EnvoyFollows, VersionSent: "a1b2.tox.1520",
-				VersionAcked: "a1b2.tox.1520", LagSeconds: view.Num(0.0018), Signals: "batched"},
+			{NodeID: "edge-1", Resource: "llama-70b/failsafe", State: api.EnvoyFollows, VersionSent: "a1b2.tox.1520",
+				VersionAcked: "a1b2.tox.1520", LagSeconds: api.Num(0.0018), Signals: "batched"},
 		},
-		Left: []admin.LeftEnvoy{
-			{Node: stat.Node{NodeID: "edge-5"}, Clusters: []string{"llama-70b"}, LeftAt: before(3 * time.Minute),
+		Left: []api.LeftEnvoy{
+			{Node: api.Node{NodeID: "edge-5"}, Clusters: []string{"llama-70b"}, LeftAt: before(3 * time.Minute),
 				LeftReason: "keepalive pings were not answered", Vanished: true, Silent: true,
-				State: admin.EnvoyBehind},
-			{Node: stat.Node{NodeID: "edge-6"}, Clusters: []string{"llama-70b"}, LeftAt: before(4 * time.Minute),
-				LeftReason: "the connection was reset", Vanished: true, State: admin.EnvoyGone}},
-		Overrides: []view.Override{drained, pinned},
-		Incidents: []view.Incident{{Severity: view.SeverityError, Since: before(31 * time.Second),
+				State: api.EnvoyBehind},
+			{Node: api.Node{NodeID: "edge-6"}, Clusters: []string{"llama-70b"}, LeftAt: before(4 * time.Minute),
+				LeftReason: "the connection was reset", Vanished: true, State: api.EnvoyGone}},
+		Overrides: []api.Override{drained, pinned},
+		Incidents: []api.Incident{{Severity: api.SeverityError, Since: before(31 * time.Second),
 			Title: "10.20.1.11:8000 takes requests and answers none",
 			Why: "Stalled since 11:59:25Z: none of 11 requests in flight ends, and one takes 0.145 s on average. " +
-				"Envoys are asked to prefer others.", Steelyard: view.BlameNo,
+				"Envoys are asked to prefer others.", Steelyard: api.BlameNo,
 			Because: "It is its answers that do not come.", Next: "See whether it is alive.",
 			Command: "curl -m 2 http://10.20.1.11:8000/health"}},
 		LeftOut: 2,
@@ -86,23 +84,23 @@ func someStatus() *Status {
 	return s
 }
 
-func someCluster() *view.Cluster {
-	endpoint := func(address string, state view.EndpointState, served, capacity float64) view.Endpoint {
-		return view.Endpoint{Address: address, State: state, ServedShare1m: view.Num(served),
-			ServedShare10s: view.Num(served / 2), CapacityShare: view.Num(capacity), LoadPerSlot: view.Num(1.25),
-			LatencySeconds: view.Num(0.52), FailedShare: view.Num(0), HeardSeconds: view.Num(0.13),
-			Inputs: []view.Input{{Field: "in_flight", Value: view.Num(11), State: "fresh"},
-				{Field: "utilization", Value: view.Num(0.8), State: "hold"}}}
+func someCluster() *api.Cluster {
+	endpoint := func(address string, state api.EndpointState, served, capacity float64) api.Endpoint {
+		return api.Endpoint{Address: address, State: state, ServedShare1m: api.Num(served),
+			ServedShare10s: api.Num(served / 2), CapacityShare: api.Num(capacity), LoadPerSlot: api.Num(1.25),
+			LatencySeconds: api.Num(0.52), FailedShare: api.Num(0), HeardSeconds: api.Num(0.13),
+			Inputs: []api.Input{{Field: "in_flight", Value: api.Num(11), State: "fresh"},
+				{Field: "utilization", Value: api.Num(0.8), State: "hold"}}}
 	}
-	c := &view.Cluster{Name: "llama-70b", State: view.StateWarning, Ready: true,
-		Counts:    view.EndpointCounts{Total: 5},
-		Decision:  view.Decision{ArrivalRate: view.Num(52.1), DropFraction: view.Num(0.02)},
-		Endpoints: []view.Endpoint{endpoint("10.20.1.11:8000", view.EndpointOutlier, 0.0002, 0.25)}}
-	c.Use.CapacityUsed = view.Num(0.94)
-	c.Endpoints = append(c.Endpoints, endpoint("10.20.1.12:8000", view.EndpointAboveLevel, 0.51, 0.25),
+	c := &api.Cluster{Name: "llama-70b", State: api.StateWarning, Ready: true,
+		Counts:    api.EndpointCounts{Total: 5},
+		Decision:  api.Decision{ArrivalRate: api.Num(52.1), DropFraction: api.Num(0.02)},
+		Endpoints: []api.Endpoint{endpoint("10.20.1.11:8000", api.EndpointOutlier, 0.0002, 0.25)}}
+	c.Use.CapacityUsed = api.Num(0.94)
+	c.Endpoints = append(c.Endpoints, endpoint("10.20.1.12:8000", api.EndpointAboveLevel, 0.51, 0.25),
 		endpoint("10.20.1.13:8000", "", 0.24, 0.25),
-		view.Endpoint{Address: "[2001:db8::14]:8000", State: view.EndpointBlind})
-	c.Endpoints[2].Override, c.Endpoints[2].Reason = &view.Override{Kind: view.OverrideDrain}, "drained"
+		api.Endpoint{Address: "[2001:db8::14]:8000", State: api.EndpointBlind})
+	c.Endpoints[2].Override, c.Endpoints[2].Reason = &api.Override{Kind: api.OverrideDrain}, "drained"
 	return c
 }
 
@@ -111,51 +109,51 @@ func someExplanation() *Explanation {
 	e.Why = "It gets 34.6 % of this decision's requests, and is 10.8 % of the capacity: it has a load of 3 (requests " +
 		"waiting and running), a level of 0.75 for each slot; 1.04 more, expected within 22 ms, fill the pool up to " +
 		"0.915."
-	e.Share, e.Reason, e.Weight = view.Num(0.346), "fill", view.Num(3_460_112)
-	e.Load, e.Slots, e.LoadSource = view.Num(3), view.Num(4), "fused"
-	e.Inputs = []view.Input{{Field: "queue", Value: view.Num(0), AgeSeconds: view.Num(0.12), State: "fresh"},
+	e.Share, e.Reason, e.Weight = api.Num(0.346), "fill", api.Num(3_460_112)
+	e.Load, e.Slots, e.LoadSource = api.Num(3), api.Num(4), "fused"
+	e.Inputs = []api.Input{{Field: "queue", Value: api.Num(0), AgeSeconds: api.Num(0.12), State: "fresh"},
 		{Field: "running", State: "unknown"},
-		{Field: "in_flight", Value: view.Num(3), AgeSeconds: view.Num(0.004), State: "fresh"}}
-	e.Problems = []view.Problem{{Severity: view.SeverityWarning, Message: "latest scrape failed: timeout"}}
-	e.Override = &view.Override{Kind: view.OverridePin, Share: view.Num(0.05), By: "anna", Until: view.At(noon),
+		{Field: "in_flight", Value: api.Num(3), AgeSeconds: api.Num(0.004), State: "fresh"}}
+	e.Problems = []api.Problem{{Severity: api.SeverityWarning, Message: "latest scrape failed: timeout"}}
+	e.Override = &api.Override{Kind: api.OverridePin, Share: api.Num(0.05), By: "anna", Until: api.At(noon),
 		Reason: "canary"}
-	return &Explanation{Cluster: "llama-70b", At: view.At(noon), Endpoint: e, KeptSeconds: view.Num(900),
-		StepSeconds: view.Num(1), Decision: view.Decision{Arrivals: view.Num(1.04), HorizonSeconds: view.Num(0.022),
-			WaterLevel: view.Num(0.915), MedianLoad: view.Num(1.5)}}
+	return &Explanation{Cluster: "llama-70b", At: api.At(noon), Endpoint: e, KeptSeconds: api.Num(900),
+		StepSeconds: api.Num(1), Decision: api.Decision{Arrivals: api.Num(1.04), HorizonSeconds: api.Num(0.022),
+			WaterLevel: api.Num(0.915), MedianLoad: api.Num(1.5)}}
 }
 
 // engineExplanation is one of an engine that counts tokens.
 func engineExplanation() *Explanation {
 	x := someExplanation()
-	x.Endpoint.Work = view.EndpointWork{PromptTokens: view.Num(1834), Source: "sizes", AgeSeconds: view.Num(0.004),
-		CountedAgeSeconds: view.Num(0.12), Requests: view.Num(1.9), Seconds: view.Num(0.24),
-		PrefillRate: view.Num(12_300), PrefillRateSource: "measured", PrefillRateAgeSeconds: view.Num(2)}
-	x.Decision.Work = view.Work{PromptTokens: view.Num(1012), OutputTokens: view.Num(211), Engines: 5,
-		CachedShare:       view.Num(0.43),
-		CountedAgeSeconds: view.Num(0.03), TokensPerByte: view.Num(0.24), TokensPerByteAgeSeconds: view.Num(1),
-		BySize: true, PrefillRate: view.Num(11_800), PrefillRateAgeSeconds: view.Num(2)}
+	x.Endpoint.Work = api.EndpointWork{PromptTokens: api.Num(1834), Source: "sizes", AgeSeconds: api.Num(0.004),
+		CountedAgeSeconds: api.Num(0.12), Requests: api.Num(1.9), Seconds: api.Num(0.24),
+		PrefillRate: api.Num(12_300), PrefillRateSource: "measured", PrefillRateAgeSeconds: api.Num(2)}
+	x.Decision.Work = api.Work{PromptTokens: api.Num(1012), OutputTokens: api.Num(211), Engines: 5,
+		CachedShare:       api.Num(0.43),
+		CountedAgeSeconds: api.Num(0.03), TokensPerByte: api.Num(0.24), TokensPerByteAgeSeconds: api.Num(1),
+		BySize: true, PrefillRate: api.Num(11_800), PrefillRateAgeSeconds: api.Num(2)}
 	return x
 }
 
-func someDiff() *view.Diff {
-	part := func(share, slots float64) view.Part {
-		return view.Part{CapacityShare: view.Num(share), Slots: view.Num(slots)}
+func someDiff() *api.Diff {
+	part := func(share, slots float64) api.Part {
+		return api.Part{CapacityShare: api.Num(share), Slots: api.Num(slots)}
 	}
 	flagged := part(0.2, 4)
 	flagged.Overloaded = true
-	return &view.Diff{Restart: []string{"xds"}, Redis: true, Added: []string{"embeddings"},
-		Removed: []string{"mistral"}, Clusters: []view.ClusterDiff{{Name: "llama-70b",
-			Keys: []view.KeyDiff{{Path: "endpoints.static[10.20.1.11:8000].capacity", Before: "4", After: "8"},
+	return &api.Diff{Restart: []string{"xds"}, Redis: true, Added: []string{"embeddings"},
+		Removed: []string{"mistral"}, Clusters: []api.ClusterDiff{{Name: "llama-70b",
+			Keys: []api.KeyDiff{{Path: "endpoints.static[10.20.1.11:8000].capacity", Before: "4", After: "8"},
 				{Path: "endpoints.static[10.20.1.15:8000]", After: "10.20.1.15:8000"},
 				{Path: "endpoints.static[10.20.1.14:8000]", Before: "10.20.1.14:8000"}},
-			CapacityBefore: view.Num(16), CapacityAfter: view.Num(20), CapacityUsed: view.Num(0.9),
-			CapacityUsedAfter: view.Num(0.72),
-			Endpoints: []view.EndpointDiff{
-				{Address: "10.20.1.11:8000", Before: part(0.25, 4), After: part(0.4, 8), ServedShare1m: view.Num(0.24)},
-				{Address: "10.20.1.12:8000", Before: part(0.25, 4), After: flagged, ServedShare1m: view.Num(0.26)},
+			CapacityBefore: api.Num(16), CapacityAfter: api.Num(20), CapacityUsed: api.Num(0.9),
+			CapacityUsedAfter: api.Num(0.72),
+			Endpoints: []api.EndpointDiff{
+				{Address: "10.20.1.11:8000", Before: part(0.25, 4), After: part(0.4, 8), ServedShare1m: api.Num(0.24)},
+				{Address: "10.20.1.12:8000", Before: part(0.25, 4), After: flagged, ServedShare1m: api.Num(0.26)},
 				{Address: "10.20.1.13:8000", Before: part(0.25, 4), After: part(0.25, 4),
-					ServedShare1m: view.Num(0.26)},
-				{Address: "10.20.1.14:8000", Before: part(0.25, 4), Change: "leaves", ServedShare1m: view.Num(0.26)},
+					ServedShare1m: api.Num(0.26)},
+				{Address: "10.20.1.14:8000", Before: part(0.25, 4), Change: "leaves", ServedShare1m: api.Num(0.26)},
 				{Address: "10.20.1.15:8000", After: part(0.2, 4), Change: "joins"},
 			}}, {Name: "gemma", Note: "the cluster has not decided yet"}}}
 }
@@ -163,7 +161,7 @@ func someDiff() *view.Diff {
 // What is not known stands in JSON with the number that Steelyard goes on with.
 func TestWhatIsNotKnownIsNoNumber(t *testing.T) {
 	c := someCluster()
-	c.Decision.ArrivalRate, c.Decision.ArrivalRateSource = view.Num(0), "unknown"
+	c.Decision.ArrivalRate, c.Decision.ArrivalRateSource = api.Num(0), "unknown"
 	c.Endpoints = c.Endpoints[:1]
 	e := &c.Endpoints[0]
 	row := func() string {
@@ -177,16 +175,16 @@ func TestWhatIsNotKnownIsNoNumber(t *testing.T) {
 		lines := strings.Split(out.String(), "\n")
 		return strings.Join(strings.Fields(lines[3])[4:], " ")
 	}
-	e.LatencyAgeSeconds, e.FailedShareAgeSeconds = view.Num(9), view.Num(9)
+	e.LatencyAgeSeconds, e.FailedShareAgeSeconds = api.Num(9), api.Num(9)
 	if got := row(); got != "<0.1% <0.1% 25.0% 1.25 11 0.52s 0.0% 80.0% 0.13s" {
 		t.Errorf("all is known: %s", got)
 	}
-	e.LatencyAgeSeconds, e.FailedShareAgeSeconds = view.Num(517), view.Num(517)
+	e.LatencyAgeSeconds, e.FailedShareAgeSeconds = api.Num(517), api.Num(517)
 	e.LoadSource, e.Inputs[0].State = "median", "neutral"
 	if got := row(); got != "<0.1% <0.1% 25.0% - - - - 80.0% 0.13s" {
 		t.Errorf("no load, no answer since 517 s: %s", got)
 	}
-	s := Status{Clusters: []view.Cluster{*c}}
+	s := Status{Clusters: []api.Cluster{*c}}
 	var out bytes.Buffer
 	s.clusters(&out, 0)
 	if got := strings.Fields(strings.Split(out.String(), "\n")[1]); got[5] != "-" {
@@ -204,7 +202,7 @@ func TestTablesFitTheTerminal(t *testing.T) {
 		"work":    func(o Output) error { return engineExplanation().PrintWork(o) },
 		"diff":    func(o Output) error { return PrintDiff(o, someDiff()) },
 		"events": func(o Output) error {
-			return PrintEvents(o, []view.Event{{ID: 7, At: view.At(noon), Kind: view.EventFlagged, Cluster: "llama-70b",
+			return PrintEvents(o, []api.Event{{ID: 7, At: api.At(noon), Kind: api.EventFlagged, Cluster: "llama-70b",
 				Text: "llama-70b: endpoint 10.20.1.11:8000 was flagged: stalled since 11:59:25Z: none of 11 requests " +
 					"in flight ends, and one takes 0.145 s on average"}})
 		},
@@ -252,11 +250,11 @@ func TestTheFormsForProgramsHaveTheKeysOfTheAPI(t *testing.T) {
 
 func TestWhatIsWrongMakesAStatusNotWell(t *testing.T) {
 	well := func(change func(*Status)) *Status {
-		s := &Status{Process: admin.Status{Ready: true}, Envoys: []EnvoyStatus{{State: admin.EnvoyFollows}}}
+		s := &Status{Process: api.Status{Ready: true}, Envoys: []EnvoyStatus{{State: api.EnvoyFollows}}}
 		change(s)
 		return s
 	}
-	warning := func(s *Status) { s.Incidents = []view.Incident{{Severity: view.SeverityWarning}} }
+	warning := func(s *Status) { s.Incidents = []api.Incident{{Severity: api.SeverityWarning}} }
 	for name, c := range map[string]struct {
 		status           *Status
 		well, ignoreWell bool
@@ -266,9 +264,9 @@ func TestWhatIsWrongMakesAStatusNotWell(t *testing.T) {
 		"an error":                {someStatus(), false, false},
 		"not ready":               {well(func(s *Status) { s.Process.Ready = false }), false, false},
 		"a refused configuration": {well(func(s *Status) { s.Process.LastReload.Error = "x" }), false, false},
-		"an Envoy that refuses":   {well(func(s *Status) { s.Envoys[0].State = admin.EnvoyRefuses }), false, false},
-		"an Envoy behind":         {well(func(s *Status) { s.Envoys[0].State = admin.EnvoyBehind }), false, false},
-		"an unknown cluster":      {well(func(s *Status) { s.Envoys[0].State = admin.EnvoyUnknown }), false, true},
+		"an Envoy that refuses":   {well(func(s *Status) { s.Envoys[0].State = api.EnvoyRefuses }), false, false},
+		"an Envoy behind":         {well(func(s *Status) { s.Envoys[0].State = api.EnvoyBehind }), false, false},
+		"an unknown cluster":      {well(func(s *Status) { s.Envoys[0].State = api.EnvoyUnknown }), false, true},
 	} {
 		if got, ignored := c.status.Well(false), c.status.Well(true); got != c.well || ignored != c.ignoreWell {
 			t.Errorf("%s: %v, ignoring warnings %v; want %v, %v", name, got, ignored, c.well, c.ignoreWell)
@@ -306,15 +304,15 @@ func TestEnvoysThatLeftStandAmongTheOthersTheWorstFirst(t *testing.T) {
 	}
 }
 
-func clientWith(subs ...stat.Subscription) *admin.Client {
-	return &admin.Client{Client: stat.Client{Node: stat.Node{NodeID: "a"}, Subscriptions: subs}}
+func clientWith(subs ...api.Subscription) *api.Client {
+	return &api.Client{Connection: api.Connection{Node: api.Node{NodeID: "a"}, Subscriptions: subs}}
 }
 
 func TestAnEnvoyIsBehindOnlyAfterALongSilence(t *testing.T) {
-	sub := stat.Subscription{Resource: "llama", Known: true, VersionSent: "v.2", VersionAcked: "v.1",
-		AckDelaySeconds: view.Num(0.002)}
-	for wait, want := range map[time.Duration]admin.EnvoyState{
-		time.Second: admin.EnvoyFollows, 6 * time.Second: admin.EnvoyBehind} {
+	sub := api.Subscription{Resource: "llama", Known: true, VersionSent: "v.2", VersionAcked: "v.1",
+		AckDelaySeconds: api.Num(0.002)}
+	for wait, want := range map[time.Duration]api.EnvoyState{
+		time.Second: api.EnvoyFollows, 6 * time.Second: api.EnvoyBehind} {
 		sub.LastSent = before(wait)
 		got := envoys(clientWith(sub), noon)
 		if len(got) != 1 || got[0].State != want {
@@ -322,13 +320,13 @@ func TestAnEnvoyIsBehindOnlyAfterALongSilence(t *testing.T) {
 		}
 	}
 	refused := sub
-	refused.Nack = stat.Nack{Message: "no", Current: true}
+	refused.Nack = api.Nack{Message: "no", Current: true}
 	none := sub
 	none.Known, none.VersionSent, none.VersionAcked = false, "", ""
 	client := clientWith(refused, none)
-	client.Problems = []view.Problem{{Message: "Envoy a subscribes to llama, did you mean lama?"}}
+	client.Problems = []api.Problem{{Message: "Envoy a subscribes to llama, did you mean lama?"}}
 	got := envoys(client, noon)
-	if got[0].State != admin.EnvoyRefuses || got[0].Nack != "no" || got[1].State != admin.EnvoyUnknown ||
+	if got[0].State != api.EnvoyRefuses || got[0].Nack != "no" || got[1].State != api.EnvoyUnknown ||
 		!strings.HasSuffix(got[1].Note, "did you mean lama?") {
 		t.Errorf("%+v", got)
 	}

@@ -9,31 +9,30 @@ import (
 	"testing"
 	"time"
 
-	"steelyard/controlplane/admin"
-	"steelyard/controlplane/view"
+	"steelyard/internal/api"
 )
 
 // TestEventsAreFollowedAcrossAnOutageAndARestart has a server that answers, fails, has lost some events, was started
 // again, and then refuses.
 func TestEventsAreFollowedAcrossAnOutageAndARestart(t *testing.T) {
-	event := func(id uint64, text string) view.Event {
-		return view.Event{ID: id, At: view.At(noon), Kind: view.EventConfig, Text: text}
+	event := func(id uint64, text string) api.Event {
+		return api.Event{ID: id, At: api.At(noon), Kind: api.EventConfig, Text: text}
 	}
 	answers := []struct {
 		since string // that is asked for
-		list  admin.EventList
+		list  api.EventList
 		code  int
 	}{
 		// 9 was filtered out
-		{"7", admin.EventList{Events: []view.Event{event(8, "eight")}, OldestID: 1, LatestID: 9}, 200},
-		{"9", admin.EventList{OldestID: 1, LatestID: 9}, 200},
-		{"9", admin.EventList{}, 503},
-		{"9", admin.EventList{}, 502},
-		{"9", admin.EventList{Events: []view.Event{event(13, "thirteen")}, OldestID: 12, LatestID: 13}, 200},
-		{"13", admin.EventList{OldestID: 1, LatestID: 2}, 200}, // another process
-		{"", admin.EventList{
-			Events: []view.Event{event(1, "started"), event(2, "two")}, OldestID: 1, LatestID: 2}, 200},
-		{"2", admin.EventList{}, 403},
+		{"7", api.EventList{Events: []api.Event{event(8, "eight")}, OldestID: 1, LatestID: 9}, 200},
+		{"9", api.EventList{OldestID: 1, LatestID: 9}, 200},
+		{"9", api.EventList{}, 503},
+		{"9", api.EventList{}, 502},
+		{"9", api.EventList{Events: []api.Event{event(13, "thirteen")}, OldestID: 12, LatestID: 13}, 200},
+		{"13", api.EventList{OldestID: 1, LatestID: 2}, 200}, // another process
+		{"", api.EventList{
+			Events: []api.Event{event(1, "started"), event(2, "two")}, OldestID: 1, LatestID: 2}, 200},
+		{"2", api.EventList{}, 403},
 	}
 	asked := 0
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

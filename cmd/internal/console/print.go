@@ -16,7 +16,7 @@ import (
 	"golang.org/x/term"
 
 	"steelyard/cmd/internal/table"
-	"steelyard/controlplane/view"
+	"steelyard/internal/api"
 )
 
 // The forms of the output.
@@ -131,7 +131,7 @@ const unknown = "-"
 
 // percent is a part as percent, with a decimal; a non-zero value never prints as 0.0, and halves are rounded up as on
 // the page and in the sentences of the API.
-func percent(n view.Number) string {
+func percent(n api.Number) string {
 	v, ok := n.Value()
 	switch {
 	case !ok:
@@ -143,7 +143,7 @@ func percent(n view.Number) string {
 }
 
 // number has three digits.
-func number(n view.Number) string {
+func number(n api.Number) string {
 	v, ok := n.Value()
 	if !ok {
 		return unknown
@@ -152,7 +152,7 @@ func number(n view.Number) string {
 }
 
 // seconds is a time with the unit that suits it.
-func seconds(n view.Number) string {
+func seconds(n api.Number) string {
 	v, ok := n.Value()
 	if !ok {
 		return unknown
@@ -174,7 +174,7 @@ func seconds(n view.Number) string {
 }
 
 // clock is a time of day in UTC.
-func clock(t view.Time) string {
+func clock(t api.Time) string {
 	if t.IsZero() {
 		return unknown
 	}
@@ -182,7 +182,7 @@ func clock(t view.Time) string {
 }
 
 // ago is how long ago a time was.
-func ago(t view.Time, now time.Time) string {
+func ago(t api.Time, now time.Time) string {
 	if t.IsZero() {
 		return unknown
 	}

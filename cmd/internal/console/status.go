@@ -11,46 +11,46 @@ import (
 	"time"
 
 	"steelyard/cmd/internal/table"
-	"steelyard/controlplane/admin"
-	"steelyard/controlplane/view"
+	"steelyard/controlplane/admin/conditions"
+	"steelyard/internal/api"
 )
 
 // A Status is what steelyard status prints.
 type Status struct {
-	Process   admin.Status      `json:"process"`
-	State     view.State        `json:"state"` // the worst of all
-	Clusters  []view.Cluster    `json:"clusters"`
-	Envoys    []EnvoyStatus     `json:"envoys"`
-	Left      []admin.LeftEnvoy `json:"left"` // in the last hour, and not back
-	Overrides []view.Override   `json:"overrides"`
-	Incidents []view.Incident   `json:"incidents"`
-	LeftOut   int               `json:"incidents_left_out"`
+	Process   api.Status      `json:"process"`
+	State     api.State       `json:"state"` // the worst of all
+	Clusters  []api.Cluster   `json:"clusters"`
+	Envoys    []EnvoyStatus   `json:"envoys"`
+	Left      []api.LeftEnvoy `json:"left"` // in the last hour, and not back
+	Overrides []api.Override  `json:"overrides"`
+	Incidents []api.Incident  `json:"incidents"`
+	LeftOut   int             `json:"incidents_left_out"`
 }
 
 // An EnvoyStatus is one name that an Envoy asks for, or asked for if it left in the last hour.
 type EnvoyStatus struct {
-	NodeID       string           `json:"node_id"`
-	Address      string           `json:"address"`
-	Resource     string           `json:"resource"` // empty: it asks for nothing
-	State        admin.EnvoyState `json:"state"`
-	VersionSent  string           `json:"version_sent"`
-	VersionAcked string           `json:"version_acked"`
-	LagSeconds   view.Number      `json:"lag_seconds"` // from a push to its ACK; while there is none, since the push
-	Nacks        uint64           `json:"nacks"`
-	Nack         string           `json:"nack"` // of a refusal that stands
-	Note         string           `json:"note"` // why it is unknown, in the words of the API; empty otherwise
-	Signals      string           `json:"signals"`
-	LeftAt       view.Time        `json:"left_at"`     // of one that is not connected any more
-	LeftReason   string           `json:"left_reason"` // likewise
+	NodeID       string         `json:"node_id"`
+	Address      string         `json:"address"`
+	Resource     string         `json:"resource"` // empty: it asks for nothing
+	State        api.EnvoyState `json:"state"`
+	VersionSent  string         `json:"version_sent"`
+	VersionAcked string         `json:"version_acked"`
+	LagSeconds   api.Number     `json:"lag_seconds"` // from a push to its ACK; while there is none, since the push
+	Nacks        uint64         `json:"nacks"`
+	Nack         string         `json:"nack"` // of a refusal that stands
+	Note         string         `json:"note"` // why it is unknown, in the words of the API; empty otherwise
+	Signals      string         `json:"signals"`
+	LeftAt       api.Time       `json:"left_at"`     // of one that is not connected any more
+	LeftReason   string         `json:"left_reason"` // likewise
 }
 
 // Status asks for everything that is shown.
 func (c *Client) Status(ctx context.Context) (*Status, error) {
 	var s Status
-	var clusters admin.ClusterList
-	var clients admin.ClientList
-	var incidents admin.IncidentList
-	var overrides admin.OverrideList
+	var clusters api.ClusterList
+	var clients api.ClientList
+	var incidents api.IncidentList
+	var overrides api.OverrideList
 	err := errors.Join(
 		c.get(ctx, &s.Process, []string{"status"}),
 		c.get(ctx, &clusters, []string{"clusters"}),
@@ -89,13 +89,13 @@ func firstOf(err error) error {
 }
 
 // rank is low for the worst.
-func rank(s admin.EnvoyState) int {
-	return slices.Index([]admin.EnvoyState{admin.EnvoyRefuses, admin.EnvoyBehind, admin.EnvoyGone, admin.EnvoyUnknown,
-		admin.EnvoyIdle, admin.EnvoyFollows, admin.EnvoyLeft}, s)
+func rank(s api.EnvoyState) int {
+	return slices.Index([]api.EnvoyState{api.EnvoyRefuses, api.EnvoyBehind, api.EnvoyGone, api.EnvoyUnknown,
+		api.EnvoyIdle, api.EnvoyFollows, api.EnvoyLeft}, s)
 }
 
 // left has a row for each name that an Envoy asked for that is not connected any more.
-func left(l *admin.LeftEnvoy) []EnvoyStatus {
+func left(l *api.LeftEnvoy) []EnvoyStatus {
 	base := EnvoyStatus{NodeID: l.NodeID, Address: l.Address, State: l.State, LeftAt: l.LeftAt,
 		LeftReason: l.LeftReason}
 	if len(l.Clusters) == 0 {
@@ -110,8 +110,8 @@ func left(l *admin.LeftEnvoy) []EnvoyStatus {
 	return out
 }
 
-func envoys(c *admin.Client, now time.Time) []EnvoyStatus {
-	base := EnvoyStatus{NodeID: c.NodeID, Address: c.Address, State: admin.EnvoyIdle, Signals: signals(c)}
+func envoys(c *api.Client, now time.Time) []EnvoyStatus {
+	base := EnvoyStatus{NodeID: c.NodeID, Address: c.Address, State: api.EnvoyIdle, Signals: signals(c)}
 	if len(c.Subscriptions) == 0 {
 		return []EnvoyStatus{base}
 	}
@@ -119,13 +119,13 @@ func envoys(c *admin.Client, now time.Time) []EnvoyStatus {
 	for i := range c.Subscriptions {
 		sub, e := &c.Subscriptions[i], base
 		e.Resource, e.VersionSent, e.VersionAcked = sub.Resource, sub.VersionSent, sub.VersionAcked
-		e.LagSeconds, e.Nacks, e.State = sub.AckDelaySeconds, sub.Nacks, admin.SubscriptionState(sub, now)
+		e.LagSeconds, e.Nacks, e.State = sub.AckDelaySeconds, sub.Nacks, conditions.SubscriptionState(sub, now)
 		switch e.State {
-		case admin.EnvoyRefuses:
+		case api.EnvoyRefuses:
 			e.Nack, e.LagSeconds = sub.Nack.Message, sub.LastAck.Age(now)
-		case admin.EnvoyBehind:
+		case api.EnvoyBehind:
 			e.LagSeconds = sub.LastSent.Age(now)
-		case admin.EnvoyUnknown:
+		case api.EnvoyUnknown:
 			e.Note = "Envoy " + c.NodeID + " has nothing to be sent yet for " + sub.Resource
 			for _, p := range c.Problems {
 				if strings.Contains(p.Message, "subscribes to "+sub.Resource+",") {
@@ -144,9 +144,9 @@ func short(version string) string {
 }
 
 // signals is how an Envoy reports its requests.
-func signals(c *admin.Client) string {
+func signals(c *api.Client) string {
 	switch {
-	case c.Signals.State == admin.SignalSilent:
+	case c.Signals.State == api.SignalSilent:
 		return "silent"
 	case c.Signals.Mode == "":
 		return "none"
@@ -157,13 +157,13 @@ func signals(c *admin.Client) string {
 // Well reports whether nothing needs a person. Warnings count unless they are to be ignored.
 func (s *Status) Well(ignoreWarnings bool) bool {
 	for _, i := range s.Incidents {
-		if i.Severity == view.SeverityError || !ignoreWarnings {
+		if i.Severity == api.SeverityError || !ignoreWarnings {
 			return false
 		}
 	}
 	for _, e := range s.Envoys {
-		if e.State == admin.EnvoyRefuses || e.State == admin.EnvoyBehind ||
-			e.State == admin.EnvoyUnknown && !ignoreWarnings {
+		if e.State == api.EnvoyRefuses || e.State == api.EnvoyBehind ||
+			e.State == api.EnvoyUnknown && !ignoreWarnings {
 			return false
 		}
 	}
@@ -223,10 +223,10 @@ func (s *Status) clusters(w io.Writer, width int) {
 }
 
 // sources lists those that are not healthy.
-func sources(c *view.Cluster) string {
+func sources(c *api.Cluster) string {
 	var bad []string
 	for _, s := range c.Sources {
-		if s.State != view.SourceOK && s.State != view.SourceIdle {
+		if s.State != api.SourceOK && s.State != api.SourceIdle {
 			bad = append(bad, s.Name+" "+string(s.State))
 		}
 	}
@@ -273,9 +273,9 @@ func (s *Status) envoys(w io.Writer, width int) {
 	t.Write(w, width)
 	for _, e := range s.Envoys {
 		switch e.State {
-		case admin.EnvoyRefuses:
+		case api.EnvoyRefuses:
 			fmt.Fprintln(w, table.Printable(fmt.Sprintf("%s refuses %s: %s", e.NodeID, e.Resource, e.Nack)))
-		case admin.EnvoyUnknown:
+		case api.EnvoyUnknown:
 			fmt.Fprintln(w, table.Printable(e.Note))
 		}
 	}
@@ -283,7 +283,7 @@ func (s *Status) envoys(w io.Writer, width int) {
 
 // leftText is the state of an Envoy that is not connected any more, and since when.
 func leftText(e *EnvoyStatus, now time.Time) string {
-	if e.State == admin.EnvoyBehind {
+	if e.State == api.EnvoyBehind {
 		return "behind for " + ago(e.LeftAt, now)
 	}
 	return string(e.State) + " " + ago(e.LeftAt, now) + " ago"
@@ -325,7 +325,7 @@ func (s *Status) incidents(w io.Writer, width int) {
 }
 
 // printIncident prints the four parts of an incident.
-func printIncident(w io.Writer, i view.Incident, now time.Time, width int) {
+func printIncident(w io.Writer, i api.Incident, now time.Time, width int) {
 	const indent = "             "
 	line := func(head, text string) {
 		if text != "" {
@@ -335,8 +335,8 @@ func printIncident(w io.Writer, i view.Incident, now time.Time, width int) {
 	fmt.Fprintf(w, "%s since %s (%s): %s\n", strings.ToUpper(string(i.Severity)), clock(i.Since), ago(i.Since, now),
 		table.Printable(i.Title))
 	line("why", i.Why)
-	blame := map[view.Blame]string{view.BlameNo: "no", view.BlameInPart: "in part", view.BlameYes: "yes",
-		view.BlameUnknown: "not known"}[i.Steelyard]
+	blame := map[api.Blame]string{api.BlameNo: "no", api.BlameInPart: "in part", api.BlameYes: "yes",
+		api.BlameUnknown: "not known"}[i.Steelyard]
 	if i.Because != "" {
 		blame += ": " + i.Because
 	}
@@ -347,14 +347,14 @@ func printIncident(w io.Writer, i view.Incident, now time.Time, width int) {
 	}
 }
 
-func overrideText(o view.Override) string {
-	if o.Kind == view.OverridePin {
+func overrideText(o api.Override) string {
+	if o.Kind == api.OverridePin {
 		return "pinned to " + percent(o.Share)
 	}
 	return "drained"
 }
 
 // endsIn is how long an override lasts from now on.
-func endsIn(o view.Override, now time.Time) string {
-	return seconds(view.Seconds(max(0, o.Until.Sub(now))))
+func endsIn(o api.Override, now time.Time) string {
+	return seconds(api.Seconds(max(0, o.Until.Sub(now))))
 }

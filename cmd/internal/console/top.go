@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"steelyard/cmd/internal/table"
-	"steelyard/controlplane/view"
+	"steelyard/internal/api"
 )
 
 // A Top shows the endpoints of a cluster in a terminal, live, and does what keys ask for.
@@ -24,10 +24,10 @@ type Top struct {
 	Size     func() (columns, rows int) // of the screen
 	Interval time.Duration
 
-	cluster *view.Cluster // the latest answer; nil: none yet
-	at      time.Time     // of that answer
-	why     *Explanation  // instead of the table; nil: the table
-	failure error         // of the latest question
+	cluster *api.Cluster // the latest answer; nil: none yet
+	at      time.Time    // of that answer
+	why     *Explanation // instead of the table; nil: the table
+	failure error        // of the latest question
 
 	sort     int // the column, counted from 1; 0: the worst first
 	reverse  bool
@@ -51,7 +51,7 @@ var topKeys = [][2]string{
 
 // A topAnswer is what was asked for in one go.
 type topAnswer struct {
-	cluster *view.Cluster
+	cluster *api.Cluster
 	why     *Explanation
 	err     error
 }
@@ -281,22 +281,22 @@ func (t *Top) move(k string) {
 }
 
 // cursor is the row under it: the chosen one, or the first where that has gone.
-func (t *Top) cursor(rows []view.Endpoint) int {
-	return max(0, slices.IndexFunc(rows, func(e view.Endpoint) bool { return e.Address == t.chosen }))
+func (t *Top) cursor(rows []api.Endpoint) int {
+	return max(0, slices.IndexFunc(rows, func(e api.Endpoint) bool { return e.Address == t.chosen }))
 }
 
 // rows are the endpoints that pass the filter, in order.
-func (t *Top) rows() []view.Endpoint {
+func (t *Top) rows() []api.Endpoint {
 	if t.cluster == nil {
 		return nil
 	}
 	words := strings.ToLower(t.filter)
-	rows := slices.DeleteFunc(slices.Clone(t.cluster.Endpoints), func(e view.Endpoint) bool {
+	rows := slices.DeleteFunc(slices.Clone(t.cluster.Endpoints), func(e api.Endpoint) bool {
 		return !strings.Contains(strings.ToLower(e.Address+" "+e.Zone+" "+stateText(&e)), words)
 	})
 	if t.sort > 0 {
 		c := topColumns(t.cluster)[t.sort-1]
-		slices.SortStableFunc(rows, func(a, b view.Endpoint) int { return c.compare(&a, &b) })
+		slices.SortStableFunc(rows, func(a, b api.Endpoint) int { return c.compare(&a, &b) })
 	}
 	if t.reverse {
 		slices.Reverse(rows)
@@ -363,7 +363,7 @@ func (t *Top) hint(now time.Time) string {
 	case t.typing:
 		return "filter: " + t.filter + "_  (Enter: keep, Esc: all)"
 	case t.failure != nil:
-		return fmt.Sprintf("last update %s ago: %v; retrying", seconds(view.Seconds(now.Sub(t.at))), t.failure)
+		return fmt.Sprintf("last update %s ago: %v; retrying", seconds(api.Seconds(now.Sub(t.at))), t.failure)
 	case t.help:
 		return "any key goes back"
 	}
@@ -375,7 +375,7 @@ func (t *Top) hint(now time.Time) string {
 		parts = append([]string{"filter: " + t.filter}, parts...)
 	}
 	if t.paused {
-		parts = append([]string{"PAUSED, " + seconds(view.Seconds(now.Sub(t.at))) + " old"}, parts...)
+		parts = append([]string{"PAUSED, " + seconds(api.Seconds(now.Sub(t.at))) + " old"}, parts...)
 	}
 	return strings.Join(parts, "   ")
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"steelyard/controlplane/view"
+	"steelyard/internal/api"
 )
 
 func TestKeysAreThoseOfWhatTerminalsSend(t *testing.T) {
@@ -31,10 +31,10 @@ func aTop() (*Top, *bytes.Buffer) {
 	c := someCluster()
 	c.Endpoints = nil
 	for i := range 20 {
-		c.Endpoints = append(c.Endpoints, view.Endpoint{Address: fmt.Sprintf("10.0.0.%d:80", i+1),
-			State: view.EndpointOK, LoadPerSlot: view.Num(float64(i % 7)), ServedShare1m: view.Num(0.05)})
+		c.Endpoints = append(c.Endpoints, api.Endpoint{Address: fmt.Sprintf("10.0.0.%d:80", i+1),
+			State: api.EndpointOK, LoadPerSlot: api.Num(float64(i % 7)), ServedShare1m: api.Num(0.05)})
 	}
-	c.Endpoints[4].LoadPerSlot = view.Number{}
+	c.Endpoints[4].LoadPerSlot = api.Number{}
 	var screen bytes.Buffer
 	return &Top{Screen: &screen, Size: func() (int, int) { return 80, 10 }, Cluster: c.Name, cluster: c}, &screen
 }

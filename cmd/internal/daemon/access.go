@@ -1,8 +1,8 @@
 package daemon
 
 import (
-	"steelyard/controlplane/admin"
 	"steelyard/controlplane/config"
+	"steelyard/internal/api"
 	"steelyard/xds/access"
 )
 
@@ -16,9 +16,9 @@ func rulesOf(cfg config.XDS) []access.Rule {
 }
 
 // viewAccess returns who may use the xDS port, and who was denied.
-func (d *Daemon) viewAccess() admin.XDSAccess {
+func (d *Daemon) viewAccess() api.XDSAccess {
 	cfg := d.configuration().XDS
-	return admin.XDSAccess{
+	return api.XDSAccess{
 		Loopback: config.Loopback(cfg.Listen), TLS: cfg.TLS != nil,
 		ClientCertificates: cfg.TLS != nil && cfg.TLS.ClientCAFile != "",
 		Insecure:           cfg.Open(), Rules: len(cfg.Clients), Denied: d.guard.Denied(),

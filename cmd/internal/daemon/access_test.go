@@ -12,22 +12,31 @@ import (
 	"testing"
 	"time"
 
+	"steelyard/internal/api"
+
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+
 	accessdatav3 "github.com/envoyproxy/go-control-plane/envoy/data/accesslog/v3"
+
 	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/service/accesslog/v3"
+
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+
 	endpointservice "github.com/envoyproxy/go-control-plane/envoy/service/endpoint/v3"
+
 	loadstatsv3 "github.com/envoyproxy/go-control-plane/envoy/service/load_stats/v3"
+
 	runtimev3 "github.com/envoyproxy/go-control-plane/envoy/service/runtime/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+
 	grpccredentials "google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 
 	"steelyard/collectors/ledger"
-	"steelyard/controlplane/admin"
 	"steelyard/controlplane/config"
 	"steelyard/e2e/rig/grpctest"
 	"steelyard/xds/loads/loadsv1"
@@ -131,7 +140,7 @@ func denied(t *testing.T, what string, err error, says string) {
 func (w *guarded) wantDenied(want map[string]uint64, problem string) {
 	w.t.Helper()
 	eventually(w.t, "it is counted and shown", func() error {
-		var s admin.Status
+		var s api.Status
 		if err := get(w.base, "/api/v1/status", &s); err != nil {
 			return err
 		}

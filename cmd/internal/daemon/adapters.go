@@ -6,8 +6,9 @@ import (
 
 	"steelyard/cmd/internal/tracing"
 	"steelyard/controlplane"
-	"steelyard/controlplane/admin"
-	"steelyard/controlplane/view"
+	"steelyard/controlplane/admin/history"
+	"steelyard/controlplane/admin/metrics"
+	"steelyard/internal/api"
 	"steelyard/weighting"
 	"steelyard/weighting/push"
 	"steelyard/xds"
@@ -27,7 +28,7 @@ func (d *Daemon) observer() observer {
 // series.
 type publisher struct {
 	*xds.Server
-	metrics *admin.Metrics
+	metrics *metrics.Metrics
 	loads   *loads.Server
 	tracing *atomic.Pointer[tracing.Recorder]
 }
@@ -49,7 +50,7 @@ func (p publisher) Remove(cluster string) {
 
 // acks keeps the metrics and traces in step with the streams, by cluster and not by variant.
 type acks struct {
-	metrics *admin.Metrics
+	metrics *metrics.Metrics
 	tracing *atomic.Pointer[tracing.Recorder]
 }
 
@@ -69,8 +70,8 @@ func (a acks) Nacked(name string, by xds.Answered, message string) {
 
 // observer keeps the metrics, the records and the traces in step with the loops.
 type observer struct {
-	metrics  *admin.Metrics
-	recorder *admin.Recorder
+	metrics  *metrics.Metrics
+	recorder *history.Recorder
 	loads    *loads.Server
 	places   *places.Server
 	tracing  *atomic.Pointer[tracing.Recorder]
@@ -98,7 +99,7 @@ func (o observer) Stepped(cluster string, before, d weighting.Decision, p contro
 		return
 	}
 	o.metrics.Pushed(cluster, p.Reason)
-	decided := admin.Decided{ArrivalRate: d.ArrivalRate, Addresses: make([]string, len(d.Endpoints)),
+	decided := history.Decided{ArrivalRate: d.ArrivalRate, Addresses: make([]string, len(d.Endpoints)),
 		Shares: make([]float64, len(d.Endpoints)), Flagged: make([]bool, len(d.Endpoints)),
 		Unused: make([]bool, len(d.Endpoints))}
 	for i := range d.Endpoints {
@@ -110,25 +111,25 @@ func (o observer) Stepped(cluster string, before, d weighting.Decision, p contro
 }
 
 // Matrix returns the requests in flight of a cluster by Envoy and endpoint.
-func (d *Daemon) Matrix(cluster string) (view.Matrix, bool) {
+func (d *Daemon) Matrix(cluster string) (api.Matrix, bool) {
 	if d.manager.Cluster(cluster) == nil {
-		return view.Matrix{}, false
+		return api.Matrix{}, false
 	}
 	counts, _ := d.signals.ledger.Matrix(cluster)
-	m := view.Matrix{Cluster: cluster, Endpoints: counts.Addresses}
+	m := api.Matrix{Cluster: cluster, Endpoints: counts.Addresses}
 	for _, r := range counts.Rows {
-		source := view.SourceLoadReports
+		source := api.SourceLoadReports
 		if r.ByLog {
-			source = view.SourceAccessLog
+			source = api.SourceAccessLog
 		}
-		m.Envoys = append(m.Envoys, view.MatrixRow{NodeID: r.Envoy.NodeID, Host: r.Envoy.Host, Source: source,
+		m.Envoys = append(m.Envoys, api.MatrixRow{NodeID: r.Envoy.NodeID, Host: r.Envoy.Host, Source: source,
 			InFlight: r.InFlight})
 	}
 	return m, true
 }
 
 // Clusters, Cluster, Clients and Status are the daemon's side of the admin API.
-func (d *Daemon) Clusters() []view.Cluster {
+func (d *Daemon) Clusters() []api.Cluster {
 	clusters := d.manager.Clusters()
 	for i := range clusters {
 		d.addAnswerTimes(&clusters[i])
@@ -138,25 +139,25 @@ func (d *Daemon) Clusters() []view.Cluster {
 }
 
 // addAnswerTimes fills in the times of answers that the ledger has.
-func (d *Daemon) addAnswerTimes(c *view.Cluster) {
+func (d *Daemon) addAnswerTimes(c *api.Cluster) {
 	times, all := d.signals.ledger.AnswerTimes(c.Name)
-	c.AnswerP99Seconds = view.Num(all)
+	c.AnswerP99Seconds = api.Num(all)
 	for i := range c.Endpoints { // both are sorted by address
 		e := &c.Endpoints[i]
 		for len(times) > 0 && times[0].Address < e.Address {
 			times = times[1:]
 		}
 		if len(times) > 0 && times[0].Address == e.Address {
-			e.AnswerP99Seconds = view.Num(times[0].P99)
+			e.AnswerP99Seconds = api.Num(times[0].P99)
 		}
 	}
 }
 
 // Cluster returns the view of one cluster.
-func (d *Daemon) Cluster(name string) (view.Cluster, bool) {
+func (d *Daemon) Cluster(name string) (api.Cluster, bool) {
 	c := d.manager.Cluster(name)
 	if c == nil {
-		return view.Cluster{}, false
+		return api.Cluster{}, false
 	}
 	v := c.View(time.Now())
 	d.addAnswerTimes(&v)
@@ -165,18 +166,18 @@ func (d *Daemon) Cluster(name string) (view.Cluster, bool) {
 }
 
 // Status returns the state of the process.
-func (d *Daemon) Status() admin.Status {
+func (d *Daemon) Status() api.Status {
 	d.mu.Lock()
 	generation := d.generation
 	d.mu.Unlock()
-	s := admin.Status{
+	s := api.Status{
 		Signals: d.signals.totals(time.Now()), XDSPort: d.xdsPort(), AdminPort: d.adminListener.Stats().AdminPort,
-		StartedAt:        view.At(d.started),
+		StartedAt:        api.At(d.started),
 		ConfigGeneration: generation, Draining: d.draining.Load(), BeenReady: d.manager.EverReady(),
 	}
 	s.Replicas, s.Tracing = d.replicasStatus(), d.tracing.Load().Status()
 	s.Overrides = d.operate.status()
-	s.Pickers = admin.Pickers{List: d.loads.Followers(), SharedPrompts: d.loads.SharedPrompts()}
+	s.Pickers = api.Pickers{List: d.loads.Followers(), SharedPrompts: d.loads.SharedPrompts()}
 	s.GoneEnvoys, s.XDSAccess = d.streams.Gone(), d.viewAccess()
 	s.Certificates = d.certificates()
 	if d.handshakes != nil {
@@ -191,20 +192,20 @@ func (d *Daemon) Status() admin.Status {
 	}
 	c := d.options.ConfigStatus()
 	s.ConfigFile, s.ConfigWatchError = c.Path, c.WatchError
-	s.LastReload = admin.Reload{At: view.At(c.LoadedAt), OK: c.Error == ""}
+	s.LastReload = api.Reload{At: api.At(c.LoadedAt), OK: c.Error == ""}
 	if c.Error != "" {
-		s.LastReload.At, s.LastReload.Error = view.At(c.ErrorAt), c.Error
+		s.LastReload.At, s.LastReload.Error = api.At(c.ErrorAt), c.Error
 	}
 	return s
 }
 
 // Clients returns the connected Envoys.
-func (d *Daemon) Clients() []admin.Client {
+func (d *Daemon) Clients() []api.Client {
 	clients := d.streams.Clients()
 	signals := d.signals.clientSignals(time.Now())
-	out := make([]admin.Client, len(clients))
+	out := make([]api.Client, len(clients))
 	for i, c := range clients {
-		out[i] = admin.Client{Client: c, Signals: signals[xds.EnvoyOf(&c)]}
+		out[i] = api.Client{Connection: c, Signals: signals[xds.EnvoyOf(&c)]}
 	}
 	return out
 }

@@ -12,9 +12,9 @@ import (
 	"strings"
 	"testing"
 
-	"steelyard/controlplane/admin"
 	"steelyard/controlplane/config"
 	"steelyard/e2e/rig/output"
+	"steelyard/internal/api"
 )
 
 // TestTheAdminListenerSpeaksTLSAndFollowsItsTokens: a token that leaves the file is refused, and while the file cannot
@@ -44,7 +44,7 @@ func TestTheAdminListenerSpeaksTLSAndFollowsItsTokens(t *testing.T) {
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport}
-	ask := func(token string, s *admin.Status) (int, error) {
+	ask := func(token string, s *api.Status) (int, error) {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
 			"https://"+d.AdminAddress()+"/api/v1/status", nil)
 		if err != nil {
@@ -63,7 +63,7 @@ func TestTheAdminListenerSpeaksTLSAndFollowsItsTokens(t *testing.T) {
 	}
 	answers := func(token string, want int, problem string) func() error {
 		return func() error {
-			var s admin.Status
+			var s api.Status
 			code, err := ask(token, &s)
 			if err != nil {
 				return fmt.Errorf("%d (%w), want %d", code, err, want)

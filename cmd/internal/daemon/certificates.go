@@ -11,13 +11,14 @@ import (
 	"strings"
 	"time"
 
+	"steelyard/internal/api"
+
 	grpccredentials "google.golang.org/grpc/credentials"
 
 	"steelyard/collectors/inflight"
 	"steelyard/collectors/scrape"
 	"steelyard/controlplane/admin"
 	"steelyard/controlplane/config"
-	"steelyard/controlplane/view"
 	"steelyard/internal/credentials"
 	"steelyard/internal/files"
 	"steelyard/internal/loops"
@@ -55,22 +56,22 @@ type credential struct {
 func credentialsOf(cfg *config.Config) []credential {
 	var all []credential
 	if s := cfg.XDS.TLS; s != nil {
-		all = append(all, credential{admin.UseXDS, &s.CertFile, &s.KeyFile},
-			credential{admin.UseXDSClientCA, &s.ClientCAFile, nil})
+		all = append(all, credential{api.UseXDS, &s.CertFile, &s.KeyFile},
+			credential{api.UseXDSClientCA, &s.ClientCAFile, nil})
 	}
 	if s := cfg.Admin.TLS; s != nil {
-		all = append(all, credential{admin.UseAdmin, &s.CertFile, &s.KeyFile},
-			credential{admin.UseAdminClientCA, &s.ClientCAFile, nil})
+		all = append(all, credential{api.UseAdmin, &s.CertFile, &s.KeyFile},
+			credential{api.UseAdminClientCA, &s.ClientCAFile, nil})
 	}
 	client := func(c *config.ClientTLS, pair, authorities string) {
 		all = append(all, credential{pair, &c.CertFile, &c.KeyFile}, credential{authorities, &c.CAFile, nil})
 	}
 	if r := cfg.Redis; r != nil && r.TLS != nil {
-		client(r.TLS, admin.UseRedisClient, admin.UseRedisCA)
+		client(r.TLS, api.UseRedisClient, api.UseRedisCA)
 	}
 	for i := range cfg.Clusters {
 		if s := &cfg.Clusters[i].Scrape; s.TLS != nil && !s.Disabled {
-			client(&s.TLS.ClientTLS, admin.UseScrapeClient, admin.UseScrapeCA)
+			client(&s.TLS.ClientTLS, api.UseScrapeClient, api.UseScrapeCA)
 		}
 	}
 	return slices.DeleteFunc(all, func(c credential) bool { return *c.cert == "" })
@@ -156,13 +157,13 @@ func Exists(path string) bool {
 func byEnd(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) }
 
 // certificates returns those in use, and those that the configuration names and that cannot be used.
-func (d *Daemon) certificates() []admin.Certificate {
+func (d *Daemon) certificates() []api.Certificate {
 	type shown struct {
 		use  string
 		file credentials.File
 	}
 	done := make(map[shown]bool)
-	var out []admin.Certificate
+	var out []api.Certificate
 	for _, c := range credentialsOf(d.configuration()) {
 		if key := (shown{c.use, c.file()}); !done[key] {
 			done[key] = true
@@ -173,9 +174,9 @@ func (d *Daemon) certificates() []admin.Certificate {
 }
 
 // show returns the certificates of a file as the admin API has them. Of a chain it is the one that expires first.
-func (d *Daemon) show(c credential) []admin.Certificate {
+func (d *Daemon) show(c credential) []api.Certificate {
 	material, err := d.credentials.State(c.file())
-	shown := admin.Certificate{Use: c.use, File: *c.cert}
+	shown := api.Certificate{Use: c.use, File: *c.cert}
 	if err != nil {
 		shown.Error = err.Error()
 	}
@@ -183,16 +184,16 @@ func (d *Daemon) show(c credential) []admin.Certificate {
 		return nil // not read yet
 	}
 	if material == nil {
-		return []admin.Certificate{shown}
+		return []api.Certificate{shown}
 	}
 	list := material.Certificates
 	if material.Pair != nil {
 		list = []*x509.Certificate{slices.MinFunc(list, byEnd)}
 	}
-	out := make([]admin.Certificate, len(list))
+	out := make([]api.Certificate, len(list))
 	for i, certificate := range list {
 		out[i] = shown
-		out[i].Subject, out[i].NotAfter = subject(certificate), view.At(certificate.NotAfter)
+		out[i].Subject, out[i].NotAfter = subject(certificate), api.At(certificate.NotAfter)
 	}
 	return out
 }

@@ -20,9 +20,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"steelyard/controlplane/admin"
 	"steelyard/controlplane/config"
 	"steelyard/e2e/rig/output"
+	"steelyard/internal/api"
 )
 
 const oneDay = 24 * time.Hour
@@ -94,7 +94,7 @@ func TestEveryRefusedHandshakeIsCountedByItsReasonAndLoggedOnce(t *testing.T) {
 		want[reason] = times
 	}
 	eventually(t, "every handshake is counted", func() error {
-		var s admin.Status
+		var s api.Status
 		if err := get(base, "/api/v1/status", &s); err != nil {
 			return err
 		}
@@ -125,7 +125,7 @@ func TestEveryRefusedHandshakeIsCountedByItsReasonAndLoggedOnce(t *testing.T) {
 	}
 }
 
-func hasProblem(s admin.Status, text string) error {
+func hasProblem(s api.Status, text string) error {
 	for _, p := range s.Problems {
 		if strings.Contains(p.Message, text) {
 			return nil
@@ -148,7 +148,7 @@ func TestCertificatesInUseAreShownWithTheirEnd(t *testing.T) {
 	d, base := serve(t, cfg)
 	shows := func(want []string, problems ...string) func() error {
 		return func() error {
-			var s admin.Status
+			var s api.Status
 			if err := get(base, "/api/v1/status", &s); err != nil {
 				return err
 			}

@@ -23,11 +23,14 @@ import (
 	"steelyard/collectors/scrape"
 	"steelyard/controlplane"
 	"steelyard/controlplane/admin"
+	"steelyard/controlplane/admin/conditions"
+	"steelyard/controlplane/admin/history"
+	"steelyard/controlplane/admin/metrics"
 	"steelyard/controlplane/config"
 	"steelyard/controlplane/liveness"
+	"steelyard/internal/api"
 	"steelyard/internal/credentials"
 	"steelyard/internal/loops"
-	"steelyard/internal/stat"
 	"steelyard/picking/queue"
 	"steelyard/xds"
 	"steelyard/xds/access"
@@ -44,7 +47,7 @@ type Options struct {
 	// ConfigStatus is the state of the configuration file for the admin API; nil where there is no file.
 	ConfigStatus func() config.Status
 	// LogStatus is the state of the process log for the admin API; nil if no line of it can get lost.
-	LogStatus func() stat.LogStatus
+	LogStatus func() api.LogStatus
 	// LogLevel is the least level that is logged, which the admin API can change; nil if it is none of this process's.
 	LogLevel *slog.LevelVar
 }
@@ -66,9 +69,9 @@ type Daemon struct {
 	operate *operator
 	monitor *liveness.Monitor
 	scrapes *scrape.Pool
-	metrics *admin.Metrics
+	metrics *metrics.Metrics
 	// recorder samples all state every second, for the admin API
-	recorder *admin.Recorder
+	recorder *history.Recorder
 
 	draining atomic.Bool
 	stale    loops.Signal           // the targets of the collectors are out of date
@@ -117,8 +120,8 @@ func New(cfg *config.Config, o Options) (*Daemon, error) {
 	}
 	d.guard.Disconnect = d.xdsListener.Disconnect
 	d.monitor, d.allowedHosts = liveness.New(o.Log), cfg.Admin.AllowedHosts
-	d.metrics = admin.NewMetrics(o.Version)
-	d.recorder = admin.NewRecorder(admin.RecorderOptions{Source: d, Stuck: d.stuck, Log: o.Log})
+	d.metrics = metrics.NewMetrics(o.Version)
+	d.recorder = history.NewRecorder(history.RecorderOptions{Source: d, Stuck: d.stuck, Log: o.Log})
 	d.streams = xds.NewServer(xds.Options{Log: o.Log, Observer: acks{d.metrics, &d.tracing},
 		Runtime: normalRuntime(cfg.XDS), Names: cfg.XDS.Limits.Subscriptions})
 	d.signals = newSignals(o, cfg.XDS, d.streams, d.guard.Reporter, d.poke)
@@ -224,7 +227,7 @@ func (d *Daemon) Apply(cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
-	d.recorder.Configured(admin.Configured{At: time.Now(), Generation: generation,
+	d.recorder.Configured(conditions.Configured{At: time.Now(), Generation: generation,
 		Clusters: slices.Sorted(slices.Values(slices.Concat(change.Added, change.Changed)))})
 	d.options.Log.Info("configuration applied", "generation", generation,
 		"added", change.Added, "changed", change.Changed, "removed", change.Removed)

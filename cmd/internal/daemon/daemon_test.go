@@ -22,20 +22,23 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+
+	"steelyard/internal/api"
+
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+
 	endpointservice "github.com/envoyproxy/go-control-plane/envoy/service/endpoint/v3"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+
 	grpccredentials "google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 
 	"steelyard/collectors/modelserver"
 	"steelyard/collectors/scrape"
-	"steelyard/controlplane/admin"
 	"steelyard/controlplane/config"
 	"steelyard/controlplane/discovery"
-	"steelyard/controlplane/view"
 	"steelyard/e2e/rig/certs"
 	"steelyard/internal/credentials"
 )
@@ -195,7 +198,7 @@ clusters:
 // sees waits until the first endpoint has this load.
 func sees(base string, want float64) func() error {
 	return func() error {
-		var c view.Cluster
+		var c api.Cluster
 		if err := get(base, "/api/v1/clusters/llama", &c); err != nil {
 			return err
 		}
@@ -238,11 +241,11 @@ func TestAReloadThatNeedsARestartIsRefusedWhole(t *testing.T) {
 			t.Errorf("a change of %s gives %v, want a refusal that names it and the restart", section, err)
 		}
 	}
-	var c view.Cluster
+	var c api.Cluster
 	if err := get(base, "/api/v1/clusters/llama", &c); err != nil {
 		t.Errorf("the running cluster did not stay: %v", err)
 	}
-	var s admin.Status
+	var s api.Status
 	if err := get(base, "/api/v1/status", &s); err != nil || s.ConfigGeneration != 1 {
 		t.Errorf("generation %d, %v; want still 1", s.ConfigGeneration, err)
 	}
@@ -322,13 +325,13 @@ func TestReloadsAndStopsWhileEndpointsChange(t *testing.T) {
 		if err := d.Apply(next); err != nil {
 			t.Fatal(err)
 		}
-		var c view.Cluster
+		var c api.Cluster
 		if err := get(base, "/api/v1/clusters/a", &c); err != nil {
 			t.Fatal(err)
 		}
 	}
 	eventually(t, "the collectors follow the last configuration", func() error {
-		var c view.Cluster
+		var c api.Cluster
 		if err := get(base, "/api/v1/clusters/b", &c); err != nil {
 			return err
 		}

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"steelyard/controlplane"
-	"steelyard/controlplane/admin"
 	"steelyard/controlplane/config"
 	"steelyard/controlplane/liveness"
+	"steelyard/internal/api"
 	"steelyard/internal/loops"
 	"steelyard/picking"
 	"steelyard/weighting/push"
@@ -175,7 +175,7 @@ func stuckOnly(t *testing.T, d *Daemon, base, name string) {
 			strings.Count(body, "\n") != 2 {
 			return fmt.Errorf("%d %s", code, body)
 		}
-		var s admin.Status
+		var s api.Status
 		if err := get(base, "/api/v1/status", &s); err != nil {
 			return err
 		}

@@ -13,7 +13,7 @@ import (
 	"steelyard/controlplane"
 	"steelyard/controlplane/admin"
 	"steelyard/controlplane/config"
-	"steelyard/controlplane/view"
+	"steelyard/internal/api"
 	"steelyard/internal/loops"
 	"steelyard/internal/spelling"
 )
@@ -39,9 +39,9 @@ type operator struct {
 }
 
 // Override puts an override in force and waits until it is kept, as long as that is quick.
-func (o *operator) Override(v view.Override) (view.Override, error) {
+func (o *operator) Override(v api.Override) (api.Override, error) {
 	if err := o.d.manager.Override(v); err != nil {
-		return view.Override{}, notFound(err)
+		return api.Override{}, notFound(err)
 	}
 	o.d.options.Log.Info("override", "kind", v.Kind, "cluster", v.Cluster, "endpoint", v.Address,
 		"share", v.Share.Or(0), "until", v.Until.Time, "by", v.By, "reason", v.Reason)
@@ -54,15 +54,15 @@ func (o *operator) Override(v view.Override) (view.Override, error) {
 }
 
 // done is what an override of a kind did to its endpoint.
-func done(k view.OverrideKind) string {
-	if k == view.OverridePin {
+func done(k api.OverrideKind) string {
+	if k == api.OverridePin {
 		return "pinned"
 	}
 	return "drained"
 }
 
 // Undo removes an override. One of an endpoint or cluster that is gone can be removed, too.
-func (o *operator) Undo(cluster, address string) (view.Override, bool) {
+func (o *operator) Undo(cluster, address string) (api.Override, bool) {
 	v, ok := o.d.manager.Overrides().Remove(cluster, address)
 	if ok {
 		o.d.options.Log.Info("override removed", "kind", v.Kind, "cluster", cluster, "endpoint", address)
@@ -73,13 +73,13 @@ func (o *operator) Undo(cluster, address string) (view.Override, bool) {
 }
 
 // Overrides are those in force.
-func (o *operator) Overrides() []view.Override { return o.d.manager.Overrides().All(time.Now()) }
+func (o *operator) Overrides() []api.Override { return o.d.manager.Overrides().All(time.Now()) }
 
 // Diff is what another configuration would change.
-func (o *operator) Diff(name string, text []byte) (view.Diff, error) {
+func (o *operator) Diff(name string, text []byte) (api.Diff, error) {
 	next, err := config.Parse(name, text)
 	if err != nil {
-		return view.Diff{}, err
+		return api.Diff{}, err
 	}
 	return o.d.manager.Diff(o.d.configuration(), next), nil
 }
@@ -194,8 +194,8 @@ func (o *operator) synced(err error) (before error) {
 }
 
 // status is whether the overrides are kept.
-func (o *operator) status() admin.OverrideStatus {
-	s := admin.OverrideStatus{Count: len(o.Overrides())}
+func (o *operator) status() api.OverrideStatus {
+	s := api.OverrideStatus{Count: len(o.Overrides())}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.store != nil {

@@ -11,7 +11,7 @@ import (
 
 	"steelyard/collectors/wire"
 	"steelyard/controlplane/config"
-	"steelyard/internal/stat"
+	"steelyard/internal/api"
 	"steelyard/xds"
 	"steelyard/xds/port"
 )
@@ -91,11 +91,11 @@ func (d *Daemon) serveEnvoys() error {
 }
 
 // xdsPort returns how much of the limits of the xDS port its peers use.
-func (d *Daemon) xdsPort() stat.Port {
+func (d *Daemon) xdsPort() api.Port {
 	p := d.xdsListener.Stats()
 	p.Subscriptions, p.PacedRequests = d.streams.Names(), d.streams.Paced()
 	if files := openFilesLimit(); files > 0 {
-		p.OpenFilesLimit = stat.Num(float64(files))
+		p.OpenFilesLimit = api.Num(float64(files))
 	}
 	return p
 }

@@ -11,12 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"steelyard/controlplane/admin"
 	"steelyard/controlplane/config"
-	"steelyard/controlplane/view"
 	"steelyard/e2e/rig/output"
 	"steelyard/e2e/rig/xdstest"
-	"steelyard/internal/stat"
+	"steelyard/internal/api"
 )
 
 func TestFileDescriptorsAreKeptForScrapesTheAdminListenerAndMore(t *testing.T) {
@@ -45,7 +43,7 @@ func TestTheLimitsOfThePortAreThoseOfTheConfigurationAndAreShown(t *testing.T) {
 		}
 		defer conn.Close()
 	}
-	var s admin.Status
+	var s api.Status
 	eventually(t, "the second took the place of the first", func() error {
 		err := get(base, "/api/v1/status", &s)
 		if err == nil && s.XDSPort.ConnectionsPerAddress.Displaced != 1 {
@@ -54,18 +52,18 @@ func TestTheLimitsOfThePortAreThoseOfTheConfigurationAndAreShown(t *testing.T) {
 		return err
 	})
 	p := s.XDSPort
-	for name, got := range map[string]stat.Bound{
+	for name, got := range map[string]api.Bound{
 		"connections": p.Connections, "connections per address": p.ConnectionsPerAddress, "streams": p.Streams,
 		"subscriptions": p.Subscriptions,
 	} {
-		want := map[string]stat.Bound{
+		want := map[string]api.Bound{
 			"connections": {Used: 1, Limit: 20}, "connections per address": {Used: 1, Limit: 1, Displaced: 1},
 			"streams": {Limit: 3000}, "subscriptions": {Limit: 2000},
 		}[name]
 		if got.LastDisplaced.IsZero() != (want.Displaced == 0) {
 			t.Errorf("%s: displaced %v", name, got.LastDisplaced)
 		}
-		got.LastDisplaced = view.Time{}
+		got.LastDisplaced = api.Time{}
 		if got != want {
 			t.Errorf("%s: %+v, want %+v", name, got, want)
 		}
@@ -97,7 +95,7 @@ func TestClientsThatDoNotReadKeepNoProbeOut(t *testing.T) {
 			}
 		})
 	}
-	var s admin.Status
+	var s api.Status
 	eventually(t, "the clients take all connections that one address may have", func() error {
 		err := get(base, "/api/v1/status", &s)
 		if p := s.AdminPort.ConnectionsPerAddress; err == nil && (p.Used != adminPerAddress || p.Displaced == 0) {

@@ -2,7 +2,7 @@ package daemon
 
 import (
 	"steelyard/controlplane/config"
-	"steelyard/controlplane/view"
+	"steelyard/internal/api"
 	"steelyard/picking/queue"
 	"steelyard/xds/loads"
 	"steelyard/xds/loads/loadsv1"
@@ -44,7 +44,7 @@ func prefixOf(c *config.Prefix) *loadsv1.Prefix {
 }
 
 // addQueue fills in the queue of a cluster.
-func (d *Daemon) addQueue(c *view.Cluster) {
+func (d *Daemon) addQueue(c *api.Cluster) {
 	if state, on := d.places.State(c.Name); on {
 		c.Queue = &state
 	}

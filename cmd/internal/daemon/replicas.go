@@ -16,8 +16,7 @@ import (
 	"steelyard/collectors/scrape"
 	"steelyard/controlplane"
 	"steelyard/controlplane/config"
-	"steelyard/controlplane/view"
-	"steelyard/internal/stat"
+	"steelyard/internal/api"
 	"steelyard/weighting"
 	"steelyard/weighting/flight"
 )
@@ -205,28 +204,28 @@ func (s *signals) addOthers(cluster string, now time.Time, own flight.Watchers, 
 }
 
 // replicasSource is the state of the other replicas as a source of counts, where they are configured.
-func (s *signals) replicasSource() []view.SourceStatus {
+func (s *signals) replicasSource() []api.SourceStatus {
 	link := s.link.Load()
 	if link == nil {
 		return nil
 	}
 	status := link.Status()
-	out := view.SourceStatus{Name: view.SourceReplicas, State: view.SourceOK, LastSuccess: view.At(time.Now())}
+	out := api.SourceStatus{Name: api.SourceReplicas, State: api.SourceOK, LastSuccess: api.At(time.Now())}
 	if !status.Connected {
-		out.State, out.LastSuccess = view.SourceDown, status.Since
+		out.State, out.LastSuccess = api.SourceDown, status.Since
 		out.LastError = "Redis: " + status.Error +
 			"; this replica uses only the counts of its own Envoys, and scrapes every endpoint"
 	}
-	return []view.SourceStatus{out}
+	return []api.SourceStatus{out}
 }
 
 // replicasStatus is the state of the replicas, for the admin API.
-func (d *Daemon) replicasStatus() stat.Replicas {
+func (d *Daemon) replicasStatus() api.Replicas {
 	link := d.signals.link.Load()
 	if link == nil {
-		return stat.Replicas{}
+		return api.Replicas{}
 	}
 	s := link.Status()
-	s.Scraping = stat.Num(float64(d.scrapedHere()))
+	s.Scraping = api.Num(float64(d.scrapedHere()))
 	return s
 }

@@ -15,13 +15,11 @@ import (
 	"steelyard/collectors/replicas"
 	"steelyard/collectors/wire"
 	"steelyard/controlplane"
-	"steelyard/controlplane/admin"
 	"steelyard/controlplane/config"
 	"steelyard/controlplane/discovery"
 	"steelyard/controlplane/liveness"
-	"steelyard/controlplane/view"
+	"steelyard/internal/api"
 	"steelyard/internal/loops"
-	"steelyard/internal/stat"
 	"steelyard/weighting"
 	"steelyard/weighting/flight"
 	"steelyard/xds"
@@ -234,26 +232,26 @@ func (s *signals) Counts(cluster string, now time.Time, previous []flight.Counts
 	c.Watching, c.Reporting, c.Interval = all.Watching, all.Counted(), all.Interval
 	switch {
 	case all.Events > 0:
-		c.Source = view.SourceAccessLog
+		c.Source = api.SourceAccessLog
 	case all.Reports > 0:
-		c.Source = view.SourceLoadReports
+		c.Source = api.SourceLoadReports
 	}
 	return c
 }
 
 // Sources returns the states of the cluster's access logs and load reports, for the admin API.
-func (s *signals) Sources(cluster string, now time.Time) []view.SourceStatus {
+func (s *signals) Sources(cluster string, now time.Time) []api.SourceStatus {
 	known := make(map[ledger.Envoy]ledger.EnvoyStatus)
 	for _, e := range s.ledger.Envoys(now) {
 		known[e.Envoy] = e
 	}
 	watchers := s.streams.Watchers(cluster)
-	var out []view.SourceStatus
+	var out []api.SourceStatus
 	if s.accessLogs != nil {
-		out = append(out, source(view.SourceAccessLog, watchers, known, logState))
+		out = append(out, source(api.SourceAccessLog, watchers, known, logState))
 	}
 	if s.loadReports != nil {
-		out = append(out, source(view.SourceLoadReports, watchers, known, loadReportState))
+		out = append(out, source(api.SourceLoadReports, watchers, known, loadReportState))
 	}
 	return append(out, s.replicasSource()...)
 }
@@ -267,22 +265,22 @@ func (s *signals) Served(address string, r weighting.ServerReport, slots float64
 }
 
 // Disputes returns the claims of single Envoys that no other Envoy confirms, by Envoy and kind.
-func (s *signals) Disputes(cluster string, now time.Time) (out []view.Dispute) {
+func (s *signals) Disputes(cluster string, now time.Time) (out []api.Dispute) {
 	for _, d := range s.ledger.Disputes(cluster, now) {
 		last := len(out) - 1
 		if last < 0 || out[last].NodeID != d.Envoy.NodeID || out[last].Host != d.Envoy.Host ||
 			out[last].Kind != d.Kind {
-			out = append(out, view.Dispute{Kind: d.Kind, NodeID: d.Envoy.NodeID, Host: d.Envoy.Host,
-				Since: view.At(d.Since)})
+			out = append(out, api.Dispute{Kind: d.Kind, NodeID: d.Envoy.NodeID, Host: d.Envoy.Host,
+				Since: api.At(d.Since)})
 			last++
 		}
 		to := &out[last]
 		to.Endpoints = append(to.Endpoints, d.Address)
-		if d.Kind != stat.DisputeFailures {
-			to.Requests = view.Num(to.Requests.Or(0) + float64(d.Requests))
+		if d.Kind != api.DisputeFailures {
+			to.Requests = api.Num(to.Requests.Or(0) + float64(d.Requests))
 		}
 		if d.Since.Before(to.Since.Time) {
-			to.Since = view.At(d.Since)
+			to.Since = api.At(d.Since)
 		}
 	}
 	return out
@@ -331,8 +329,8 @@ func later(a, b time.Time) time.Time {
 
 // source summarizes how many of the watchers report to a source.
 func source(name string, watchers []ledger.Envoy, known map[ledger.Envoy]ledger.EnvoyStatus,
-	stateOf func(ledger.EnvoyStatus) (reportState, time.Time)) view.SourceStatus {
-	out := view.SourceStatus{Name: name}
+	stateOf func(ledger.EnvoyStatus) (reportState, time.Time)) api.SourceStatus {
+	out := api.SourceStatus{Name: name}
 	var last time.Time
 	var without []string
 	count := make(map[reportState]int)
@@ -345,30 +343,30 @@ func source(name string, watchers []ledger.Envoy, known map[ledger.Envoy]ledger.
 		last = later(last, at)
 	}
 	slices.Sort(without)
-	out.LastSuccess = view.At(last)
-	out.Envoys = view.Reporting{
-		Expected: view.Num(float64(len(watchers))), Reporting: view.Num(float64(count[reporting])),
-		Idle:    view.Num(float64(count[idle])),
-		Missing: without[:min(len(without), view.MaxMissing)],
+	out.LastSuccess = api.At(last)
+	out.Envoys = api.Reporting{
+		Expected: api.Num(float64(len(watchers))), Reporting: api.Num(float64(count[reporting])),
+		Idle:    api.Num(float64(count[idle])),
+		Missing: without[:min(len(without), api.MaxMissing)],
 	}
 	switch {
 	case count[missing] == 0 && count[reporting] == 0 && count[idle] > 0:
-		out.State = view.SourceIdle
+		out.State = api.SourceIdle
 	case count[missing] == 0:
-		out.State = view.SourceOK
+		out.State = api.SourceOK
 	case count[reporting] > 0:
-		out.State = view.SourcePartial
+		out.State = api.SourcePartial
 	case last.IsZero():
-		out.State = view.SourceOff
+		out.State = api.SourceOff
 	default:
-		out.State = view.SourceDown
+		out.State = api.SourceDown
 	}
 	return out
 }
 
 // clientSignals returns the signals of each connected Envoy.
-func (s *signals) clientSignals(now time.Time) map[ledger.Envoy]admin.Signals {
-	out := make(map[ledger.Envoy]admin.Signals)
+func (s *signals) clientSignals(now time.Time) map[ledger.Envoy]api.Signals {
+	out := make(map[ledger.Envoy]api.Signals)
 	for _, e := range s.ledger.Envoys(now) {
 		out[e.Envoy] = viewSignals(e)
 	}
@@ -380,39 +378,39 @@ func (s *signals) clientSignals(now time.Time) map[ledger.Envoy]admin.Signals {
 	return out
 }
 
-func viewSignals(e ledger.EnvoyStatus) admin.Signals {
-	v := admin.Signals{
-		State: admin.SignalOK, Mode: modeOf(e), ReportStreams: e.ReportStreams,
-		RequestRate: view.Num(e.RequestRate), OpenRequests: view.Num(float64(e.OpenRequests)), Streams: e.Streams,
+func viewSignals(e ledger.EnvoyStatus) api.Signals {
+	v := api.Signals{
+		State: api.SignalOK, Mode: modeOf(e), ReportStreams: e.ReportStreams,
+		RequestRate: api.Num(e.RequestRate), OpenRequests: api.Num(float64(e.OpenRequests)), Streams: e.Streams,
 		Entries:   e.Entries,
-		LastEntry: view.At(e.LastEvent), LastReport: view.At(e.LastReport),
+		LastEntry: api.At(e.LastEvent), LastReport: api.At(e.LastReport),
 	}
 	if e.Silent {
-		v.State = admin.SignalSilent
+		v.State = api.SignalSilent
 	}
 	if e.ReportInterval > 0 {
-		v.ReportIntervalSeconds = view.Seconds(e.ReportInterval)
+		v.ReportIntervalSeconds = api.Seconds(e.ReportInterval)
 	}
 	return v
 }
 
 // modeOf returns how an Envoy reports its requests: in the mode that was set, where it has an access log, and otherwise
 // by its load reports.
-func modeOf(e ledger.EnvoyStatus) admin.SignalMode {
+func modeOf(e ledger.EnvoyStatus) api.SignalMode {
 	switch {
 	case e.Streams > 0:
-		return admin.SignalMode(e.Mode.String())
+		return api.SignalMode(e.Mode.String())
 	case !e.LastReport.IsZero():
-		return admin.ModeReports
+		return api.ModeReports
 	}
 	return ""
 }
 
 // totals sums up the signals of all Envoys.
-func (s *signals) totals(now time.Time) admin.SignalTotals {
-	t := admin.SignalTotals{
+func (s *signals) totals(now time.Time) api.SignalTotals {
+	t := api.SignalTotals{
 		AccessLog: s.accessLogs != nil, LoadReports: s.loadReports != nil,
-		Envoys: make(map[admin.SignalMode]int), Streams: make(map[string]stat.SignalStreams),
+		Envoys: make(map[api.SignalMode]int), Streams: make(map[string]api.SignalStreams),
 	}
 	for _, e := range s.ledger.Envoys(now) {
 		if mode := modeOf(e); mode != "" {
@@ -426,15 +424,15 @@ func (s *signals) totals(now time.Time) admin.SignalTotals {
 	if s.loadReports != nil {
 		stats := s.loadReports.Stats()
 		t.Reports = stats.Reports
-		t.Streams[view.SourceLoadReports] = stats.SignalStreams
+		t.Streams[api.SourceLoadReports] = stats.SignalStreams
 		withLog, reportsOnly := s.reportIntervals(s.ledger.Reporters())
-		t.ReportIntervalsSeconds = map[string]view.Number{view.SourceLoadReports: view.Seconds(reportsOnly)}
+		t.ReportIntervalsSeconds = map[string]api.Number{api.SourceLoadReports: api.Seconds(reportsOnly)}
 		if s.accessLogs != nil {
-			t.ReportIntervalsSeconds[view.SourceAccessLog] = view.Seconds(withLog)
+			t.ReportIntervalsSeconds[api.SourceAccessLog] = api.Seconds(withLog)
 		}
 	}
 	if s.accessLogs != nil {
-		t.Streams[view.SourceAccessLog] = s.accessLogs.StreamStats()
+		t.Streams[api.SourceAccessLog] = s.accessLogs.StreamStats()
 	}
 	return t
 }

@@ -11,20 +11,27 @@ import (
 	"testing"
 	"time"
 
+	"steelyard/internal/api"
+
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+
 	accessdatav3 "github.com/envoyproxy/go-control-plane/envoy/data/accesslog/v3"
+
 	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/service/accesslog/v3"
+
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+
 	endpointservice "github.com/envoyproxy/go-control-plane/envoy/service/endpoint/v3"
+
 	loadstatsv3 "github.com/envoyproxy/go-control-plane/envoy/service/load_stats/v3"
+
 	runtimev3 "github.com/envoyproxy/go-control-plane/envoy/service/runtime/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 
 	"steelyard/collectors/ledger"
-	"steelyard/controlplane/admin"
 	"steelyard/controlplane/discovery"
-	"steelyard/controlplane/view"
 	"steelyard/e2e/rig/grpctest"
 	"steelyard/xds"
 )
@@ -260,22 +267,22 @@ func TestOnlyWhatWorkedIsDown(t *testing.T) {
 	silent := ledger.EnvoyStatus{LastReport: now, Silent: true}
 	for name, c := range map[string]struct {
 		envoys                 []ledger.EnvoyStatus
-		log, reports           view.SourceState
+		log, reports           api.SourceState
 		logIdle, reportMissing int
 	}{
-		"no watcher": {nil, view.SourceOK, view.SourceOK, 0, 0},
-		"no requests, no load reports": {[]ledger.EnvoyStatus{quiet, quiet}, view.SourceIdle, view.SourceOff, 2,
+		"no watcher": {nil, api.SourceOK, api.SourceOK, 0, 0},
+		"no requests, no load reports": {[]ledger.EnvoyStatus{quiet, quiet}, api.SourceIdle, api.SourceOff, 2,
 			2},
-		"requests, and no log": {[]ledger.EnvoyStatus{loud, loud}, view.SourceOff, view.SourceOK, 0, 0},
-		"requests, and no log; and idle": {[]ledger.EnvoyStatus{loud, quiet}, view.SourceOff, view.SourcePartial,
+		"requests, and no log": {[]ledger.EnvoyStatus{loud, loud}, api.SourceOff, api.SourceOK, 0, 0},
+		"requests, and no log; and idle": {[]ledger.EnvoyStatus{loud, quiet}, api.SourceOff, api.SourcePartial,
 			1, 1},
-		"one has a log, and one has not": {[]ledger.EnvoyStatus{loud, logs}, view.SourcePartial, view.SourceOK, 0,
+		"one has a log, and one has not": {[]ledger.EnvoyStatus{loud, logs}, api.SourcePartial, api.SourceOK, 0,
 			0},
-		"one has a log, and one is idle": {[]ledger.EnvoyStatus{quiet, logs}, view.SourceOK, view.SourcePartial,
+		"one has a log, and one is idle": {[]ledger.EnvoyStatus{quiet, logs}, api.SourceOK, api.SourcePartial,
 			1, 1},
-		"all logs broke, and requests go on": {[]ledger.EnvoyStatus{broke, broke}, view.SourceDown, view.SourceOK, 0,
+		"all logs broke, and requests go on": {[]ledger.EnvoyStatus{broke, broke}, api.SourceDown, api.SourceOK, 0,
 			0},
-		"all are silent": {[]ledger.EnvoyStatus{silent, silent}, view.SourceDown, view.SourceDown,
+		"all are silent": {[]ledger.EnvoyStatus{silent, silent}, api.SourceDown, api.SourceDown,
 			0, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -285,8 +292,8 @@ func TestOnlyWhatWorkedIsDown(t *testing.T) {
 				id := ledger.Envoy{NodeID: fmt.Sprint(i)}
 				watchers, known[id] = append(watchers, id), e
 			}
-			log := source(view.SourceAccessLog, watchers, known, logState)
-			reports := source(view.SourceLoadReports, watchers, known, loadReportState)
+			log := source(api.SourceAccessLog, watchers, known, logState)
+			reports := source(api.SourceLoadReports, watchers, known, loadReportState)
 			if log.State != c.log || reports.State != c.reports {
 				t.Errorf("log %v, reports %v; want %v and %v", log.State, reports.State, c.log, c.reports)
 			}
@@ -301,13 +308,13 @@ func TestAnEnvoyWithOnlyLoadReportsIsShownAsThat(t *testing.T) {
 	now := time.Now()
 	for name, c := range map[string]struct {
 		status ledger.EnvoyStatus
-		want   admin.SignalMode
+		want   api.SignalMode
 	}{
 		"nothing yet":  {ledger.EnvoyStatus{}, ""},
-		"reports only": {ledger.EnvoyStatus{LastReport: now}, admin.ModeReports},
-		"a log":        {ledger.EnvoyStatus{LastReport: now, Streams: 1}, admin.ModeEvents},
-		"a busy log":   {ledger.EnvoyStatus{LastReport: now, Streams: 1, Mode: ledger.ModeBatched}, admin.ModeBatched},
-		"too busy":     {ledger.EnvoyStatus{LastReport: now, Streams: 1, Mode: ledger.ModeReports}, admin.ModeReports},
+		"reports only": {ledger.EnvoyStatus{LastReport: now}, api.ModeReports},
+		"a log":        {ledger.EnvoyStatus{LastReport: now, Streams: 1}, api.ModeEvents},
+		"a busy log":   {ledger.EnvoyStatus{LastReport: now, Streams: 1, Mode: ledger.ModeBatched}, api.ModeBatched},
+		"too busy":     {ledger.EnvoyStatus{LastReport: now, Streams: 1, Mode: ledger.ModeReports}, api.ModeReports},
 	} {
 		if got := viewSignals(c.status).Mode; got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
@@ -393,7 +400,7 @@ func TestOnlyAnEnvoyWithoutALogIsAskedForReportsOften(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	intervals := d.signals.totals(time.Now()).ReportIntervalsSeconds
-	if intervals[view.SourceAccessLog].Or(0) != 1 || intervals[view.SourceLoadReports].Or(0) != 0.1 {
+	if intervals[api.SourceAccessLog].Or(0) != 1 || intervals[api.SourceLoadReports].Or(0) != 0.1 {
 		t.Errorf("%v", intervals)
 	}
 	begin(t, address, "without-log", "10.0.0.1", 80)

@@ -11,15 +11,16 @@ import (
 	"sync"
 	"testing"
 
+	"steelyard/internal/api"
+
 	collectorv1 "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+
 	tracev1 "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
-	"steelyard/controlplane/admin"
 	"steelyard/e2e/rig/grpctest"
 	"steelyard/e2e/rig/xdstest"
-	"steelyard/internal/stat"
 )
 
 // A traceCollector receives traces by OTLP, over gRPC and HTTP.
@@ -136,7 +137,7 @@ func TestADecisionIsTracedFromTheScrapeToTheACK(t *testing.T) {
 			if protocol == "http/protobuf" && collector.header != "Bearer secret" {
 				t.Errorf("the header from the environment is %q", collector.header)
 			}
-			var s admin.Status
+			var s api.Status
 			if err := get(base, "/api/v1/status", &s); err != nil || !s.Tracing.Enabled || s.Tracing.Exported == 0 ||
 				s.Tracing.Error != "" {
 				t.Errorf("status %+v, %v", s.Tracing, err)
@@ -149,8 +150,8 @@ func TestADecisionIsTracedFromTheScrapeToTheACK(t *testing.T) {
 func TestTracingBeginsAndEndsWithAReload(t *testing.T) {
 	pool := tracedPool(t)
 	d, base := serve(t, parse(t, pool))
-	tracing := func() stat.Tracing {
-		var s admin.Status
+	tracing := func() api.Tracing {
+		var s api.Status
 		if err := get(base, "/api/v1/status", &s); err != nil {
 			t.Fatal(err)
 		}

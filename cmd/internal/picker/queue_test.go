@@ -9,13 +9,17 @@ import (
 	"testing"
 	"time"
 
+	"steelyard/internal/api"
+
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+
 	modev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
+
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/grpc/metadata"
 
-	"steelyard/internal/stat"
 	"steelyard/picking/queue"
 	"steelyard/xds/loads"
 	"steelyard/xds/loads/loadsv1"
@@ -77,7 +81,7 @@ func (r *rig) hasQueue() {
 // inQueue waits until the picker has joined the queue, and so many requests wait and are in flight.
 func (r *rig) inQueue(waiting, inFlight int) {
 	r.t.Helper()
-	var state stat.Queue
+	var state api.Queue
 	defer func() {
 		if r.t.Failed() {
 			r.t.Logf("the queue is %+v", state)

@@ -17,10 +17,12 @@ import (
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/sdk/resource"
+
+	"steelyard/internal/api"
+
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"steelyard/internal/loops"
-	"steelyard/internal/stat"
 )
 
 // The protocols of OTLP, as OTEL_EXPORTER_OTLP_PROTOCOL names them.
@@ -116,7 +118,7 @@ type sink struct {
 	spans    []sdktrace.ReadOnlySpan
 
 	mu     sync.Mutex
-	status stat.Tracing
+	status api.Tracing
 }
 
 // OnStart, OnEnd, ForceFlush and Shutdown make the sink a processor of the SDK.
@@ -142,7 +144,7 @@ func (s *sink) note(spans int, err error, now time.Time) {
 	failed := s.status.Error != ""
 	if err != nil {
 		s.status.Failed += uint64(spans)
-		s.status.Error, s.status.ErrorAt = err.Error(), stat.At(now)
+		s.status.Error, s.status.ErrorAt = err.Error(), api.At(now)
 	} else {
 		s.status.Exported += uint64(spans)
 		s.status.Error = ""
@@ -157,9 +159,9 @@ func (s *sink) note(spans int, err error, now time.Time) {
 }
 
 // Status returns what became of the traces since the Recorder was made.
-func (r *Recorder) Status() stat.Tracing {
+func (r *Recorder) Status() api.Tracing {
 	if r == nil {
-		return stat.Tracing{}
+		return api.Tracing{}
 	}
 	r.mu.Lock()
 	skipped := r.skipped

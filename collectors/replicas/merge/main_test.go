@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"steelyard/internal/stat"
+	"steelyard/internal/api"
 	"steelyard/weighting"
 	"steelyard/weighting/flight"
 )
@@ -141,7 +141,7 @@ func TestASilentReplicaIsGoneWithinASecondAndFades(t *testing.T) {
 	_, c := f.merged()
 	want(t, "in flight", c[0].InFlight.Value, 8)
 	f.pass(700 * time.Millisecond)
-	want(t, "state", f.Status()[0].State, stat.ReplicaGone)
+	want(t, "state", f.Status()[0].State, api.ReplicaGone)
 	want(t, "live", len(f.live), 1)
 	var last float64 = 9
 	for range 10 {
@@ -214,11 +214,11 @@ func TestAReplicaThatComesBackIsFollowedFromThere(t *testing.T) {
 	live := by("a", 1, 6, 100, 94)
 	f.pass(time.Second, live)
 	f.pass(2 * time.Second)
-	want(t, "state", f.Status()[0].State, stat.ReplicaGone)
+	want(t, "state", f.Status()[0].State, api.ReplicaGone)
 	back := by("a", live.Seq+30, 9, 5000, 4991)
 	f.Take(f.now, back)
 	_, c := f.merged()
-	want(t, "state", f.Status()[0].State, stat.ReplicaLive)
+	want(t, "state", f.Status()[0].State, api.ReplicaLive)
 	want(t, "in flight", c[0].InFlight.Value, 9)
 	want(t, "issued: nothing of the time between", c[0].Proxies.Issued.Value, 0)
 	f.Take(f.now, by("a", back.Seq+1, 9, 5003, 4994))
@@ -238,7 +238,7 @@ func TestWhileRedisIsCutTheOthersAreUnreachableAndCountsPartial(t *testing.T) {
 	}
 	cut, _ := f.Cut()
 	want(t, "cut", cut, true)
-	want(t, "state", f.Status()[0].State, stat.ReplicaUnreachable)
+	want(t, "state", f.Status()[0].State, api.ReplicaUnreachable)
 	want(t, "scrapes everything", f.Mine(f.now, llama, x, time.Second) && f.Mine(f.now, llama, y, time.Second), true)
 	f.now = f.now.Add(time.Minute)
 	_, c := f.merged()
@@ -267,10 +267,10 @@ func TestAReplicaThatIsNotHeardItselfFollowsNobody(t *testing.T) {
 	}
 	cut, _ := f.Cut()
 	want(t, "cut", cut, true)
-	want(t, "state", f.Status()[0].State, stat.ReplicaUnreachable)
+	want(t, "state", f.Status()[0].State, api.ReplicaUnreachable)
 	live.Seq++
 	f.Take(f.now, live)
-	want(t, "state, with another message", f.Status()[0].State, stat.ReplicaUnreachable)
+	want(t, "state, with another message", f.Status()[0].State, api.ReplicaUnreachable)
 }
 
 func TestAReplicaNotHeardOfWhenRedisIsBackIsGone(t *testing.T) {
@@ -281,7 +281,7 @@ func TestAReplicaNotHeardOfWhenRedisIsBackIsGone(t *testing.T) {
 		f.Tick(f.now)
 	}
 	f.pass(time.Second)
-	want(t, "state", f.Status()[0].State, stat.ReplicaGone)
+	want(t, "state", f.Status()[0].State, api.ReplicaGone)
 }
 
 // A process that was stopped has not heard the others because of itself.
@@ -292,7 +292,7 @@ func TestAProcessThatStoodStillJudgesNobody(t *testing.T) {
 	want(t, "changed", f.Tick(f.now), false)
 	cut, _ := f.Cut()
 	want(t, "cut", cut, false)
-	want(t, "state", f.Status()[0].State, stat.ReplicaLive)
+	want(t, "state", f.Status()[0].State, api.ReplicaLive)
 }
 
 func TestReplicasAreBounded(t *testing.T) {
@@ -478,7 +478,7 @@ func TestMessagesInAnyOrderComeToTheSameCounts(t *testing.T) {
 		}
 		for _, o := range f.peers { // what is left of runs that ended is another test's
 			// One that ended is live for a second if a message of it came late.
-			if o.state != stat.ReplicaLive || o.id != replicas[0].id && o.id != replicas[1].id {
+			if o.state != api.ReplicaLive || o.id != replicas[0].id && o.id != replicas[1].id {
 				delete(f.peers, o.id)
 			}
 		}

@@ -4,7 +4,7 @@ import (
 	"math"
 	"time"
 
-	"steelyard/internal/stat"
+	"steelyard/internal/api"
 	"steelyard/weighting"
 	"steelyard/weighting/flight"
 )
@@ -112,7 +112,7 @@ func (p *Peers) Merge(now time.Time, name string, own flight.Watchers, parts []f
 		s := o.clusters[name]
 		switch {
 		case s == nil:
-		case o.state == stat.ReplicaLive:
+		case o.state == api.ReplicaLive:
 			live = append(live, s)
 			all.Add(&s.head)
 			age.add(&s.head, s.age(now, o))

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"steelyard/internal/stat"
+	"steelyard/internal/api"
 	"steelyard/weighting/flight"
 )
 
@@ -37,7 +37,7 @@ type Peers struct {
 	since    time.Time // of cut
 	live     []ID      // sorted, with this one
 	// Messages are counted here, but for those that do not get here, which the caller counts.
-	Messages stat.ReplicaMessages
+	Messages api.ReplicaMessages
 }
 
 // A peer is another replica.
@@ -46,7 +46,7 @@ type peer struct {
 	name     string
 	seq      uint64
 	lastSeen time.Time
-	state    stat.ReplicaState
+	state    api.ReplicaState
 	since    time.Time
 	clusters map[string]*share
 }
@@ -149,10 +149,10 @@ func (p *Peers) Take(now time.Time, m *Message) (changed []string, scrapes []Scr
 	o.lastSeen = now
 	switch {
 	case m.Leaving:
-		p.leave(now, o, stat.ReplicaGone)
+		p.leave(now, o, api.ReplicaGone)
 		return p.names(), nil
-	case o.state != stat.ReplicaLive:
-		o.state, o.since, o.clusters = stat.ReplicaLive, now, make(map[string]*share)
+	case o.state != api.ReplicaLive:
+		o.state, o.since, o.clusters = api.ReplicaLive, now, make(map[string]*share)
 		p.relist()
 		changed = p.names()
 	}
@@ -179,7 +179,7 @@ func (p *Peers) of(now time.Time, m *Message) *peer {
 			p.Messages.Refused++
 			return nil
 		}
-		o = &peer{id: m.From, name: m.Name, state: stat.ReplicaLive, since: now, seq: m.Seq,
+		o = &peer{id: m.From, name: m.Name, state: api.ReplicaLive, since: now, seq: m.Seq,
 			clusters: make(map[string]*share)}
 		p.peers[m.From] = o
 		p.relist()
@@ -198,7 +198,7 @@ func (p *Peers) of(now time.Time, m *Message) *peer {
 func (p *Peers) drop() bool {
 	var longest *peer
 	for _, o := range p.peers {
-		if o.state != stat.ReplicaLive && (longest == nil || o.since.Before(longest.since)) {
+		if o.state != api.ReplicaLive && (longest == nil || o.since.Before(longest.since)) {
 			longest = o
 		}
 	}
@@ -275,17 +275,17 @@ func (p *Peers) Tick(now time.Time) (changed bool) {
 	}
 	for id, o := range p.peers {
 		switch {
-		case o.state == stat.ReplicaLive && p.cut:
-			p.leave(now, o, stat.ReplicaUnreachable)
+		case o.state == api.ReplicaLive && p.cut:
+			p.leave(now, o, api.ReplicaUnreachable)
 			changed = true
-		case o.state == stat.ReplicaLive && now.Sub(o.lastSeen) > Silence && silent <= Silence/2:
-			p.leave(now, o, stat.ReplicaGone)
+		case o.state == api.ReplicaLive && now.Sub(o.lastSeen) > Silence && silent <= Silence/2:
+			p.leave(now, o, api.ReplicaGone)
 			changed = true
-		case o.state == stat.ReplicaUnreachable && !p.cut && now.Sub(p.since) > Silence &&
+		case o.state == api.ReplicaUnreachable && !p.cut && now.Sub(p.since) > Silence &&
 			now.Sub(o.lastSeen) > Silence:
-			o.state = stat.ReplicaGone // it sent nothing since the link is back
+			o.state = api.ReplicaGone // it sent nothing since the link is back
 			changed = true
-		case o.state != stat.ReplicaLive && now.Sub(o.since) > shown:
+		case o.state != api.ReplicaLive && now.Sub(o.since) > shown:
 			delete(p.peers, id)
 		}
 	}
@@ -302,8 +302,8 @@ func (p *Peers) Served(now time.Time, address string, requests float64) {
 }
 
 // leave marks a replica as gone, or unreachable. Its requests in flight fade from now on.
-func (p *Peers) leave(now time.Time, o *peer, s stat.ReplicaState) {
-	if o.state == stat.ReplicaLive {
+func (p *Peers) leave(now time.Time, o *peer, s api.ReplicaState) {
+	if o.state == api.ReplicaLive {
 		o.since = now
 		for name, shared := range o.clusters {
 			shared.other = p.reconciled(name, o)
@@ -319,7 +319,7 @@ func (p *Peers) reconciled(name string, but *peer) (n int) {
 		n = c.own.Reconciled
 	}
 	for _, o := range p.peers {
-		if s := o.clusters[name]; s != nil && o != but && o.state == stat.ReplicaLive {
+		if s := o.clusters[name]; s != nil && o != but && o.state == api.ReplicaLive {
 			n += s.head.Reconciled
 		}
 	}
@@ -329,7 +329,7 @@ func (p *Peers) reconciled(name string, but *peer) (n int) {
 func (p *Peers) relist() {
 	p.live = append(p.live[:0:0], p.self)
 	for id, o := range p.peers {
-		if o.state == stat.ReplicaLive {
+		if o.state == api.ReplicaLive {
 			p.live = append(p.live, id)
 		}
 	}
@@ -343,17 +343,17 @@ func (p *Peers) names() []string { return slices.Collect(maps.Keys(p.clusters)) 
 func (p *Peers) Cut() (cut bool, since time.Time) { return p.cut, p.since }
 
 // Status returns the other replicas, sorted.
-func (p *Peers) Status() []stat.Replica {
-	all := make([]stat.Replica, 0, len(p.peers))
+func (p *Peers) Status() []api.Replica {
+	all := make([]api.Replica, 0, len(p.peers))
 	for _, o := range p.peers {
-		s := stat.Replica{ID: string(o.id), Name: o.name, State: o.state, Since: stat.At(o.since),
-			LastMessage: stat.At(o.lastSeen)}
+		s := api.Replica{ID: string(o.id), Name: o.name, State: o.state, Since: api.At(o.since),
+			LastMessage: api.At(o.lastSeen)}
 		for _, shared := range o.clusters {
 			s.Envoys = max(s.Envoys, shared.head.Watching)
 		}
 		all = append(all, s)
 	}
-	slices.SortFunc(all, func(a, b stat.Replica) int {
+	slices.SortFunc(all, func(a, b api.Replica) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
 	})
 	return all

@@ -9,13 +9,16 @@ import (
 	"strconv"
 	"strings"
 
+	"steelyard/internal/api"
+
 	core "k8s.io/api/core/v1"
+
 	discoveryv1 "k8s.io/api/discovery/v1"
+
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"steelyard/controlplane/discovery"
 	"steelyard/internal/engines"
-	"steelyard/internal/stat"
 )
 
 // The annotations, or else labels, of a Pod that describe its endpoint.
@@ -57,7 +60,7 @@ type merger struct {
 	what   string // the source, in messages
 
 	candidates []candidate
-	omitted    []stat.Omission
+	omitted    []api.Omission
 	// unusable: there are endpoints that would get requests, but for a fault.
 	unusable bool
 }
@@ -72,7 +75,7 @@ func (m *merger) omit(c candidate, format string, args ...any) {
 
 // note names something that is not used. The address may be empty.
 func (m *merger) note(address, object, format string, args ...any) {
-	m.omitted = append(m.omitted, stat.Omission{Address: address, Object: object,
+	m.omitted = append(m.omitted, api.Omission{Address: address, Object: object,
 		Reason: fmt.Sprintf(format, args...)})
 }
 

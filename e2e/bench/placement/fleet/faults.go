@@ -7,9 +7,8 @@ import (
 	"net/http"
 	"slices"
 
-	"steelyard/controlplane/view"
 	"steelyard/e2e/rig/proc"
-	"steelyard/internal/stat"
+	"steelyard/internal/api"
 )
 
 // Steelyard returns the process of a replica; the first is 0.
@@ -28,7 +27,7 @@ func (f *Fleet) RestartSteelyard(ctx context.Context, i int) error { return f.re
 func (f *Fleet) RestartPicker(ctx context.Context, i int) error { return f.pickers[i].run(ctx, f) }
 
 // QueueState returns the queue of the row's cluster as its first Steelyard has it.
-func (f *Fleet) QueueState(ctx context.Context) (*stat.Queue, error) {
+func (f *Fleet) QueueState(ctx context.Context) (*api.Queue, error) {
 	url := "http://" + f.replicas[0].admin + "/api/v1/clusters/" + clusterName
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -39,7 +38,7 @@ func (f *Fleet) QueueState(ctx context.Context) (*stat.Queue, error) {
 		return nil, err
 	}
 	defer resp.Body.Close()
-	var c view.Cluster
+	var c api.Cluster
 	if err := json.NewDecoder(resp.Body).Decode(&c); err != nil {
 		return nil, fmt.Errorf("reading %s: %w", url, err)
 	}

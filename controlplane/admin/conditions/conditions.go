@@ -1,0 +1,17 @@
+package conditions
+
+// conditions returns all conditions at a moment.
+func conditions(p *Observation) []condition {
+	out := append(processConditions(p), edgeConditions(p)...)
+	for i := range p.Clusters {
+		c := &p.Clusters[i]
+		out = append(out, clusterConditions(p, c)...)
+		for k := range c.Endpoints {
+			out = append(out, endpointConditions(p, c, &c.Endpoints[k])...)
+		}
+	}
+	for i := range p.Clients {
+		out = append(out, clientConditions(p, &p.Clients[i])...)
+	}
+	return append(out, leftConditions(p)...)
+}

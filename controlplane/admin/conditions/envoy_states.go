@@ -1,0 +1,78 @@
+package conditions
+
+import (
+	"slices"
+	"time"
+
+	"steelyard/internal/api"
+)
+
+// goneFor is how long an Envoy that vanished is an incident.
+const goneFor = 10 * time.Minute
+
+// SubscriptionState returns the state of one name that an Envoy subscribes to.
+func SubscriptionState(s *api.Subscription, now time.Time) api.EnvoyState {
+	switch {
+	case s.Nack.Current:
+		return api.EnvoyRefuses
+	case behind(s, now):
+		return api.EnvoyBehind
+	case !s.Known:
+		return api.EnvoyUnknown
+	}
+	return api.EnvoyFollows
+}
+
+// behind reports whether an Envoy has not answered for longer than Envoys take.
+func behind(s *api.Subscription, now time.Time) bool {
+	return !s.InSync && s.VersionSent != s.VersionAcked && s.LastSent.Age(now).Or(0) > ackPatience.Seconds()
+}
+
+// ClientState is the worst of an Envoy's subscriptions.
+func ClientState(c *api.Client, now time.Time) api.EnvoyState {
+	if len(c.Subscriptions) == 0 {
+		return api.EnvoyIdle
+	}
+	order := []api.EnvoyState{api.EnvoyRefuses, api.EnvoyBehind, api.EnvoyUnknown, api.EnvoyFollows}
+	worst := len(order) - 1
+	for i := range c.Subscriptions {
+		worst = min(worst, slices.Index(order, SubscriptionState(&c.Subscriptions[i], now)))
+	}
+	if order[worst] == api.EnvoyFollows && c.Signals.State == api.SignalSilent {
+		return api.EnvoySilent
+	}
+	return order[worst]
+}
+
+// LeftState returns the state of an Envoy that is not connected any more.
+func LeftState(l *api.LeftEnvoy, now time.Time) api.EnvoyState {
+	switch {
+	case !l.Vanished:
+		return api.EnvoyLeft
+	case lost(l, now):
+		return api.EnvoyBehind
+	}
+	return api.EnvoyGone
+}
+
+// lost reports whether an Envoy that answered nothing has to be expected to run: it may hang, and may go on.
+func lost(l *api.LeftEnvoy, now time.Time) bool { return l.Silent && now.Sub(l.LeftAt.Time) < goneFor }
+
+// envoysOf counts the Envoys by what they do.
+func CountEnvoys(p *Observation) (n api.FleetEnvoys) {
+	n.Connected, n.Left = len(p.Clients), len(p.Left)
+	for i := range p.Clients {
+		switch ClientState(&p.Clients[i], p.Now) {
+		case api.EnvoyRefuses:
+			n.Refusing++
+		case api.EnvoyBehind:
+			n.Behind++
+		case api.EnvoyFollows, api.EnvoySilent:
+			n.InSync++
+		}
+	}
+	for i := range p.Left {
+		n.Lost += BoolToInt(lost(&p.Left[i], p.Now))
+	}
+	return n
+}

@@ -1,0 +1,496 @@
+package history
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"steelyard/controlplane/admin/conditions"
+	"steelyard/internal/api"
+)
+
+// A measured holds per-second statistics of a cluster: the shares that were served, and how much of the capacity is in
+// use.
+type measured struct {
+	addresses []string
+	meters    []meter // by the index of addresses
+	source    api.ServedSource
+	ticks     int
+	last      time.Time
+	total     [minute]float64 // requests of the cluster, by the second
+	hashed    [minute]float64 // of them, those whose endpoint a hash chose, and not the weights
+	refused   refusedRate
+	decided   []float64 // shares of the last second
+}
+
+// The windows of served shares, in ticks of a second.
+const (
+	minute     = 60
+	tenSeconds = 10
+)
+
+// A meter is one endpoint of a cluster that is measured.
+type meter struct {
+	counter  float64 // the latest; NaN unknown
+	byHash   float64 // the latest counter of those that a hash chose
+	served   [minute]float32
+	hashed   [minute]float32 // of served, those that a hash chose
+	expected [minute]float32 // requests that were decided to go here
+	seen     int             // ticks in the pool
+	busy     busyRate
+	limit    engineLimit
+}
+
+// busyRate is what an endpoint completes per second while all of it is busy, learned over about a minute of that.
+type busyRate struct {
+	completed, seconds float64
+	// recent is the busy fraction, smoothed like the completion rate: a busy moment of an endpoint that mostly idles
+	// has the rate of the idle seconds before it. Both it and its weight are sums that fade.
+	recent, weight float64
+}
+
+// An engineLimit is what an engine computes per second while requests wait for it. Its prefill rate is what it would
+// compute if nothing else held requests back; a short KV cache or a limit on sequences can make that a tenth.
+type engineLimit struct {
+	tokens, seconds, answers float64 // sums that fade, of the time in which requests waited
+	waited                   float64 // seconds for which requests have waited without a break
+	usual                    float64 // tokens per second, of about the last minute
+}
+
+// A refusedRate is how many requests per second Envoys refuse because of the drop fraction.
+type refusedRate struct {
+	counter   api.Number // the latest that was known
+	perSecond float64    // of about the last ten seconds
+}
+
+// A Measure is what the handler adds to a cluster.
+type Measure struct {
+	addresses []string
+	Served    api.Served
+	Use       api.Use
+	Endpoints []endpointMeasure
+}
+
+// An endpointMeasure is what the handler adds to an endpoint.
+type endpointMeasure struct {
+	Served10s, Served1m, Requests1m, UseWithout api.Number
+}
+
+// observe adds a second of a cluster.
+func (m *measured) observe(now time.Time, c *api.Cluster, d *decided) *Measure {
+	m.follow(c.Endpoints)
+	elapsed := now.Sub(m.last).Seconds()
+	if m.last.IsZero() || elapsed <= 0 || elapsed > minute {
+		elapsed = 0
+	}
+	m.last = now
+	slot := m.ticks % minute
+	m.ticks++
+	m.count(c.Endpoints, slot, elapsed)
+	var order []string
+	order, m.decided = d.take(now, m.decided)
+	m.expect(order, slot)
+	m.refused.learn(c.DroppedRequests, elapsed)
+	perRequest := tokensPerRequest(c)
+	for i := range c.Endpoints {
+		m.meters[i].busy.learn(&c.Endpoints[i], elapsed)
+		m.meters[i].limit.learn(&c.Endpoints[i], perRequest, elapsed)
+	}
+	out := &Measure{addresses: m.addresses, Endpoints: make([]endpointMeasure, len(m.meters))}
+	m.shares(out)
+	m.use(c, out)
+	return out
+}
+
+// follow keeps the meters those of the endpoints.
+func (m *measured) follow(endpoints []api.Endpoint) {
+	same := len(endpoints) == len(m.addresses)
+	for i := 0; same && i < len(endpoints); i++ {
+		same = endpoints[i].Address == m.addresses[i]
+	}
+	if same {
+		return
+	}
+	before, meters := m.addresses, m.meters
+	m.addresses, m.meters = make([]string, len(endpoints)), make([]meter, len(endpoints))
+	for i := range endpoints {
+		address := endpoints[i].Address
+		m.addresses[i], m.meters[i].counter = address, math.NaN()
+		if k, found := slices.BinarySearch(before, address); found {
+			m.meters[i] = meters[k]
+		}
+	}
+}
+
+// count notes how many requests each endpoint got in the last second.
+func (m *measured) count(endpoints []api.Endpoint, slot int, elapsed float64) {
+	source := servedSource(endpoints)
+	if source != m.source {
+		for i := range m.meters {
+			m.meters[i] = meter{counter: math.NaN(), busy: m.meters[i].busy, limit: m.meters[i].limit}
+		}
+		m.total, m.hashed = [minute]float64{}, [minute]float64{}
+		m.source = source
+	}
+	m.total[slot], m.hashed[slot] = 0, 0
+	for i := range endpoints {
+		t := &m.meters[i]
+		n, hashed := t.count(&endpoints[i], source, elapsed)
+		t.served[slot], t.hashed[slot] = float32(n), float32(hashed)
+		t.seen++
+		m.total[slot] += n
+		m.hashed[slot] += hashed
+	}
+}
+
+// servedSource is what counts the requests of a pool: Envoys, if they do.
+func servedSource(endpoints []api.Endpoint) api.ServedSource {
+	var source api.ServedSource
+	for i := range endpoints {
+		e := &endpoints[i]
+		if _, known := e.Requests.Value(); known {
+			return api.ServedBegun
+		}
+		_, counted := e.CompletedRequests.Value()
+		if _, known := e.CompletionRate.Value(); counted || known {
+			source = api.ServedCompleted
+		}
+	}
+	return source
+}
+
+// count is how many requests the endpoint got since the last tick, and how many of them by a hash.
+func (t *meter) count(e *api.Endpoint, source api.ServedSource, elapsed float64) (n, hashed float64) {
+	counter := e.Requests
+	if source == api.ServedCompleted {
+		counter = e.CompletedRequests
+	}
+	now, known := counter.Value()
+	if !known {
+		t.counter = math.NaN()
+		if source == api.ServedCompleted {
+			return max(0, e.CompletionRate.Or(0)) * elapsed, 0
+		}
+		return 0, 0
+	}
+	before, beforeByHash := t.counter, t.byHash
+	t.counter, t.byHash = now, e.HashedRequests.Or(0)
+	if math.IsNaN(before) || now < before || elapsed == 0 {
+		return 0, 0
+	}
+	if n = now - before; source == api.ServedBegun {
+		hashed = min(n, max(0, t.byHash-beforeByHash))
+	}
+	return n, hashed
+}
+
+// expect notes where the requests of the last second that follow the weights were decided to go.
+func (m *measured) expect(order []string, slot int) {
+	next := 0
+	for i, address := range m.addresses {
+		for next < len(order) && order[next] < address {
+			next++
+		}
+		share := 0.0
+		if next < len(order) && order[next] == address {
+			share = m.decided[next]
+		}
+		m.meters[i].expected[slot] = float32(share * (m.total[slot] - m.hashed[slot]))
+	}
+}
+
+// shares fills in what was served.
+func (m *measured) shares(out *Measure) {
+	out.Served.Source = m.source
+	if m.source == "" {
+		return
+	}
+	n10, n60, hashed := m.sum(&m.total, tenSeconds), m.sum(&m.total, minute), m.sum(&m.hashed, minute)
+	out.Served.Requests10s, out.Served.Requests1m, out.Served.Hashed1m = api.Num(n10), api.Num(n60),
+		api.Num(hashed)
+	weighted := n60 - hashed
+	var gap, noise, decided float64
+	for i := range m.meters {
+		t := &m.meters[i]
+		var served10, served60, hashed60, expected float64
+		for k := range minute {
+			served60 += float64(t.served[k])
+			hashed60 += float64(t.hashed[k])
+			expected += float64(t.expected[k])
+		}
+		for k := range tenSeconds {
+			served10 += float64(t.served[m.slotBefore(k)])
+		}
+		if t.seen > 1 {
+			e := &out.Endpoints[i]
+			e.Served10s, e.Served1m = conditions.Part(served10, n10), conditions.Part(served60, n60)
+			e.Requests1m = api.Num(served60)
+		}
+		decided += expected
+		gap += math.Abs(served60 - hashed60 - expected)
+		if weighted > 0 {
+			p := min(1, expected/weighted)
+			noise += math.Sqrt(2 * p * (1 - p) / (math.Pi * weighted))
+		}
+	}
+	const fewest = 100 // requests
+	// A second whose decision is not known would count as one that was not followed.
+	if m.source == api.ServedBegun && weighted >= fewest && decided > 0.99*weighted {
+		out.Served.VsDecided, out.Served.Noise = api.Num(gap/2/weighted), api.Num(noise/2)
+	}
+}
+
+// slotBefore is the slot of k ticks ago.
+func (m *measured) slotBefore(k int) int { return ((m.ticks-1-k)%minute + minute) % minute }
+
+// sum adds up the last ticks.
+func (m *measured) sum(of *[minute]float64, ticks int) (n float64) {
+	for k := range ticks {
+		n += of[m.slotBefore(k)]
+	}
+	return n
+}
+
+// learn adds what the endpoint completed in a second, if it was busy enough to show what it can do.
+func (b *busyRate) learn(e *api.Endpoint, elapsed float64) {
+	const (
+		enough = 0.2 // of the slots
+		keep   = 60  // busy seconds
+		window = 5   // seconds, that of the completion rate (package weighting)
+	)
+	rate, known := e.CompletionRate.Value()
+	busy, alsoKnown := e.BusyFraction.Value()
+	if !known || !alsoKnown || elapsed == 0 {
+		return
+	}
+	older := math.Exp(-elapsed / window)
+	b.recent, b.weight = b.recent*older+min(busy, 1)*elapsed, b.weight*older+elapsed
+	busy = b.recent / b.weight
+	if busy < enough {
+		return
+	}
+	seconds := busy * elapsed
+	fade := math.Exp(-seconds / keep)
+	b.completed = b.completed*fade + rate*elapsed
+	b.seconds = b.seconds*fade + seconds
+}
+
+// rate is completions per busy second; NaN while unknown.
+func (b *busyRate) rate() float64 {
+	if b.seconds < 1 {
+		return math.NaN()
+	}
+	return b.completed / b.seconds
+}
+
+// tokensPerRequest is the work of a mean request in prompt tokens, where the unit of load is work; otherwise NaN.
+func tokensPerRequest(c *api.Cluster) float64 {
+	// A generated token takes an engine half as long again as one of a prompt (package weighting).
+	const perOutput = 1.5
+	if c.Decision.Unit != api.UnitWork {
+		return math.NaN()
+	}
+	return c.Decision.Work.PromptTokens.Or(math.NaN()) + perOutput*c.Decision.Work.OutputTokens.Or(math.NaN())
+}
+
+// learn adds what the engine computed in a second. While requests wait all the time that is all that it can do; what it
+// computed for a minute without that it can do, too.
+func (l *engineLimit) learn(e *api.Endpoint, perRequest, elapsed float64) {
+	const (
+		// sustained is longer than the completion rate looks back, and than requests wait for an iteration to end.
+		sustained = 10 // seconds
+		keep      = 60 // seconds
+	)
+	rate, known := e.CompletionRate.Value()
+	queue := e.Input("queue")
+	if !known || math.IsNaN(perRequest) || e.Outlier || queue.State != "fresh" && queue.State != "hold" {
+		l.waited = 0
+		return
+	}
+	fade := math.Exp(-elapsed / keep)
+	l.usual += (1 - fade) * (rate*perRequest - l.usual)
+	if queue.Value.Or(0) <= 0 {
+		l.waited = 0
+	} else if l.waited += elapsed; l.waited > sustained {
+		l.tokens = l.tokens*fade + rate*perRequest*elapsed
+		l.answers = l.answers*fade + rate*elapsed
+		l.seconds = l.seconds*fade + elapsed
+	}
+	if l.usual*l.seconds > l.tokens {
+		l.tokens = l.usual * l.seconds
+	}
+}
+
+// rate is tokens per second; NaN until enough was seen.
+func (l *engineLimit) rate() float64 {
+	const answers, seconds = 10, 5
+	if l.answers < answers || l.seconds < seconds {
+		return math.NaN()
+	}
+	return l.tokens / l.seconds
+}
+
+// learn adds what the counter rose by in some seconds.
+func (r *refusedRate) learn(counter api.Number, elapsed float64) {
+	const tau = 10 // seconds
+	var rise float64
+	if now, known := counter.Value(); known {
+		rise = max(0, now-r.counter.Or(now)) // what was counted before the first look is not of these seconds
+		r.counter = counter
+	}
+	if elapsed > 0 {
+		r.perSecond += (1 - math.Exp(-elapsed/tau)) * (rise/elapsed - r.perSecond)
+	}
+}
+
+// use fills in how much of the capacity is in use.
+func (m *measured) use(c *api.Cluster, out *Measure) {
+	const negligible = 1e-6 // of the pool: what is left can do nothing
+	rates, arriving, estimate := m.possible(c)
+	out.Use = api.Use{Estimate: estimate, IfLost: []api.IfLost{}}
+	var all float64
+	for _, r := range rates {
+		all += r
+	}
+	if all <= 0 || math.IsNaN(all) || math.IsNaN(arriving) {
+		return
+	}
+	out.Use.CapacityUsed = api.Num(arriving / all)
+	for i, r := range rates {
+		out.Endpoints[i].UseWithout = api.Num(arriving / (all - r)) // unknown for the only one
+	}
+	slices.SortFunc(rates, func(a, b float64) int { return cmp.Compare(b, a) })
+	left, spare := all, 0
+	for i, r := range rates[:len(rates)-1] {
+		if left -= r; left <= all*negligible {
+			break
+		}
+		if arriving <= left && spare == i {
+			spare = i + 1
+		}
+		if slices.Contains([]int{1, 2, 3, 5, 10, 20, 50, 100, 200, 500}, i+1) {
+			out.Use.IfLost = append(out.Use.IfLost,
+				api.IfLost{Endpoints: i + 1, CapacityUsed: api.Num(arriving / left)})
+		}
+	}
+	out.Use.ToSpare = api.Num(float64(spare))
+}
+
+// possible is what each endpoint can do per second, and what arrives, in the same unit: tokens where the unit of load
+// is work, and otherwise requests. estimate is set where some endpoint counts like the others for its capacity. NaN is
+// unknown.
+func (m *measured) possible(c *api.Cluster) (rates []float64, arriving float64, estimate bool) {
+	rates = make([]float64, len(c.Endpoints))
+	arriving = c.Decision.ArrivalRate.Or(math.NaN()) + m.refused.perSecond
+	if c.Decision.Unit == api.UnitWork {
+		arriving *= tokensPerRequest(c)
+		estimate = m.computable(c.Endpoints, rates)
+	} else {
+		for i := range rates {
+			rates[i] = m.meters[i].busy.rate()
+		}
+	}
+	var known []float64 // for each capacity
+	for i := range c.Endpoints {
+		e := &c.Endpoints[i]
+		if capacity := e.Capacity.Or(0); !math.IsNaN(rates[i]) && capacity > 0 {
+			known = append(known, rates[i]/capacity)
+		}
+	}
+	typical := median(known)
+	for i := range rates {
+		if e := &c.Endpoints[i]; e.Outlier || e.Probed != "" || e.Reason == conditions.ReasonUnused {
+			rates[i] = 0 // it answers nothing, or gets nothing, whatever it did before
+		} else if math.IsNaN(rates[i]) {
+			rates[i], estimate = typical*c.Endpoints[i].Capacity.Or(math.NaN()), true
+		}
+	}
+	return rates, arriving, estimate
+}
+
+// computable writes what each engine can compute per second: no more than its limit, and where that is not known the
+// same part of its prefill rate as of the others. estimate is set where that stands in.
+func (m *measured) computable(endpoints []api.Endpoint, rates []float64) (estimate bool) {
+	parts := make([]float64, len(endpoints)) // of the prefill rates
+	var known []float64
+	for i := range endpoints {
+		rates[i] = endpoints[i].Work.PrefillRate.Or(math.NaN())
+		if parts[i] = min(m.meters[i].limit.rate()/rates[i], 1); !math.IsNaN(parts[i]) {
+			known = append(known, parts[i])
+		}
+	}
+	usual := median(known)
+	for i, part := range parts {
+		switch {
+		case !math.IsNaN(part):
+			rates[i] *= part
+		case !math.IsNaN(usual):
+			rates[i], estimate = rates[i]*usual, true
+		}
+	}
+	return estimate
+}
+
+// median sorts the values, and returns the one in the middle; NaN of none.
+func median(values []float64) float64 {
+	if len(values) == 0 {
+		return math.NaN()
+	}
+	slices.Sort(values)
+	return values[len(values)/2]
+}
+
+// Of is what was measured of an endpoint; unknown where there is nothing.
+func (m *Measure) Of(address string) endpointMeasure {
+	if m == nil {
+		return endpointMeasure{}
+	}
+	i, found := slices.BinarySearch(m.addresses, address)
+	if !found {
+		return endpointMeasure{}
+	}
+	return m.Endpoints[i]
+}
+
+// latency is the mean of an endpoint's answers, NaN where the newest is older than a minute: a line that stays flat
+// would show answers that there are not.
+func latency(e *api.Endpoint) float64 {
+	if e.LatencyAgeSeconds.Or(0) > minute {
+		return math.NaN()
+	}
+	return e.LatencySeconds.Or(math.NaN())
+}
+
+// poolSums are the highest load per slot and the sum of the requests in flight; unknown where no endpoint has any.
+func poolSums(endpoints []api.Endpoint) (fullest, flying api.Number) {
+	for i := range endpoints {
+		if load := conditions.LoadPerSlot(&endpoints[i]); load.Or(-1) > fullest.Or(-1) {
+			fullest = load
+		}
+		if n, known := api.Num(conditions.InFlight(&endpoints[i])).Value(); known {
+			flying = api.Num(flying.Or(0) + n)
+		}
+	}
+	return fullest, flying
+}
+
+// fill writes what the history keeps of a cluster.
+func (r *Row) fill(c *api.Cluster, m *Measure) {
+	nan, states := math.NaN(), r.States()
+	for i := range c.Endpoints {
+		e := &c.Endpoints[i]
+		r.Set(FieldShare, i, e.Share.Or(nan))
+		r.Set(FieldServed, i, m.Endpoints[i].Served10s.Or(nan))
+		r.Set(FieldLoad, i, conditions.LoadPerSlot(e).Or(nan))
+		r.Set(FieldInFlight, i, conditions.InFlight(e))
+		r.Set(FieldLatency, i, e.FirstTokenMean.Or(latency(e)))
+		states[i] = StateCode(conditions.EndpointState(e))
+	}
+	d := &c.Decision
+	fullest, flying := poolSums(c.Endpoints)
+	for k, n := range [PoolFields]api.Number{d.ArrivalRate, d.MedianLoad, fullest, d.WaterLevel, flying,
+		c.FirstTokenMean, c.AnswerP99Seconds, m.Use.CapacityUsed, d.DropFraction} {
+		r.Pool[k] = float32(n.Or(nan))
+	}
+}

@@ -1,0 +1,19 @@
+package history
+
+import "steelyard/internal/api"
+
+// A Source is the current state of the process. Its methods are called from many goroutines, on every request and every
+// scrape of /metrics; they must not block on the network. What they return may be shared: this package never writes to
+// it.
+type Source interface {
+	// Clusters returns all configured clusters, sorted by name.
+	Clusters() []api.Cluster
+	// Cluster returns one of them.
+	Cluster(name string) (api.Cluster, bool)
+	// Clients returns the connected Envoys, sorted by node id.
+	Clients() []api.Client
+	// Matrix returns the requests in flight of a cluster by Envoy and endpoint, in any order.
+	Matrix(cluster string) (api.Matrix, bool)
+	// Status returns the state of the process.
+	Status() api.Status
+}

@@ -1,0 +1,62 @@
+package api
+
+// A Node is what is kept of the node that an Envoy names. All texts are cut to a bounded length.
+type Node struct {
+	NodeID      string `json:"node_id"`      // `node.id` of its bootstrap
+	NodeCluster string `json:"node_cluster"` // `node.cluster` of its bootstrap
+	Version     string `json:"version"`      // of Envoy
+	Locality    string `json:"locality"`     // region, zone and sub-zone
+}
+
+// A Client is one connected Envoy: all streams of one connection, node id and transport.
+type Connection struct {
+	Node
+	Address     string `json:"address"`      // remote address of the connection
+	Certificate string `json:"certificate"`  // names in its certificate; empty without one
+	ConnectedAt Time   `json:"connected_at"` // when it connected
+	Transport   string `json:"transport"`    // which xDS protocol it speaks
+	// other connections with this node id that subscribe to the same clusters
+	Duplicates    int            `json:"duplicates"`
+	Subscriptions []Subscription `json:"subscriptions"` // to clusters
+}
+
+// A Subscription is what was sent of one cluster to one Envoy, and its answers.
+type Subscription struct {
+	Resource        string `json:"resource"`          // EDS name: the cluster's, or with `/failsafe` or `/fallback`
+	Cluster         string `json:"cluster"`           // that the name belongs to
+	Known           bool   `json:"known"`             // there is an assignment to send
+	VersionSent     string `json:"version_sent"`      // last sent; empty: none
+	VersionAcked    string `json:"version_acked"`     // last accepted; empty: none
+	InSync          bool   `json:"in_sync"`           // it accepted the current version
+	LastSent        Time   `json:"last_sent"`         // of `version_sent`
+	LastAck         Time   `json:"last_ack"`          // of `version_acked`
+	AckDelaySeconds Number `json:"ack_delay_seconds"` // from a push to its ACK
+	Acks            uint64 `json:"acks"`              // assignments accepted on this connection
+	Nacks           uint64 `json:"nacks"`             // assignments refused on this connection
+	Nack            Nack   `json:"nack"`              // the latest refusal
+}
+
+// A Nack is the latest refusal of an assignment.
+type Nack struct {
+	Message string `json:"message"` // in Envoy's words
+	At      Time   `json:"at"`      // when
+	Current bool   `json:"current"` // it still runs on an older version
+}
+
+// A GoneEnvoy is one that vanished: its connection ended while its streams were open. An Envoy that stops resets them
+// first.
+type GoneEnvoy struct {
+	NodeID      string `json:"node_id"` // `node.id` of its bootstrap
+	Certificate string `json:"-"`       // the names in that of its connection, empty without one
+	Address     string `json:"address"` // remote address that its connection had
+	Since       Time   `json:"since"`   // when its connection ended
+	Cause       string `json:"cause"`   // how its connection ended
+	Silent      bool   `json:"silent"`  // it did not answer pings, so Steelyard closed the connection
+}
+
+// Runtime is whether an Envoy follows the mode that Steelyard sets over its stream of runtime values.
+type Runtime struct {
+	Subscribed bool   `json:"subscribed"` // it subscribes to runtime values
+	InSync     bool   `json:"in_sync"`    // it accepted the latest
+	Nack       string `json:"nack"`       // why it refused the latest
+}

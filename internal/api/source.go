@@ -1,0 +1,75 @@
+package api
+
+// A SourceState is the health of a source.
+type SourceState string
+
+// The states of a source.
+const (
+	SourceOK      SourceState = "ok"      // it works
+	SourcePartial SourceState = "partial" // some Envoys that watch the cluster do not report
+	SourcePartly  SourceState = "partly"  // it works, and something that it found is not used
+	SourceStale   SourceState = "stale"   // it fails, in part or for a short time: its last values are still in use
+	SourceIdle    SourceState = "idle"    // there is nothing to report
+	SourceOff     SourceState = "off"     // there are requests, and no Envoy is configured for it
+	SourceDown    SourceState = "down"    // it never worked, or all its values are too old to be used
+)
+
+// A SourceStatus is the health of one source of a cluster.
+type SourceStatus struct {
+	// `scrape`, `redis`, `discovery`, `access_log`, `load_reports` or `replicas`
+	Name           string      `json:"name"`
+	State          SourceState `json:"state"`           // how it works
+	LastSuccess    Time        `json:"last_success"`    // when it last worked; null: never
+	LastError      string      `json:"last_error"`      // the latest error; empty when there is none
+	IgnoredMembers int         `json:"ignored_members"` // entries that are no endpoints of this cluster
+	Envoys         Reporting   `json:"envoys"`          // which Envoys report over it
+	Omitted        Omissions   `json:"omitted"`         // what discovery found and does not use
+}
+
+// Omissions are what a source has found and does not use.
+type Omissions struct {
+	Count int        `json:"count"` // how many there are
+	First []Omission `json:"first"` // the first twenty
+}
+
+// Reporting is which of the Envoys that watch a cluster report over a source. It is filled for the sources
+// SourceAccessLog and SourceLoadReports. A source with a Missing Envoy is SourcePartial; one without any that report is
+// SourceDown, SourceOff if none ever did, and SourceIdle if there is nothing to report.
+type Reporting struct {
+	Expected  Number   `json:"expected"`  // that subscribe to the cluster
+	Reporting Number   `json:"reporting"` // whose counts are used
+	Idle      Number   `json:"idle"`      // without a known request
+	Missing   []string `json:"missing"`   // node ids of the others; the first ten
+}
+
+// NotReporting is how many Envoys do not report, though they should.
+func (r Reporting) NotReporting() Number {
+	expected, known := r.Expected.Value()
+	if !known {
+		return Number{}
+	}
+	return Num(expected - r.Reporting.Or(0) - r.Idle.Or(0))
+}
+
+// A Dispute is a report of one Envoy about endpoints that conflicts with those of all others. It does not count.
+type Dispute struct {
+	// what is contradicted: `in_flight`, `issued` (too many) or `failures`
+	Kind      DisputeKind `json:"kind"`
+	NodeID    string      `json:"node_id"`   // `node.id` of the Envoy
+	Host      string      `json:"host"`      // remote IP address of the Envoy
+	Endpoints []string    `json:"endpoints"` // the endpoints that it is about, sorted
+	Requests  Number      `json:"requests"`  // in progress or issued, by the report
+	Since     Time        `json:"since"`     // when it began to be disputed
+}
+
+// MaxMissing is how many Envoys that do not report are named.
+const MaxMissing = 10
+
+// SourceReplicas is the name of the source "other replicas".
+const SourceReplicas = "replicas"
+
+// Names of the sources that are Envoys.
+const (
+	SourceAccessLog   = "access_log"
+	SourceLoadReports = "load_reports"
+)
