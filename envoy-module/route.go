@@ -13,7 +13,7 @@ import (
 	"time"
 	"unsafe"
 
-	"steelyard/picking"
+	"steelyard/internal/customrouter/leastlatency"
 )
 
 // Ids in Envoy's list of attributes.
@@ -75,7 +75,7 @@ func (v *visit) settled(envoy unsafe.Pointer) {
 	C.envoy_dynamic_module_callback_http_filter_continue_decoding(envoy)
 }
 
-func (v *visit) refuse(envoy unsafe.Pointer, reason picking.Refusal) {
+func (v *visit) refuse(envoy unsafe.Pointer, reason leastlatency.Refusal) {
 	respond(envoy, http.StatusServiceUnavailable, routerRefusals[reason], "steelyard_router_"+string(reason),
 		[2]string{"retry-after", "1"})
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"steelyard/internal/customrouter"
-	"steelyard/picking"
+	"steelyard/internal/customrouter/leastlatency"
 	"steelyard/xds/loads/follow"
 )
 
@@ -94,14 +94,14 @@ func newRouting(config string, log *slog.Logger) (*routing, error) {
 }
 
 // refusedEnded is the refusal of a request that ended before it came again: its client is gone.
-const refusedEnded picking.Refusal = "ended"
+const refusedEnded leastlatency.Refusal = "ended"
 
 // routerRefusals are the answers to requests that are refused.
-var routerRefusals = map[picking.Refusal]string{
-	refusedEnded:           "the request has ended\n",
-	picking.RefusedEvicted: "the queue is full, and this request had waited for longest\n",
-	picking.RefusedTimeout: "no backend was free within the time that a request may wait\n",
-	picking.RefusedStopped: "the router stops, and no backend was free until then\n",
+var routerRefusals = map[leastlatency.Refusal]string{
+	refusedEnded:                "the request has ended\n",
+	leastlatency.RefusedEvicted: "the queue is full, and this request had waited for longest\n",
+	leastlatency.RefusedTimeout: "no backend was free within the time that a request may wait\n",
+	leastlatency.RefusedStopped: "the router stops, and no backend was free until then\n",
 }
 
 // A visit is a request at a router: it waits for its verdict, is at a backend, or was refused. The worker of the
@@ -113,7 +113,7 @@ type visit struct {
 
 	first   uint64 // number of a request that comes for the second time
 	number  uint64
-	outcome picking.Outcome // of one that is complete, at a time
+	outcome leastlatency.Outcome // of one that is complete, at a time
 	over    time.Time
 
 	mu      sync.Mutex
@@ -124,7 +124,7 @@ type visit struct {
 
 // arrive returns the verdict if there is one at once; otherwise wake announces it.
 func (v *visit) arrive() (customrouter.Verdict, bool) {
-	v.outcome = picking.Abandoned
+	v.outcome = leastlatency.Abandoned
 	if v.number = v.first; v.first == 0 {
 		v.number = v.router.Arrive(time.Now(), v.settle)
 	} else if !v.router.Again(time.Now(), v.first, v.settle) {

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"steelyard/internal/customrouter"
-	"steelyard/picking"
+	"steelyard/internal/customrouter/leastlatency"
 )
 
 // testRouting is a routing, with the socket of its API.
@@ -25,7 +25,7 @@ type testRouting struct {
 }
 
 // routed has a router with its API, which is asked by the client.
-func routed(t *testing.T, o picking.QueuedOptions) (testRouting, *http.Client) {
+func routed(t *testing.T, o leastlatency.Options) (testRouting, *http.Client) {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "api")
 	text, err := json.Marshal(customrouter.Settings{Socket: socket, Options: customrouter.Options{Queue: o}})
@@ -60,7 +60,7 @@ func TestAVisitGetsItsBackendAtOnceOrIsWoken(t *testing.T) {
 	}
 	defer backend.Close()
 	address := backend.Addr().String()
-	q, client := routed(t, picking.QueuedOptions{QueueMax: 10, QueueTimeout: time.Hour, Alpha: 0.3})
+	q, client := routed(t, leastlatency.Options{QueueMax: 10, QueueTimeout: time.Hour, Alpha: 0.3})
 	freed := 0
 	woken := make(chan *visit, 4)
 	newVisit := func() *visit {
@@ -95,7 +95,7 @@ func TestAVisitGetsItsBackendAtOnceOrIsWoken(t *testing.T) {
 
 // TestAVisitThatComesAgainIsTheSameRequest: it is counted once, at the backend that it went to last.
 func TestAVisitThatComesAgainIsTheSameRequest(t *testing.T) {
-	q, client := routed(t, picking.QueuedOptions{QueueMax: 10, QueueTimeout: time.Hour, Alpha: 0.3})
+	q, client := routed(t, leastlatency.Options{QueueMax: 10, QueueTimeout: time.Hour, Alpha: 0.3})
 	second, err := configured(customrouter.FilterName, fmt.Sprintf(`{"Socket": %q, "Again": true}`, q.socket), quiet)
 	if err != nil {
 		t.Fatal(err)
@@ -163,7 +163,7 @@ func TestARoutersLoopRunsAgainAfterAPanic(t *testing.T) {
 	defer uncounted.Store(0)
 	text, err := json.Marshal(customrouter.Settings{Socket: filepath.Join(t.TempDir(), "api"),
 		Options: customrouter.Options{LogInterval: time.Nanosecond,
-			Queue: picking.QueuedOptions{QueueMax: 10, QueueTimeout: 500 * time.Millisecond, Alpha: 0.3}}})
+			Queue: leastlatency.Options{QueueMax: 10, QueueTimeout: 500 * time.Millisecond, Alpha: 0.3}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +184,7 @@ func TestARoutersLoopRunsAgainAfterAPanic(t *testing.T) {
 		t.Fatalf("the verdict is %+v without a backend", verdict)
 	}
 	<-woken
-	if got := v.result(); got.Refused != picking.RefusedTimeout {
+	if got := v.result(); got.Refused != leastlatency.RefusedTimeout {
 		t.Errorf("the verdict is %+v, want a refusal after the time", got)
 	}
 	v.end()

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"steelyard/picking"
+	"steelyard/internal/customrouter/leastlatency"
 )
 
 // APIPath is the path below which the API is, and Paths the expression that matches its paths for clients and no
@@ -42,10 +42,10 @@ type Health struct {
 
 // BackendHealth is a backend in it.
 type BackendHealth struct {
-	Addr        string               `json:"addr"` // as it was given
-	InFlight    int                  `json:"in_flight"`
-	EWMALatency *float64             `json:"ewma_latency"` // seconds; null before the first answer
-	State       picking.BackendState `json:"state"`        // whether it takes one more request, and why not
+	Addr        string                    `json:"addr"` // as it was given
+	InFlight    int                       `json:"in_flight"`
+	EWMALatency *float64                  `json:"ewma_latency"` // seconds; null before the first answer
+	State       leastlatency.BackendState `json:"state"`        // whether it takes one more request, and why not
 }
 
 // Idle reports whether no request waits or is at a backend.
@@ -78,7 +78,7 @@ func (r *Router) health(w http.ResponseWriter, _ *http.Request) {
 		if !math.IsNaN(b.Latency) {
 			shown.EWMALatency = &b.Latency
 		}
-		if b.State == picking.BackendRemoved {
+		if b.State == leastlatency.BackendRemoved {
 			out.Removed = append(out.Removed, shown)
 		} else {
 			out.Backends = append(out.Backends, shown)

@@ -25,7 +25,7 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
-	"steelyard/picking"
+	"steelyard/internal/customrouter/leastlatency"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -76,14 +76,14 @@ func TestABackendIsKnownByOneSpelling(t *testing.T) {
 
 // TestABackendIsShownAsItWasGiven, in the newest spelling, and keeps its average.
 func TestABackendIsShownAsItWasGiven(t *testing.T) {
-	r := New(Options{Queue: picking.QueuedOptions{QueueMax: 9, Alpha: 0.3}, Log: slog.New(slog.DiscardHandler)})
+	r := New(Options{Queue: leastlatency.Options{QueueMax: 9, Alpha: 0.3}, Log: slog.New(slog.DiscardHandler)})
 	for _, given := range []string{"http://10.0.0.1:80", "10.0.0.1:80", "http://10.0.0.1/"} {
 		if code, text := setBackends(r, fmt.Sprintf(`{"backends": [%q]}`, given)); code != http.StatusOK {
 			t.Fatalf("%s is answered %d: %s", given, code, text)
 		}
 		if len(r.state().backends) != 1 || r.state().backends[0].Answers == 0 {
 			now := time.Now()
-			r.End(now.Add(time.Second), r.Arrive(now, func(Verdict) {}), picking.Answered)
+			r.End(now.Add(time.Second), r.Arrive(now, func(Verdict) {}), leastlatency.Answered)
 		}
 		for path, want := range map[string]string{
 			"health":  fmt.Sprintf(`"backends":[{"addr":%q,"in_flight":0,"ewma_latency":1`, given),
@@ -279,7 +279,7 @@ func TestANameThatIsNotFoundIsLookedUpAgain(t *testing.T) {
 		defer mu.Unlock()
 		return names[name]
 	})
-	r := New(Options{Queue: picking.QueuedOptions{QueueMax: 9, Alpha: 0.3}, Log: slog.New(slog.DiscardHandler)})
+	r := New(Options{Queue: leastlatency.Options{QueueMax: 9, Alpha: 0.3}, Log: slog.New(slog.DiscardHandler)})
 	expect := func(when, want string) {
 		t.Helper()
 		var got []string
@@ -332,7 +332,7 @@ func TestNoRequestGoesToABackendThatIsDead(t *testing.T) {
 	}
 	defer live.Close()
 	const dead = "127.0.0.1:1"
-	r := New(Options{Queue: picking.QueuedOptions{QueueMax: 9, Alpha: 0.3}, Connect: Connect})
+	r := New(Options{Queue: leastlatency.Options{QueueMax: 9, Alpha: 0.3}, Connect: Connect})
 	ok := live.Addr().String()
 	verdicts := make(chan Verdict, 3)
 	for range 3 {
@@ -345,10 +345,10 @@ func TestNoRequestGoesToABackendThatIsDead(t *testing.T) {
 		}
 		r.checks.Wait() // the dead one is known to be dead
 		s := r.state()
-		if s.depth != 2-i || s.dispatched != uint64(i+1) || s.backends[0].State != picking.BackendPaused {
+		if s.depth != 2-i || s.dispatched != uint64(i+1) || s.backends[0].State != leastlatency.BackendPaused {
 			t.Errorf("the state is %+v, want %d waiting, %d sent and the first backend paused", s, 2-i, i+1)
 		}
-		r.End(time.Now(), uint64(i+1), picking.Answered)
+		r.End(time.Now(), uint64(i+1), leastlatency.Answered)
 	}
 }
 
@@ -374,7 +374,7 @@ func (h *hanging) connect(ctx context.Context, address string) error {
 // wait for it either.
 func TestNoRequestWaitsForABackendThatDoesNotAnswer(t *testing.T) {
 	h := &hanging{gone: map[string]bool{"a:1": true, "b:1": true, "c:1": true}}
-	r := New(Options{Queue: picking.QueuedOptions{QueueMax: 9, QueueTimeout: time.Hour, Alpha: 0.3},
+	r := New(Options{Queue: leastlatency.Options{QueueMax: 9, QueueTimeout: time.Hour, Alpha: 0.3},
 		Connect: h.connect})
 	r.set(time.Now(), known("a:1", "a:1", "b:1", "b:1", "c:1", "c:1", "d:1", "d:1"))
 	verdicts := make(chan Verdict, 1)
@@ -383,10 +383,10 @@ func TestNoRequestWaitsForABackendThatDoesNotAnswer(t *testing.T) {
 		if v := <-verdicts; v.Address != "d:1" {
 			t.Errorf("the verdict is %+v", v)
 		}
-		r.End(time.Now(), n, picking.Answered)
+		r.End(time.Now(), n, leastlatency.Answered)
 	}
-	if s := r.state(); s.backends[0].State != picking.BackendConnecting {
-		t.Errorf("the first backend is %s, want %s", s.backends[0].State, picking.BackendConnecting)
+	if s := r.state(); s.backends[0].State != leastlatency.BackendConnecting {
+		t.Errorf("the first backend is %s, want %s", s.backends[0].State, leastlatency.BackendConnecting)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -399,7 +399,7 @@ func TestNoRequestWaitsForABackendThatDoesNotAnswer(t *testing.T) {
 func TestARequestThatComesAgainGoesWhereItCanBeConnectedTo(t *testing.T) {
 	var mu sync.Mutex
 	gone := map[string]bool{}
-	r := New(Options{Queue: picking.QueuedOptions{QueueMax: 9, Alpha: 0.3, Threshold: time.Minute},
+	r := New(Options{Queue: leastlatency.Options{QueueMax: 9, Alpha: 0.3, Threshold: time.Minute},
 		Connect: func(_ context.Context, address string) error {
 			mu.Lock()
 			defer mu.Unlock()
@@ -417,7 +417,7 @@ func TestARequestThatComesAgainGoesWhereItCanBeConnectedTo(t *testing.T) {
 	for range took { // each answers once
 		n := r.Arrive(now, settle)
 		v := <-verdicts
-		r.End(time.Now().Add(took[v.Address]), n, picking.Answered)
+		r.End(time.Now().Add(took[v.Address]), n, leastlatency.Answered)
 	}
 	mu.Lock()
 	gone["a"], gone["b"] = true, true
@@ -438,8 +438,8 @@ func TestARequestThatComesAgainGoesWhereItCanBeConnectedTo(t *testing.T) {
 			t.Errorf("%+v, want a failure, and nothing in flight", b)
 		}
 	}
-	r.End(time.Now(), n, picking.Answered)
-	r.End(time.Now(), n, picking.Failed) // of its first stream
+	r.End(time.Now(), n, leastlatency.Answered)
+	r.End(time.Now(), n, leastlatency.Failed) // of its first stream
 	if c := r.state().backends[2]; c.InFlight != 0 || c.Failures != 0 || c.Answers != 2 {
 		t.Errorf("afterwards %+v, want two answers and nothing in flight", c)
 	}
@@ -452,7 +452,7 @@ func TestARequestThatComesAgainGoesWhereItCanBeConnectedTo(t *testing.T) {
 func TestARequestThatComesAgainWaitsWhileNoBackendCanBeConnectedTo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var gone atomic.Bool
-		r := New(Options{Queue: picking.QueuedOptions{QueueMax: 9, QueueTimeout: time.Hour, Alpha: 0.3},
+		r := New(Options{Queue: leastlatency.Options{QueueMax: 9, QueueTimeout: time.Hour, Alpha: 0.3},
 			Connect: func(_ context.Context, address string) error {
 				if gone.Load() || address == "b" {
 					return errors.New("refused")
@@ -560,7 +560,7 @@ func TestAPanicWhileConnectingEndsNeitherTheProcessNorTheRouter(t *testing.T) {
 func panicWhileConnecting(t *testing.T) {
 	recovered := make(chan any, 1)
 	panics := true
-	r := New(Options{Queue: picking.QueuedOptions{QueueMax: 10, QueueTimeout: time.Hour, Alpha: 0.3},
+	r := New(Options{Queue: leastlatency.Options{QueueMax: 10, QueueTimeout: time.Hour, Alpha: 0.3},
 		Connect: func(context.Context, string) error {
 			if panics {
 				panics = false
@@ -579,8 +579,8 @@ func panicWhileConnecting(t *testing.T) {
 	if v := <-verdicts; v.Address != "10.0.0.1:1" {
 		t.Errorf("the verdict is %+v", v)
 	}
-	if s := r.state().backends[0]; s.State != picking.BackendProbed {
-		t.Errorf("the backend is %s, want %s", s.State, picking.BackendProbed)
+	if s := r.state().backends[0]; s.State != leastlatency.BackendProbed {
+		t.Errorf("the backend is %s, want %s", s.State, leastlatency.BackendProbed)
 	}
 }
 
@@ -619,25 +619,25 @@ func TestAnEndIsAnAnswerAFailureOrAbandoned(t *testing.T) {
 		name    string
 		status  int
 		details string
-		want    picking.Outcome
+		want    leastlatency.Outcome
 	}{
-		{"200", 200, "via_upstream", picking.Answered},
-		{"a client's own error, or of a backend without the model", 404, "via_upstream", picking.Rejected},
-		{"a broken body, which Envoy answers", 400, "http1.codec_error", picking.Abandoned},
-		{"a body that Envoy refuses", 413, "request_payload_too_large", picking.Abandoned},
-		{"a redirect", 302, "via_upstream", picking.Answered},
-		{"nowhere to connect to", 503, "no_healthy_upstream", picking.Failed},
-		{"too many requests", 429, "via_upstream", picking.Failed},
-		{"503 of the backend", 503, "via_upstream", picking.Failed},
-		{"no connection", 503, "upstream_reset_before_response_started{connection_termination}", picking.Failed},
+		{"200", 200, "via_upstream", leastlatency.Answered},
+		{"a client's own error, or of a backend without the model", 404, "via_upstream", leastlatency.Rejected},
+		{"a broken body, which Envoy answers", 400, "http1.codec_error", leastlatency.Abandoned},
+		{"a body that Envoy refuses", 413, "request_payload_too_large", leastlatency.Abandoned},
+		{"a redirect", 302, "via_upstream", leastlatency.Answered},
+		{"nowhere to connect to", 503, "no_healthy_upstream", leastlatency.Failed},
+		{"too many requests", 429, "via_upstream", leastlatency.Failed},
+		{"503 of the backend", 503, "via_upstream", leastlatency.Failed},
+		{"no connection", 503, "upstream_reset_before_response_started{connection_termination}", leastlatency.Failed},
 		{"no connection, and a body too long to wait once more", 507, "request_payload_exceeded_retry_buffer_limit",
-			picking.Failed},
-		{"no answer", 0, "via_upstream", picking.Failed},
-		{"Envoy ends", 0, "", picking.Abandoned},
-		{"cut off", 200, "upstream_reset_after_response_started{connection_termination}", picking.Failed},
-		{"the client left", 0, "downstream_remote_disconnect", picking.Abandoned},
-		{"the client left while the answer came", 200, "downstream_remote_disconnect", picking.Abandoned},
-		{"the client left an HTTP/2 stream", 200, "http2.remote_reset", picking.Abandoned},
+			leastlatency.Failed},
+		{"no answer", 0, "via_upstream", leastlatency.Failed},
+		{"Envoy ends", 0, "", leastlatency.Abandoned},
+		{"cut off", 200, "upstream_reset_after_response_started{connection_termination}", leastlatency.Failed},
+		{"the client left", 0, "downstream_remote_disconnect", leastlatency.Abandoned},
+		{"the client left while the answer came", 200, "downstream_remote_disconnect", leastlatency.Abandoned},
+		{"the client left an HTTP/2 stream", 200, "http2.remote_reset", leastlatency.Abandoned},
 	} {
 		if got := OutcomeOf(c.status, c.details); got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
@@ -646,7 +646,7 @@ func TestAnEndIsAnAnswerAFailureOrAbandoned(t *testing.T) {
 }
 
 func TestTheAPIRefusesOtherMethodsAndLargeBodies(t *testing.T) {
-	r := New(Options{Queue: picking.QueuedOptions{QueueMax: 1}, Log: slog.New(slog.DiscardHandler)})
+	r := New(Options{Queue: leastlatency.Options{QueueMax: 1}, Log: slog.New(slog.DiscardHandler)})
 	for _, c := range []struct {
 		method, path, body string
 		want               int
@@ -671,7 +671,7 @@ func TestTheAPIRefusesOtherMethodsAndLargeBodies(t *testing.T) {
 }
 
 func TestHealthShowsTheQueueAndWhatEachBackendTakes(t *testing.T) {
-	r := New(Options{Queue: picking.QueuedOptions{Threshold: time.Second / 20, QueueMax: 7, Alpha: 0.3,
+	r := New(Options{Queue: leastlatency.Options{Threshold: time.Second / 20, QueueMax: 7, Alpha: 0.3,
 		QueueTimeout: 20 * time.Minute}})
 	if text := ask(r, "health"); text != `{"ok":true,"queue_depth":0,"backends":[]}`+"\n" {
 		t.Errorf("without backends health is %s", text)
@@ -682,7 +682,7 @@ func TestHealthShowsTheQueueAndWhatEachBackendTakes(t *testing.T) {
 	for range 3 {
 		r.Arrive(now, func(v Verdict) { verdicts = append(verdicts, v) })
 	}
-	r.End(now.Add(2*time.Second), 1, picking.Answered)
+	r.End(now.Add(2*time.Second), 1, leastlatency.Answered)
 	want := []Verdict{{Address: "10.0.0.1:1"}, {Address: "10.0.0.2:1"}, {Address: "10.0.0.1:1"}}
 	if !slices.Equal(verdicts, want) {
 		t.Errorf("the verdicts are %v, want %v", verdicts, want)
@@ -698,16 +698,16 @@ func TestHealthShowsTheQueueAndWhatEachBackendTakes(t *testing.T) {
 
 // TestARequestThatAStopEndsIsNotEvicted: the counters of the contract are for a full queue and for a long wait.
 func TestARequestThatAStopEndsIsNotEvicted(t *testing.T) {
-	r := New(Options{Queue: picking.QueuedOptions{QueueMax: 2, QueueTimeout: time.Hour}})
-	var refused []picking.Refusal
+	r := New(Options{Queue: leastlatency.Options{QueueMax: 2, QueueTimeout: time.Hour}})
+	var refused []leastlatency.Refusal
 	arrive := func() { r.Arrive(time.Now(), func(v Verdict) { refused = append(refused, v.Refused) }) }
 	for range 3 {
 		arrive()
 	}
 	r.Handler().ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, StopPath, http.NoBody))
 	arrive()
-	want := []picking.Refusal{picking.RefusedEvicted, picking.RefusedStopped, picking.RefusedStopped,
-		picking.RefusedStopped}
+	want := []leastlatency.Refusal{leastlatency.RefusedEvicted, leastlatency.RefusedStopped, leastlatency.RefusedStopped,
+		leastlatency.RefusedStopped}
 	if s := r.state(); !slices.Equal(refused, want) || s.evicted != 1 || s.timedOut != 0 || s.dispatched != 0 ||
 		s.depth != 0 {
 		t.Errorf("refused %v, want %v; counted %+v", refused, want, s)
@@ -716,7 +716,7 @@ func TestARequestThatAStopEndsIsNotEvicted(t *testing.T) {
 
 // TestARemovedBackendIsShownUntilItsRequestsEnd: it may never answer, and a router that stops waits for its requests.
 func TestARemovedBackendIsShownUntilItsRequestsEnd(t *testing.T) {
-	r := New(Options{Queue: picking.QueuedOptions{Threshold: time.Second, QueueMax: 7, Alpha: 0.3}})
+	r := New(Options{Queue: leastlatency.Options{Threshold: time.Second, QueueMax: 7, Alpha: 0.3}})
 	idle := func() bool {
 		var h Health
 		if err := json.Unmarshal([]byte(ask(r, "health")), &h); err != nil {
@@ -740,27 +740,27 @@ func TestARemovedBackendIsShownUntilItsRequestsEnd(t *testing.T) {
 	if idle() {
 		t.Error("the router counts as idle while a removed backend has a request")
 	}
-	r.End(now.Add(time.Second), number, picking.Answered)
+	r.End(now.Add(time.Second), number, leastlatency.Answered)
 	if text := ask(r, "health"); strings.Contains(text, "a:1") || !idle() {
 		t.Errorf("after the last request of a removed backend, health is %s", text)
 	}
 }
 
 func TestTheRouterHasNoTraceOfRequestsThatEnded(t *testing.T) {
-	r := New(Options{Queue: picking.QueuedOptions{QueueMax: 2, Alpha: 0.3, QueueTimeout: time.Hour}})
+	r := New(Options{Queue: leastlatency.Options{QueueMax: 2, Alpha: 0.3, QueueTimeout: time.Hour}})
 	now := time.Now()
-	var refused []picking.Refusal
+	var refused []leastlatency.Refusal
 	for range 3 {
 		r.Arrive(now, func(v Verdict) { refused = append(refused, v.Refused) })
 	}
-	if !slices.Equal(refused, []picking.Refusal{picking.RefusedEvicted}) {
+	if !slices.Equal(refused, []leastlatency.Refusal{leastlatency.RefusedEvicted}) {
 		t.Errorf("refused %v, want the oldest", refused)
 	}
-	r.End(now, 2, picking.Abandoned)
+	r.End(now, 2, leastlatency.Abandoned)
 	r.set(now, known("a:1", "10.0.0.1:1"))
 	r.set(now, nil)
 	for number := range uint64(4) {
-		r.End(now, number, picking.Answered)
+		r.End(now, number, leastlatency.Answered)
 	}
 	if s := r.state(); s.depth != 0 || len(s.backends) != 0 || len(r.requests) != 0 || s.dispatched != 1 {
 		t.Errorf("the state is %+v, with %d requests", s, len(r.requests))
@@ -769,7 +769,7 @@ func TestTheRouterHasNoTraceOfRequestsThatEnded(t *testing.T) {
 
 func TestRequestsThatWaitForTooLongAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := New(Options{Queue: picking.QueuedOptions{QueueMax: 2, QueueTimeout: 3 * time.Second}, Log: slog.Default()})
+		r := New(Options{Queue: leastlatency.Options{QueueMax: 2, QueueTimeout: 3 * time.Second}, Log: slog.Default()})
 		began := time.Now()
 		refused := make(chan Verdict, 1)
 		r.Arrive(began, func(v Verdict) { refused <- v })
@@ -778,7 +778,7 @@ func TestRequestsThatWaitForTooLongAreRefused(t *testing.T) {
 		go func() { done <- r.Run(ctx) }()
 		v := <-refused
 		took := time.Since(began)
-		if v.Refused != picking.RefusedTimeout || took < 3*time.Second || took > 3*time.Second+period {
+		if v.Refused != leastlatency.RefusedTimeout || took < 3*time.Second || took > 3*time.Second+period {
 			t.Errorf("the verdict is %+v after %v", v, took)
 		}
 		cancel()
@@ -793,12 +793,12 @@ func TestTheStateIsLoggedAtItsInterval(t *testing.T) {
 	for interval, want := range map[time.Duration]int{10 * time.Second: 2, 0: 0} {
 		synctest.Test(t, func(t *testing.T) {
 			var log strings.Builder
-			r := New(Options{Queue: picking.QueuedOptions{QueueMax: 1}, LogInterval: interval,
+			r := New(Options{Queue: leastlatency.Options{QueueMax: 1}, LogInterval: interval,
 				Log: slog.New(slog.NewTextHandler(&log, nil))})
 			r.set(time.Now(), known("a:1", "10.0.0.1:1", "b:1", "10.0.0.2:1"))
 			n := r.Arrive(time.Now(), func(Verdict) {})
 			time.Sleep(2 * time.Second)
-			r.End(time.Now(), n, picking.Answered)
+			r.End(time.Now(), n, leastlatency.Answered)
 			ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
 			defer cancel()
 			if err := r.Run(ctx); err != nil {

@@ -3,7 +3,7 @@ package customrouter
 import (
 	"strings"
 
-	"steelyard/picking"
+	"steelyard/internal/customrouter/leastlatency"
 )
 
 // FilterName is the name of the filter in the module.
@@ -20,18 +20,18 @@ type Settings struct {
 
 // OutcomeOf returns how a request ended at its backend, by the status of its answer, 0 without one, and Envoy's details
 // of the response code.
-func OutcomeOf(status int, details string) picking.Outcome {
+func OutcomeOf(status int, details string) leastlatency.Outcome {
 	const clientError, tooMany, serverError = 400, 429, 500
 	switch {
 	case strings.HasPrefix(details, "upstream_"), details == "no_healthy_upstream",
 		details == "request_payload_exceeded_retry_buffer_limit": // which came after there was no connection
-		return picking.Failed
+		return leastlatency.Failed
 	case details != "via_upstream":
-		return picking.Abandoned // the client left, or Envoy itself ended it, such as for a broken body
+		return leastlatency.Abandoned // the client left, or Envoy itself ended it, such as for a broken body
 	case status == 0, status == tooMany, status >= serverError:
-		return picking.Failed
+		return leastlatency.Failed
 	case status >= clientError:
-		return picking.Rejected
+		return leastlatency.Rejected
 	}
-	return picking.Answered
+	return leastlatency.Answered
 }

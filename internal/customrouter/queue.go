@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"steelyard/picking"
+	"steelyard/internal/customrouter/leastlatency"
 )
 
 // period is the time between two searches for requests that have waited too long, and for backends to connect to.
@@ -20,7 +20,7 @@ const connectTimeout = 2 * time.Second
 
 // Options of a Router.
 type Options struct {
-	Queue       picking.QueuedOptions
+	Queue       leastlatency.Options
 	LogInterval time.Duration // between two lines with the state of each backend; 0: none
 	Own         string        // where clients reach the router, IP:port; empty where it is not known
 	Log         *slog.Logger  `json:"-"`
@@ -44,7 +44,7 @@ func Connect(ctx context.Context, address string) error {
 // A Verdict ends the waiting of a request: with an address, or, without one, a refusal.
 type Verdict struct {
 	Address string // IP:port
-	Refused picking.Refusal
+	Refused leastlatency.Refusal
 }
 
 // A Router applies the strategy, and holds the requests that wait for its verdicts. It is safe for concurrent use.
@@ -56,7 +56,7 @@ type Router struct {
 	draining atomic.Bool
 
 	mu       sync.Mutex
-	strategy *picking.Queued
+	strategy *leastlatency.Queue
 	backends map[string]backend // by their keys, with those that were removed and still have requests
 	leftOut  []LeftOut
 	lookAt   time.Time // when to look up again what was not found; zero: all was
@@ -85,7 +85,7 @@ func New(o Options) *Router {
 	}
 	o.Queue.Connects = o.Connect != nil
 	connecting, stop := context.WithCancel(context.Background())
-	return &Router{options: o, strategy: picking.NewQueued(o.Queue), backends: make(map[string]backend),
+	return &Router{options: o, strategy: leastlatency.New(o.Queue), backends: make(map[string]backend),
 		requests: make(map[uint64]*request), connecting: connecting, stop: stop}
 }
 
@@ -101,7 +101,7 @@ func (r *Router) Arrive(now time.Time, settle func(Verdict)) (number uint64) {
 }
 
 // settle delivers verdicts.
-func (r *Router) settle(now time.Time, verdicts []picking.Verdict) {
+func (r *Router) settle(now time.Time, verdicts []leastlatency.Verdict) {
 	for _, v := range verdicts {
 		q := r.requests[v.Request]
 		switch {
@@ -110,9 +110,9 @@ func (r *Router) settle(now time.Time, verdicts []picking.Verdict) {
 			q.backend, q.sent = v.Backend, now
 			q.settle(Verdict{Address: r.backends[v.Backend].address})
 			continue
-		case v.Refused == picking.RefusedTimeout:
+		case v.Refused == leastlatency.RefusedTimeout:
 			r.timedOut++
-		case v.Refused == picking.RefusedEvicted:
+		case v.Refused == leastlatency.RefusedEvicted:
 			r.evicted++
 		}
 		delete(r.requests, v.Request)
@@ -165,7 +165,7 @@ func (r *Router) Again(now time.Time, number uint64, settle func(Verdict)) bool 
 }
 
 // End ends a request in any state: waiting, at a backend, or refused.
-func (r *Router) End(now time.Time, number uint64, o picking.Outcome) {
+func (r *Router) End(now time.Time, number uint64, o leastlatency.Outcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	q := r.requests[number]
@@ -259,7 +259,7 @@ func (r *Router) log() {
 type state struct {
 	depth int
 	// backends are as they were given, with those that were removed and have requests.
-	backends                      []picking.Backend
+	backends                      []leastlatency.Backend
 	leftOut                       []LeftOut
 	dispatched, evicted, timedOut uint64
 }

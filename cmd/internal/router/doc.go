@@ -1,5 +1,5 @@
 // Package router is `steelyard router`: a drop-in for the container contract of custom routers, with queued least
-// latency (picking.Queued) as its strategy and Envoy as the proxy.
+// latency (package leastlatency) as its strategy and Envoy as the proxy.
 //
 //	clients ──> Envoy :3000 ──> backends
 //	              │  module: package customrouter, the queue and its API

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"time"
 
-	"steelyard/picking"
+	"steelyard/internal/customrouter/leastlatency"
 )
 
 // The environment variables of the contract, with their defaults.
@@ -30,7 +30,7 @@ const mostRequests = math.MaxInt32
 type Options struct {
 	Host        string // where clients connect, with Port
 	Port        int
-	Queue       picking.QueuedOptions
+	Queue       leastlatency.Options
 	LogInterval time.Duration // between two lines with the state of the backends; 0: none
 	Envoy       string        // the program
 	EnvoyLog    io.Writer     // of Envoy and of the module
@@ -69,7 +69,7 @@ func FromEnvironment(getenv func(string) string) (Options, error) {
 	}
 	o := Options{
 		Port: whole(EnvPort, 3000, 1, 65535),
-		Queue: picking.QueuedOptions{
+		Queue: leastlatency.Options{
 			Threshold:    seconds(EnvThreshold, 3),
 			Alpha:        number(EnvAlpha, 0.3, 0, 1),
 			QueueMax:     whole(EnvQueueMax, 1000, 0, mostRequests),

@@ -18,14 +18,14 @@ import (
 	"go.uber.org/goleak"
 
 	"steelyard/internal/customrouter"
-	"steelyard/picking"
+	"steelyard/internal/customrouter/leastlatency"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestTheEnvironmentHasTheDefaultsOfTheContract(t *testing.T) {
 	o, err := FromEnvironment(func(string) string { return "" })
-	want := picking.QueuedOptions{Threshold: 3 * time.Second, Alpha: 0.3, QueueMax: 1000,
+	want := leastlatency.Options{Threshold: 3 * time.Second, Alpha: 0.3, QueueMax: 1000,
 		QueueTimeout: 1200 * time.Second}
 	if err != nil || o.Port != 3000 || o.Queue != want || o.LogInterval != 30*time.Second {
 		t.Errorf("got %+v, %v", o, err)
@@ -33,7 +33,7 @@ func TestTheEnvironmentHasTheDefaultsOfTheContract(t *testing.T) {
 	set := map[string]string{EnvPort: "8080", EnvThreshold: "65.5", EnvAlpha: "1", EnvQueueMax: "0",
 		EnvQueueTimeout: "300", EnvLogInterval: "0"}
 	o, err = FromEnvironment(func(name string) string { return set[name] })
-	want = picking.QueuedOptions{Threshold: 65500 * time.Millisecond, Alpha: 1, QueueTimeout: 5 * time.Minute}
+	want = leastlatency.Options{Threshold: 65500 * time.Millisecond, Alpha: 1, QueueTimeout: 5 * time.Minute}
 	if err != nil || o.Port != 8080 || o.Queue != want || o.LogInterval != 0 {
 		t.Errorf("got %+v, %v", o, err)
 	}
@@ -99,7 +99,7 @@ func TestTheRouterEndsWithItsEnvoy(t *testing.T) {
 // TestRequestsThatStillWaitWhenTheRouterStopsAreRefused: their clients get an answer, and can go elsewhere.
 func TestRequestsThatStillWaitWhenTheRouterStopsAreRefused(t *testing.T) {
 	requests := customrouter.New(customrouter.Options{
-		Queue: picking.QueuedOptions{QueueMax: 10, QueueTimeout: time.Hour}})
+		Queue: leastlatency.Options{QueueMax: 10, QueueTimeout: time.Hour}})
 	socket := filepath.Join(t.TempDir(), "api")
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
@@ -113,8 +113,8 @@ func TestRequestsThatStillWaitWhenTheRouterStopsAreRefused(t *testing.T) {
 	drain(socket, 3*drainTick)
 	select {
 	case v := <-refused:
-		if v.Refused != picking.RefusedStopped {
-			t.Errorf("the verdict is %+v, want %s", v, picking.RefusedStopped)
+		if v.Refused != leastlatency.RefusedStopped {
+			t.Errorf("the verdict is %+v, want %s", v, leastlatency.RefusedStopped)
 		}
 	default:
 		t.Error("the request still waits")

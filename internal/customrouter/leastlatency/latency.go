@@ -1,4 +1,4 @@
-package picking
+package leastlatency
 
 import (
 	"cmp"
@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// QueuedOptions are the settings of a Queued.
-type QueuedOptions struct {
+// Options are the settings of a Queue.
+type Options struct {
 	Threshold    time.Duration // a backend with this mean latency takes nothing more until it is idle
 	Alpha        float64       // 0..1, weight of the newest answer in that mean
 	QueueMax     int           // waiting requests; with more, the one that has waited longest is refused
@@ -32,7 +32,7 @@ const (
 	rejectionsOfClients = 2
 )
 
-// A Backend is the state of one server of a Queued.
+// A Backend is the state of one server of a Queue.
 type Backend struct {
 	Address  string
 	InFlight int
@@ -150,7 +150,7 @@ type waiting struct {
 	unlucky time.Time // when it met a backend that was unreachable; zero: it did not
 }
 
-// Queued implements queued least latency: requests wait in one queue, first in, first out, and go to the backend with
+// Queue implements queued least latency: requests wait in one queue, first in, first out, and go to the backend with
 // the lowest mean latency under a threshold.
 //
 // A backend may take a request if it is idle; or if it was tried, its latency is under the threshold, and it has fewer
@@ -165,18 +165,18 @@ type waiting struct {
 // request waits for the attempt while another backend may take it. While none can be connected to, requests wait.
 //
 // It is pure: time is an argument. It is not safe for concurrent use.
-type Queued struct {
-	options  QueuedOptions
+type Queue struct {
+	options  Options
 	backends []*Backend
 	queue    []waiting // oldest first
 	stopped  bool      // no request may wait
 }
 
-// NewQueued makes a Queued without backends: requests wait.
-func NewQueued(o QueuedOptions) *Queued { return &Queued{options: o} }
+// New makes a Queue without backends: requests wait.
+func New(o Options) *Queue { return &Queue{options: o} }
 
 // SetBackends replaces the backends. Those that stay keep their state.
-func (q *Queued) SetBackends(now time.Time, addresses []string) []Verdict {
+func (q *Queue) SetBackends(now time.Time, addresses []string) []Verdict {
 	for _, b := range q.backends {
 		b.removed = !slices.Contains(addresses, b.Address)
 	}
@@ -191,11 +191,11 @@ func (q *Queued) SetBackends(now time.Time, addresses []string) []Verdict {
 
 // forget drops the backends that were removed and have nothing in flight. One to which a connection is being attempted
 // stays: it counts towards maxChecks, and the result is not that of a new one with the same address.
-func (q *Queued) forget() {
+func (q *Queue) forget() {
 	q.backends = slices.DeleteFunc(q.backends, func(b *Backend) bool { return b.gone() && !b.checked })
 }
 
-func (q *Queued) backend(address string) *Backend {
+func (q *Queue) backend(address string) *Backend {
 	i := slices.IndexFunc(q.backends, func(b *Backend) bool { return b.Address == address })
 	if i < 0 {
 		return nil
@@ -204,13 +204,13 @@ func (q *Queued) backend(address string) *Backend {
 }
 
 // Arrive adds a request.
-func (q *Queued) Arrive(now time.Time, request uint64) (verdicts []Verdict) {
+func (q *Queue) Arrive(now time.Time, request uint64) (verdicts []Verdict) {
 	q.queue = append(q.queue, waiting{request: request, since: now})
 	return q.evict(q.dispatch(now))
 }
 
 // evict refuses the oldest requests of a queue that is too long.
-func (q *Queued) evict(verdicts []Verdict) []Verdict {
+func (q *Queue) evict(verdicts []Verdict) []Verdict {
 	longest, reason := q.options.QueueMax, RefusedEvicted
 	if q.stopped {
 		longest, reason = 0, RefusedStopped
@@ -223,7 +223,7 @@ func (q *Queued) evict(verdicts []Verdict) []Verdict {
 }
 
 // Stop refuses all requests that wait, and from now on each that would have to.
-func (q *Queued) Stop() []Verdict {
+func (q *Queue) Stop() []Verdict {
 	q.stopped = true
 	return q.evict(nil)
 }
@@ -231,7 +231,7 @@ func (q *Queued) Stop() []Verdict {
 // Unreachable notes that a request could not be sent because no connection to its backend was made. It waits again in
 // its old place: requests are numbered in the order in which they arrived. With Connects, it goes to a backend that was
 // connected to since, or that answered since, so that it does not meet the next one that is gone.
-func (q *Queued) Unreachable(now time.Time, backend string, request uint64, since time.Time) []Verdict {
+func (q *Queue) Unreachable(now time.Time, backend string, request uint64, since time.Time) []Verdict {
 	if b := q.backend(backend); b != nil {
 		b.ended(false)
 		b.fail(now, true)
@@ -246,7 +246,7 @@ func (q *Queued) Unreachable(now time.Time, backend string, request uint64, sinc
 // Checks returns the backends to connect to now: those that are new or failed last, and, while a request waits that was
 // Unreachable, others that may take it. The caller ends each check by Connected. Call it several times a second, and
 // after SetBackends and Unreachable; it is not for each request, as it looks at all backends.
-func (q *Queued) Checks(now time.Time) (backends []string) {
+func (q *Queue) Checks(now time.Time) (backends []string) {
 	if !q.options.Connects {
 		return nil
 	}
@@ -271,7 +271,7 @@ func (q *Queued) Checks(now time.Time) (backends []string) {
 }
 
 // unlucky returns when the latest of the waiting requests that were Unreachable was; zero if there is none.
-func (q *Queued) unlucky() (latest time.Time) {
+func (q *Queue) unlucky() (latest time.Time) {
 	for _, w := range q.queue {
 		if w.unlucky.After(latest) {
 			latest = w.unlucky
@@ -281,7 +281,7 @@ func (q *Queued) unlucky() (latest time.Time) {
 }
 
 // Connected ends a check that began at a time.
-func (q *Queued) Connected(now time.Time, backend string, began time.Time, ok bool) []Verdict {
+func (q *Queue) Connected(now time.Time, backend string, began time.Time, ok bool) []Verdict {
 	if b := q.backend(backend); b != nil {
 		b.checked = false
 		switch {
@@ -297,7 +297,7 @@ func (q *Queued) Connected(now time.Time, backend string, began time.Time, ok bo
 }
 
 // Leave removes a request from the queue: its client gave up. It is not an error if it no longer waits.
-func (q *Queued) Leave(request uint64) {
+func (q *Queue) Leave(request uint64) {
 	q.queue = slices.DeleteFunc(q.queue, func(w waiting) bool { return w.request == request })
 }
 
@@ -313,7 +313,7 @@ const (
 )
 
 // Done ends a request at a backend, and notes how long the backend took.
-func (q *Queued) Done(now time.Time, backend string, took time.Duration, o Outcome) []Verdict {
+func (q *Queue) Done(now time.Time, backend string, took time.Duration, o Outcome) []Verdict {
 	if b := q.backend(backend); b != nil {
 		answered := o == Answered || o == Rejected
 		if b.ended(answered); answered {
@@ -349,7 +349,7 @@ func (q *Queued) Done(now time.Time, backend string, took time.Duration, o Outco
 
 // Tick refuses the requests that have waited too long, and sends others to backends whose pause has ended. Call it
 // several times a second.
-func (q *Queued) Tick(now time.Time) (verdicts []Verdict) {
+func (q *Queue) Tick(now time.Time) (verdicts []Verdict) {
 	verdicts = q.dispatch(now)
 	for len(q.queue) > 0 && now.Sub(q.queue[0].since) >= q.options.QueueTimeout {
 		verdicts = append(verdicts, Verdict{Request: q.queue[0].request, Refused: RefusedTimeout})
@@ -359,7 +359,7 @@ func (q *Queued) Tick(now time.Time) (verdicts []Verdict) {
 }
 
 // dispatch sends waiting requests to backends while there is one that may take them.
-func (q *Queued) dispatch(now time.Time) (verdicts []Verdict) {
+func (q *Queue) dispatch(now time.Time) (verdicts []Verdict) {
 	var none time.Time // of the Unreachable requests, those of this time or later find no backend
 	for i := 0; i < len(q.queue); {
 		w := q.queue[i]
@@ -384,7 +384,7 @@ func (q *Queued) dispatch(now time.Time) (verdicts []Verdict) {
 }
 
 // remove takes a request out of the queue.
-func (q *Queued) remove(i int) {
+func (q *Queue) remove(i int) {
 	if i == 0 { // nearly always, and nothing has to move
 		q.queue = q.queue[1:]
 		return
@@ -394,7 +394,7 @@ func (q *Queued) remove(i int) {
 
 // choose returns the backend for a request; nil if it has to wait. Paused backends are used only if all are, and those
 // that cannot be connected to are not: the next attempt needs no request.
-func (q *Queued) choose(now time.Time, w waiting) *Backend {
+func (q *Queue) choose(now time.Time, w waiting) *Backend {
 	if slices.ContainsFunc(q.backends, func(b *Backend) bool { return !b.removed && !now.Before(b.paused) }) {
 		return q.best(now, func(b *Backend) bool {
 			return !now.Before(b.paused) && (!q.options.Connects || !b.reachable.Before(w.unlucky))
@@ -404,7 +404,7 @@ func (q *Queued) choose(now time.Time, w waiting) *Backend {
 }
 
 // best returns the fastest of some backends that may take a request; of equal ones, the one with the fewest in flight.
-func (q *Queued) best(now time.Time, among func(*Backend) bool) (best *Backend) {
+func (q *Queue) best(now time.Time, among func(*Backend) bool) (best *Backend) {
 	for _, b := range q.backends {
 		if b.removed || !among(b) || !q.mayTake(now, b) {
 			continue
@@ -417,13 +417,13 @@ func (q *Queued) best(now time.Time, among func(*Backend) bool) (best *Backend) 
 	return best
 }
 
-func (q *Queued) mayTake(now time.Time, b *Backend) bool {
+func (q *Queue) mayTake(now time.Time, b *Backend) bool {
 	s := q.stateOf(now, b)
 	return s == BackendIdle || s == BackendOpen
 }
 
 // stateOf returns the state of a backend; for one that is paused, what it would be if it were used nevertheless.
-func (q *Queued) stateOf(now time.Time, b *Backend) BackendState {
+func (q *Queue) stateOf(now time.Time, b *Backend) BackendState {
 	switch {
 	case q.options.Connects && b.unproven() && b.reachable.IsZero() && !now.Before(b.paused):
 		return BackendConnecting
@@ -440,11 +440,11 @@ func (q *Queued) stateOf(now time.Time, b *Backend) BackendState {
 }
 
 // Depth returns the number of requests that wait.
-func (q *Queued) Depth() int { return len(q.queue) }
+func (q *Queue) Depth() int { return len(q.queue) }
 
 // Backends returns the states of all backends in the order in which they were first set, with those that were removed
 // and still have requests.
-func (q *Queued) Backends(now time.Time) []Backend {
+func (q *Queue) Backends(now time.Time) []Backend {
 	var out []Backend
 	for _, b := range q.backends {
 		if b.gone() {

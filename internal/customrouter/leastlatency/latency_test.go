@@ -1,4 +1,4 @@
-package picking
+package leastlatency
 
 import (
 	"fmt"
@@ -11,12 +11,12 @@ import (
 	"pgregory.net/rapid"
 )
 
-var usual = QueuedOptions{Threshold: 3 * time.Second, Alpha: 0.3, QueueMax: 3, QueueTimeout: 20 * time.Second}
+var usual = Options{Threshold: 3 * time.Second, Alpha: 0.3, QueueMax: 3, QueueTimeout: 20 * time.Second}
 
 // queued has these backends.
-func queued(addresses ...string) *Queued {
-	q := NewQueued(usual)
-	q.SetBackends(start, addresses)
+func queued(addresses ...string) *Queue {
+	q := New(usual)
+	q.SetBackends(began, addresses)
 	return q
 }
 
@@ -40,28 +40,28 @@ func want(t *testing.T, what string, got []Verdict, expected ...string) {
 }
 
 // answered has a backend answer n requests of a duration, one after the other.
-func answered(q *Queued, backend string, n int, took time.Duration) {
+func answered(q *Queue, backend string, n int, took time.Duration) {
 	for range n {
 		q.backend(backend).InFlight++
-		q.Done(start, backend, took, Answered)
+		q.Done(began, backend, took, Answered)
 	}
 }
 
 func TestAnUntriedBackendGetsOneRequestBeforeAllOthers(t *testing.T) {
 	q := queued("fast", "new")
 	answered(q, "fast", 10, time.Millisecond)
-	want(t, "the first", q.Arrive(start, 1), "1:new")
-	want(t, "the second", q.Arrive(start, 2), "2:fast")
-	want(t, "the answer of the new one", q.Done(start, "new", time.Second, Answered))
-	want(t, "the third", q.Arrive(start, 3), "3:fast")
+	want(t, "the first", q.Arrive(began, 1), "1:new")
+	want(t, "the second", q.Arrive(began, 2), "2:fast")
+	want(t, "the answer of the new one", q.Done(began, "new", time.Second, Answered))
+	want(t, "the third", q.Arrive(began, 3), "3:fast")
 }
 
 func TestABackendOverTheThresholdTakesNothingUntilItIsIdle(t *testing.T) {
 	q := queued("slow")
-	want(t, "the first", q.Arrive(start, 1), "1:slow")
-	want(t, "the second", q.Arrive(start, 2))
-	want(t, "after an answer of 40 s it is idle", q.Done(start, "slow", 40*time.Second, Answered), "2:slow")
-	want(t, "the third waits", q.Arrive(start, 3))
+	want(t, "the first", q.Arrive(began, 1), "1:slow")
+	want(t, "the second", q.Arrive(began, 2))
+	want(t, "after an answer of 40 s it is idle", q.Done(began, "slow", 40*time.Second, Answered), "2:slow")
+	want(t, "the third waits", q.Arrive(began, 3))
 	if got := q.Depth(); got != 1 {
 		t.Errorf("%d wait", got)
 	}
@@ -72,8 +72,8 @@ func TestTheThresholdItselfIsOverTheThreshold(t *testing.T) {
 		usual.Threshold - 1: BackendOpen, usual.Threshold: BackendSlow, usual.Threshold + 1: BackendSlow} {
 		q := queued("a")
 		answered(q, "a", 1, latency)
-		q.Arrive(start, 1)
-		if got := q.Backends(start)[0].State; got != state {
+		q.Arrive(began, 1)
+		if got := q.Backends(began)[0].State; got != state {
 			t.Errorf("with a latency of %v it is %s, want %s", latency, got, state)
 		}
 	}
@@ -83,10 +83,10 @@ func TestAFreshlyTriedBackendRamps(t *testing.T) {
 	q := queued("a")
 	answered(q, "a", 1, time.Second)
 	for i := range uint64(5) {
-		want(t, "up to five times its answers", q.Arrive(start, i), fmt.Sprintf("%d:a", i))
+		want(t, "up to five times its answers", q.Arrive(began, i), fmt.Sprintf("%d:a", i))
 	}
-	want(t, "the sixth", q.Arrive(start, 6))
-	want(t, "after the second answer", q.Done(start, "a", time.Second, Answered), "6:a")
+	want(t, "the sixth", q.Arrive(began, 6))
+	want(t, "after the second answer", q.Done(began, "a", time.Second, Answered), "6:a")
 }
 
 func TestTheLowestLatencyUnderTheThresholdIsChosen(t *testing.T) {
@@ -94,31 +94,31 @@ func TestTheLowestLatencyUnderTheThresholdIsChosen(t *testing.T) {
 	answered(q, "a", 5, 2*time.Second)
 	answered(q, "b", 5, time.Second)
 	answered(q, "c", 5, 9*time.Second)
-	want(t, "the first", q.Arrive(start, 1), "1:b")
-	if got := q.Backends(start)[1].Latency; got != 1 {
+	want(t, "the first", q.Arrive(began, 1), "1:b")
+	if got := q.Backends(began)[1].Latency; got != 1 {
 		t.Errorf("the mean of equal answers is %v", got)
 	}
 	q.backend("b").InFlight++
-	q.Done(start, "b", 11*time.Second, Answered)
-	if got := q.Backends(start)[1].Latency; math.Abs(got-4) > 1e-9 { // 1 + 0.3·10
+	q.Done(began, "b", 11*time.Second, Answered)
+	if got := q.Backends(began)[1].Latency; math.Abs(got-4) > 1e-9 { // 1 + 0.3·10
 		t.Errorf("the mean moved to %v, want 4", got)
 	}
-	want(t, "above the threshold another one", q.Arrive(start, 2), "2:a")
+	want(t, "above the threshold another one", q.Arrive(began, 2), "2:a")
 }
 
 func TestABackendThatFailsFastAttractsNothing(t *testing.T) {
 	q := queued("good", "bad")
 	answered(q, "good", 100, time.Second)
-	want(t, "the first tries the new one", q.Arrive(start, 1), "1:bad")
-	q.Done(start, "bad", time.Millisecond, Failed)
+	want(t, "the first tries the new one", q.Arrive(began, 1), "1:bad")
+	q.Done(began, "bad", time.Millisecond, Failed)
 	for i := range uint64(3) {
-		want(t, "while it is left out", q.Arrive(start, 10+i), fmt.Sprintf("%d:good", 10+i))
+		want(t, "while it is left out", q.Arrive(began, 10+i), fmt.Sprintf("%d:good", 10+i))
 	}
-	later := start.Add(firstPause)
+	later := began.Add(firstPause)
 	want(t, "after the pause", q.Arrive(later, 2), "2:bad")
 	q.Done(later, "bad", time.Millisecond, Failed)
 	want(t, "the second pause is longer", q.Arrive(later.Add(firstPause), 3), "3:good")
-	b := q.Backends(start)[1]
+	b := q.Backends(began)[1]
 	if !b.untried() || b.Answers != 0 || b.Failures != 2 {
 		t.Errorf("the state is %+v, want no latency and two failures", b)
 	}
@@ -128,25 +128,25 @@ func TestABackendThatFailsFastAttractsNothing(t *testing.T) {
 func TestABackendThatHangsIsNotTriedForEver(t *testing.T) {
 	q := queued("hangs", "good")
 	answered(q, "good", 10, time.Second)
-	want(t, "the first tries the new one", q.Arrive(start, 1), "1:hangs")
-	q.Done(start, "hangs", 3*time.Second, Abandoned)
-	want(t, "the second", q.Arrive(start, 2), "2:good")
+	want(t, "the first tries the new one", q.Arrive(began, 1), "1:hangs")
+	q.Done(began, "hangs", 3*time.Second, Abandoned)
+	want(t, "the second", q.Arrive(began, 2), "2:good")
 	answered(q, "good", 20, 5*time.Second)
-	want(t, "where the other one is slower, it is tried again", q.Arrive(start, 3), "3:hangs")
-	if b := q.Backends(start)[0]; !b.untried() {
+	want(t, "where the other one is slower, it is tried again", q.Arrive(began, 3), "3:hangs")
+	if b := q.Backends(began)[0]; !b.untried() {
 		t.Errorf("the latency of one that never answered is %v", b.Latency)
 	}
 	q = queued("hung later", "good")
 	answered(q, "hung later", 10, 100*time.Millisecond)
 	answered(q, "good", 10, time.Second)
 	for i := range uint64(2) {
-		want(t, "it was the fastest", q.Arrive(start, i), fmt.Sprintf("%d:hung later", i))
-		q.Done(start, "hung later", 3*time.Second, Abandoned)
+		want(t, "it was the fastest", q.Arrive(began, i), fmt.Sprintf("%d:hung later", i))
+		q.Done(began, "hung later", 3*time.Second, Abandoned)
 	}
-	want(t, "no longer", q.Arrive(start, 9), "9:good")
-	before := q.Backends(start)[1].Latency
-	q.Done(start, "good", time.Millisecond, Abandoned)
-	if after := q.Backends(start)[1].Latency; after != before {
+	want(t, "no longer", q.Arrive(began, 9), "9:good")
+	before := q.Backends(began)[1].Latency
+	q.Done(began, "good", time.Millisecond, Abandoned)
+	if after := q.Backends(began)[1].Latency; after != before {
 		t.Errorf("a client that gave up at once moved the mean from %v to %v", before, after)
 	}
 }
@@ -157,7 +157,7 @@ func TestAWarmBackendThatHangsGetsLittleWhileOthersAreIdle(t *testing.T) {
 	answered(q, "hangs", 30, 100*time.Millisecond)
 	answered(q, "good", 30, 300*time.Millisecond)
 	at := map[string]int{}
-	now := start
+	now := began
 	for i := range uint64(100) {
 		b := q.Arrive(now, i)[0].Backend
 		if at[b]++; b == "good" {
@@ -183,8 +183,8 @@ func TestALongStreamDoesNotKeepShortRequestsFromItsBackend(t *testing.T) {
 	q := queued("streams", "other")
 	answered(q, "streams", 30, 200*time.Millisecond)
 	answered(q, "other", 30, 300*time.Millisecond)
-	want(t, "the stream", q.Arrive(start, 1), "1:streams")
-	now := start
+	want(t, "the stream", q.Arrive(began, 1), "1:streams")
+	now := began
 	for i := range uint64(100) {
 		now = now.Add(100 * time.Millisecond)
 		want(t, "a short request", q.Arrive(now, 2+i), fmt.Sprintf("%d:streams", 2+i))
@@ -201,9 +201,9 @@ func TestALongStreamDoesNotKeepShortRequestsFromItsBackend(t *testing.T) {
 func TestOnlyStreamsAreNoReasonToWait(t *testing.T) {
 	q := queued("streams")
 	answered(q, "streams", 30, time.Second)
-	q.Arrive(start, 1)
-	q.Arrive(start.Add(time.Second), 2)
-	now := start.Add(time.Minute)
+	q.Arrive(began, 1)
+	q.Arrive(began.Add(time.Second), 2)
+	now := began.Add(time.Minute)
 	want(t, "a short request after a minute", q.Arrive(now, 3), "3:streams")
 	want(t, "the next waits for that", q.Arrive(now.Add(time.Second), 4))
 	want(t, "which is answered", q.Done(now.Add(time.Second), "streams", time.Second, Answered), "4:streams")
@@ -215,12 +215,12 @@ func TestABackendThatRejectsEverythingIsNotFast(t *testing.T) {
 	answered(q, "good", 10, time.Second)
 	at := map[string]int{}
 	for i := range uint64(12) {
-		v := q.Arrive(start, i)[0]
+		v := q.Arrive(began, i)[0]
 		at[v.Backend]++
 		if v.Backend == "bad" {
-			q.Done(start, "bad", time.Millisecond, Rejected)
+			q.Done(began, "bad", time.Millisecond, Rejected)
 		} else {
-			q.Done(start, "good", time.Second, Answered)
+			q.Done(began, "good", time.Second, Answered)
 		}
 	}
 	if at["bad"] != 3 || at["good"] != 9 {
@@ -229,25 +229,25 @@ func TestABackendThatRejectsEverythingIsNotFast(t *testing.T) {
 	for range 5 { // the clients' own errors, between answers
 		for range rejectionsOfClients {
 			q.backend("good").InFlight++
-			q.Done(start, "good", time.Millisecond, Rejected)
+			q.Done(began, "good", time.Millisecond, Rejected)
 		}
 		answered(q, "good", 1, time.Second)
 	}
-	if b := q.Backends(start)[0]; b.Latency != 1 || b.Failures != 0 {
+	if b := q.Backends(began)[0]; b.Latency != 1 || b.Failures != 0 {
 		t.Errorf("the state is %+v, want that of before", b)
 	}
 }
 
 // connecting has backends to which the caller connects.
-func connecting(addresses ...string) *Queued {
+func connecting(addresses ...string) *Queue {
 	o := usual
 	o.Connects = true
-	q := NewQueued(o)
-	q.SetBackends(start, addresses)
+	q := New(o)
+	q.SetBackends(began, addresses)
 	return q
 }
 
-func wantChecks(t *testing.T, what string, q *Queued, now time.Time, expected ...string) {
+func wantChecks(t *testing.T, what string, q *Queue, now time.Time, expected ...string) {
 	t.Helper()
 	if got := q.Checks(now); !slices.Equal(got, expected) {
 		t.Errorf("%s: connect to %v, want %v", what, got, expected)
@@ -257,32 +257,32 @@ func wantChecks(t *testing.T, what string, q *Queued, now time.Time, expected ..
 func TestARequestWhoseBackendIsUnreachableKeepsItsPlace(t *testing.T) {
 	q := queued("new", "old")
 	answered(q, "old", 1, 9*time.Second) // over the threshold: one at a time
-	want(t, "the first", q.Arrive(start, 1), "1:new")
-	want(t, "the second", q.Arrive(start, 2), "2:old")
-	want(t, "the third waits", q.Arrive(start, 3))
-	want(t, "so does the first", q.Unreachable(start, "new", 1, start))
-	want(t, "it is before the third", q.Done(start, "old", 9*time.Second, Answered), "1:old")
-	want(t, "all are left out, so none is", q.Done(start, "old", 0, Failed), "3:new")
+	want(t, "the first", q.Arrive(began, 1), "1:new")
+	want(t, "the second", q.Arrive(began, 2), "2:old")
+	want(t, "the third waits", q.Arrive(began, 3))
+	want(t, "so does the first", q.Unreachable(began, "new", 1, began))
+	want(t, "it is before the third", q.Done(began, "old", 9*time.Second, Answered), "1:old")
+	want(t, "all are left out, so none is", q.Done(began, "old", 0, Failed), "3:new")
 }
 
 // TestNoRequestWaitsForAConnectionWhileAnotherBackendIsIdle: one to a backend that does not answer takes seconds.
 func TestNoRequestWaitsForAConnectionWhileAnotherBackendIsIdle(t *testing.T) {
 	q := connecting("old")
-	wantChecks(t, "a new backend", q, start, "old")
-	q.Connected(start, "old", start, true)
+	wantChecks(t, "a new backend", q, began, "old")
+	q.Connected(began, "old", began, true)
 	answered(q, "old", 20, time.Second)
-	wantChecks(t, "one that answered", q, start)
-	q.SetBackends(start, []string{"gone", "new", "old"})
-	if got := q.Backends(start)[1].State; got != BackendConnecting {
+	wantChecks(t, "one that answered", q, began)
+	q.SetBackends(began, []string{"gone", "new", "old"})
+	if got := q.Backends(began)[1].State; got != BackendConnecting {
 		t.Errorf("the state of a new backend is %s, want %s", got, BackendConnecting)
 	}
-	wantChecks(t, "two new backends", q, start, "gone", "new")
-	wantChecks(t, "while they are connected to", q, start)
-	want(t, "the first", q.Arrive(start, 1), "1:old")
-	want(t, "the new one can be connected to", q.Connected(start, "new", start, true))
-	want(t, "it is used at once", q.Arrive(start, 2), "2:new")
-	now := start.Add(2 * time.Second)
-	q.Connected(now, "gone", start, false)
+	wantChecks(t, "two new backends", q, began, "gone", "new")
+	wantChecks(t, "while they are connected to", q, began)
+	want(t, "the first", q.Arrive(began, 1), "1:old")
+	want(t, "the new one can be connected to", q.Connected(began, "new", began, true))
+	want(t, "it is used at once", q.Arrive(began, 2), "2:new")
+	now := began.Add(2 * time.Second)
+	q.Connected(now, "gone", began, false)
 	want(t, "the one that cannot is left out", q.Arrive(now, 3), "3:old")
 	wantChecks(t, "during its pause", q, now.Add(firstPause-1))
 	wantChecks(t, "after its pause", q, now.Add(firstPause), "gone")
@@ -297,23 +297,23 @@ func TestNoRequestWaitsForAConnectionWhileAnotherBackendIsIdle(t *testing.T) {
 
 func TestARequestThatWaitsGoesToTheFirstBackendThatCanBeConnectedTo(t *testing.T) {
 	q := connecting("gone", "new")
-	wantChecks(t, "both", q, start, "gone", "new")
-	want(t, "the first waits", q.Arrive(start, 1))
-	want(t, "so does the second", q.Arrive(start, 2))
-	want(t, "one can be connected to", q.Connected(start, "new", start, true), "1:new")
-	want(t, "the other cannot", q.Connected(start, "gone", start, false))
-	want(t, "the second waits for the answer of the first", q.Done(start, "new", time.Second, Answered), "2:new")
+	wantChecks(t, "both", q, began, "gone", "new")
+	want(t, "the first waits", q.Arrive(began, 1))
+	want(t, "so does the second", q.Arrive(began, 2))
+	want(t, "one can be connected to", q.Connected(began, "new", began, true), "1:new")
+	want(t, "the other cannot", q.Connected(began, "gone", began, false))
+	want(t, "the second waits for the answer of the first", q.Done(began, "new", time.Second, Answered), "2:new")
 }
 
 // TestARequestThatWasUnreachableGoesOnlyWhereAConnectionWasMadeSince, and the others do not wait for it.
 func TestARequestThatWasUnreachableGoesOnlyWhereAConnectionWasMadeSince(t *testing.T) {
 	q := connecting("a", "b", "c")
-	q.Checks(start)
+	q.Checks(began)
 	for i, backend := range []string{"a", "b", "c"} {
-		q.Connected(start, backend, start, true)
+		q.Connected(began, backend, began, true)
 		answered(q, backend, 20, time.Duration(i+1)*time.Second/10)
 	}
-	now := start.Add(time.Minute)
+	now := began.Add(time.Minute)
 	want(t, "the first", q.Arrive(now, 1), "1:a")
 	failed := now.Add(2 * time.Second)
 	want(t, "it waits", q.Unreachable(failed, "a", 1, now))
@@ -330,13 +330,13 @@ func TestARequestThatWasUnreachableGoesOnlyWhereAConnectionWasMadeSince(t *testi
 
 func TestRequestsWaitWhileNoBackendCanBeConnectedTo(t *testing.T) {
 	q := connecting("a", "b")
-	q.Checks(start)
-	q.Connected(start, "a", start, true)
-	q.Connected(start, "b", start, false)
-	want(t, "the first", q.Arrive(start, 1), "1:a")
-	want(t, "it waits like those that came later", q.Unreachable(start, "a", 1, start))
-	want(t, "the second", q.Arrive(start, 2))
-	now := start.Add(firstPause)
+	q.Checks(began)
+	q.Connected(began, "a", began, true)
+	q.Connected(began, "b", began, false)
+	want(t, "the first", q.Arrive(began, 1), "1:a")
+	want(t, "it waits like those that came later", q.Unreachable(began, "a", 1, began))
+	want(t, "the second", q.Arrive(began, 2))
+	now := began.Add(firstPause)
 	wantChecks(t, "after their pauses", q, now, "a", "b")
 	want(t, "none is there", q.Connected(now, "b", now, false))
 	want(t, "one is", q.Connected(now, "a", now, true), "1:a")
@@ -346,11 +346,11 @@ func TestRequestsWaitWhileNoBackendCanBeConnectedTo(t *testing.T) {
 // TestASuccessOfACheckDuringWhichARequestFailedCountsForNothing: it is repeated after the pause.
 func TestASuccessOfACheckDuringWhichARequestFailedCountsForNothing(t *testing.T) {
 	q := connecting("a", "b")
-	q.Checks(start)
-	q.Connected(start, "a", start, true)
-	want(t, "the first", q.Arrive(start, 1), "1:a")
-	q.Done(start, "a", time.Second, Failed)
-	now := start.Add(firstPause)
+	q.Checks(began)
+	q.Connected(began, "a", began, true)
+	want(t, "the first", q.Arrive(began, 1), "1:a")
+	q.Done(began, "a", time.Second, Failed)
+	now := began.Add(firstPause)
 	wantChecks(t, "after its pause", q, now, "a")
 	want(t, "the second waits", q.Arrive(now, 2))
 	q.backend("a").InFlight++
@@ -362,10 +362,10 @@ func TestASuccessOfACheckDuringWhichARequestFailedCountsForNothing(t *testing.T)
 // TestAFailureOfACheckDuringWhichABackendAnsweredCountsForNothing: a busy one may not take more connections.
 func TestAFailureOfACheckDuringWhichABackendAnsweredCountsForNothing(t *testing.T) {
 	q := connecting("a")
-	q.Checks(start)
-	q.Connected(start, "a", start, true)
+	q.Checks(began)
+	q.Connected(began, "a", began, true)
 	answered(q, "a", 20, time.Second)
-	now := start.Add(time.Minute)
+	now := began.Add(time.Minute)
 	want(t, "the first", q.Arrive(now, 1), "1:a")
 	want(t, "the second", q.Arrive(now, 2), "2:a")
 	q.Unreachable(now, "a", 1, now)
@@ -386,14 +386,14 @@ func TestChecksAreBounded(t *testing.T) {
 		addresses = append(addresses, fmt.Sprint(i))
 	}
 	q := connecting(addresses...)
-	wantChecks(t, "at first", q, start, addresses[:maxChecks]...)
-	wantChecks(t, "then", q, start)
-	q.Connected(start, "7", start, true)
-	wantChecks(t, "after the end of one", q, start, addresses[maxChecks])
+	wantChecks(t, "at first", q, began, addresses[:maxChecks]...)
+	wantChecks(t, "then", q, began)
+	q.Connected(began, "7", began, true)
+	wantChecks(t, "after the end of one", q, began, addresses[maxChecks])
 	for _, a := range addresses[:maxChecks] {
-		q.Connected(start, a, start, false)
+		q.Connected(began, a, began, false)
 	}
-	now := start.Add(time.Minute)
+	now := began.Add(time.Minute)
 	wantChecks(t, "before those that failed", q, now, addresses[maxChecks+1:]...)
 	q.Connected(now, addresses[maxChecks], now, true)
 	wantChecks(t, "at last", q, now, addresses[0])
@@ -406,18 +406,18 @@ func TestChecksOfRemovedBackendsCountToo(t *testing.T) {
 		addresses = append(addresses, fmt.Sprint(i))
 	}
 	q := connecting(addresses...)
-	wantChecks(t, "at first", q, start, addresses...)
-	q.SetBackends(start, []string{"new"})
-	if got := q.Backends(start); len(got) != 1 || got[0].Address != "new" {
+	wantChecks(t, "at first", q, began, addresses...)
+	q.SetBackends(began, []string{"new"})
+	if got := q.Backends(began); len(got) != 1 || got[0].Address != "new" {
 		t.Errorf("the backends are %+v, want only the new one", got)
 	}
-	wantChecks(t, "while connections to others are attempted", q, start)
-	q.SetBackends(start, []string{"new", "7"})
-	q.Connected(start, "7", start, true)
-	wantChecks(t, "after the end of one", q, start, "new")
-	want(t, "one that was set again", q.Arrive(start, 1), "1:7")
+	wantChecks(t, "while connections to others are attempted", q, began)
+	q.SetBackends(began, []string{"new", "7"})
+	q.Connected(began, "7", began, true)
+	wantChecks(t, "after the end of one", q, began, "new")
+	want(t, "one that was set again", q.Arrive(began, 1), "1:7")
 	for _, a := range addresses {
-		q.Connected(start, a, start, false)
+		q.Connected(began, a, began, false)
 	}
 	if len(q.backends) != 2 {
 		t.Errorf("%d backends are remembered, want 2", len(q.backends))
@@ -427,61 +427,61 @@ func TestChecksOfRemovedBackendsCountToo(t *testing.T) {
 // TestARequestThatCanBeSentNowhereIsRefusedInTime, while connections are attempted all the time.
 func TestARequestThatCanBeSentNowhereIsRefusedInTime(t *testing.T) {
 	q := connecting("a", "b")
-	q.Checks(start)
-	want(t, "it waits", q.Arrive(start, 1))
-	q.Connected(start, "a", start, false)
-	at := start.Add(firstPause)
+	q.Checks(began)
+	want(t, "it waits", q.Arrive(began, 1))
+	q.Connected(began, "a", began, false)
+	at := began.Add(firstPause)
 	wantChecks(t, "again", q, at, "a")
-	q.Connected(at, "b", start, false)
-	want(t, "in time", q.Tick(start.Add(usual.QueueTimeout-1)))
-	want(t, "too late", q.Tick(start.Add(usual.QueueTimeout)), "1:-timeout")
+	q.Connected(at, "b", began, false)
+	want(t, "in time", q.Tick(began.Add(usual.QueueTimeout-1)))
+	want(t, "too late", q.Tick(began.Add(usual.QueueTimeout)), "1:-timeout")
 }
 
 func TestWhereAllFailNoneIsLeftOut(t *testing.T) {
 	q := queued("a")
-	q.Arrive(start, 1)
-	q.Done(start, "a", 0, Failed)
-	want(t, "the only one", q.Arrive(start, 2), "2:a")
+	q.Arrive(began, 1)
+	q.Done(began, "a", 0, Failed)
+	want(t, "the only one", q.Arrive(began, 2), "2:a")
 }
 
 func TestAClientThatGivesUpLeavesNoTrace(t *testing.T) {
 	q := queued("a")
-	q.Arrive(start, 1)
-	q.Arrive(start, 2)
-	q.Arrive(start, 3)
+	q.Arrive(began, 1)
+	q.Arrive(began, 2)
+	q.Arrive(began, 3)
 	q.Leave(2)
-	want(t, "the next in the queue", q.Done(start, "a", 0, Abandoned), "3:a")
-	if b := q.Backends(start)[0]; !b.untried() || b.Failures != 0 || b.InFlight != 1 {
+	want(t, "the next in the queue", q.Done(began, "a", 0, Abandoned), "3:a")
+	if b := q.Backends(began)[0]; !b.untried() || b.Failures != 0 || b.InFlight != 1 {
 		t.Errorf("the state is %+v, want nothing learned", b)
 	}
 }
 
 func TestAFullQueueRefusesTheOldestAndAnOldRequestIsRefused(t *testing.T) {
-	q := NewQueued(usual)
+	q := New(usual)
 	for i := range uint64(3) {
-		want(t, "without backends", q.Arrive(start.Add(time.Duration(i)*time.Second), i))
+		want(t, "without backends", q.Arrive(began.Add(time.Duration(i)*time.Second), i))
 	}
-	want(t, "one too many", q.Arrive(start.Add(3*time.Second), 3), "0:-evicted")
-	want(t, "too early", q.Tick(start.Add(usual.QueueTimeout)))
-	want(t, "too old", q.Tick(start.Add(usual.QueueTimeout+time.Second)), "1:-timeout")
-	want(t, "a backend takes the next", q.SetBackends(start.Add(21*time.Second), []string{"a"}), "2:a")
+	want(t, "one too many", q.Arrive(began.Add(3*time.Second), 3), "0:-evicted")
+	want(t, "too early", q.Tick(began.Add(usual.QueueTimeout)))
+	want(t, "too old", q.Tick(began.Add(usual.QueueTimeout+time.Second)), "1:-timeout")
+	want(t, "a backend takes the next", q.SetBackends(began.Add(21*time.Second), []string{"a"}), "2:a")
 }
 
 func TestAfterAStopNoRequestWaits(t *testing.T) {
-	q := NewQueued(usual)
-	want(t, "without backends", append(q.Arrive(start, 0), q.Arrive(start, 1)...))
+	q := New(usual)
+	want(t, "without backends", append(q.Arrive(began, 0), q.Arrive(began, 1)...))
 	want(t, "those that wait", q.Stop(), "0:-stopped", "1:-stopped")
-	want(t, "one that would wait", q.Arrive(start, 2), "2:-stopped")
-	want(t, "none waits for a backend", q.SetBackends(start, []string{"a"}))
-	want(t, "one that need not wait", q.Arrive(start, 3), "3:a")
+	want(t, "one that would wait", q.Arrive(began, 2), "2:-stopped")
+	want(t, "none waits for a backend", q.SetBackends(began, []string{"a"}))
+	want(t, "one that need not wait", q.Arrive(began, 3), "3:a")
 }
 
 func TestLatenciesStayWhenTheBackendsAreSetAgain(t *testing.T) {
 	q := queued("a", "b")
 	answered(q, "a", 4, time.Second)
 	q.backend("b").InFlight = 1
-	q.SetBackends(start, []string{"a", "c"})
-	got := q.Backends(start)
+	q.SetBackends(began, []string{"a", "c"})
+	got := q.Backends(began)
 	if len(got) != 3 || got[0].Address != "a" || got[0].Latency != 1 || got[0].Answers != 4 || got[2].Address != "c" ||
 		!got[2].untried() {
 		t.Errorf("backends %+v", got)
@@ -489,18 +489,18 @@ func TestLatenciesStayWhenTheBackendsAreSetAgain(t *testing.T) {
 	if b := got[1]; b.Address != "b" || b.State != BackendRemoved || b.InFlight != 1 {
 		t.Errorf("a removed backend with a request in flight is shown as %+v", b)
 	}
-	q.Done(start, "b", time.Second, Answered)
+	q.Done(began, "b", time.Second, Answered)
 	if q.backend("b") != nil {
 		t.Error("a removed backend is remembered after its last request")
 	}
 }
 
-func TestQueuedKeepsItsPromisesWhateverHappens(t *testing.T) {
+func TestTheQueueKeepsItsPromisesWhateverHappens(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := usual
 		o.Connects = rapid.Bool().Draw(t, "connects")
-		q := NewQueued(o)
-		now, next := start, uint64(0)
+		q := New(o)
+		now, next := began, uint64(0)
 		at := map[uint64]string{} // the requests at backends
 		arrived, refused, unreachable := map[uint64]time.Time{}, map[uint64]bool{}, map[uint64]bool{}
 		var order []uint64
@@ -560,7 +560,7 @@ func TestQueuedKeepsItsPromisesWhateverHappens(t *testing.T) {
 			for _, backend := range at {
 				inFlight[backend]++
 			}
-			for _, b := range q.Backends(start) {
+			for _, b := range q.Backends(began) {
 				if b.InFlight != inFlight[b.Address] {
 					t.Fatalf("%s has %d in flight, want %d", b.Address, b.InFlight, inFlight[b.Address])
 				}
@@ -576,3 +576,5 @@ func TestQueuedKeepsItsPromisesWhateverHappens(t *testing.T) {
 		}
 	})
 }
+
+var began = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
