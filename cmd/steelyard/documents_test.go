@@ -146,8 +146,6 @@ func made(words []string, r *running) []string {
 			continue
 		case i > 0 && words[i-1] == "--duration" || w == "--duration":
 			continue
-		case i > 0 && words[i-1] == "--hunt":
-			w = "2"
 		}
 		args = append(args, strings.ReplaceAll(w, "10.0.0.1:8000", r.servers[0]))
 	}

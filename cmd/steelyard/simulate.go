@@ -30,11 +30,10 @@ CSV or Mooncake's JSON lines, plain or gzip). Their times are in seconds: to the
 token, for each output token, and to the last one. Other waits are in mean service times.`,
 		Example: `  steelyard simulate --list
   steelyard simulate --scenario photoroom
-  steelyard simulate --scenario photoroom --policy least_request,steelyard@5ms --plot
+  steelyard simulate --scenario photoroom --policy least_request,steelyard@5ms
   steelyard simulate --scenario photoroom --print > mine.yaml
   steelyard simulate --scenario ./mine.yaml --seed 7 --json rows.json
   steelyard simulate --scenario photoroom --config steelyard.yaml --cluster llama
-  steelyard simulate --scenario photoroom --duration 5m --hunt 20
   steelyard simulate --scenario llm --load 0.9
   steelyard simulate --trace BurstGPT_1.csv --spread --duration 20m`,
 		Args: cobra.NoArgs,
@@ -62,11 +61,6 @@ token, for each output token, and to the last one. Other waits are in mean servi
 		"no other budget; repeat or separate by commas (default: all)")
 	f.StringVar(&o.JSONFile, "json", "", "write the rows to this file as JSON; - for standard output instead of the "+
 		"table")
-	f.BoolVar(&o.Plot, "plot", false, "draw waits, queues and weights as text")
-	f.IntSliceVar(&o.PlotPods, "plot-pods", nil, "pods to draw, by number from 0 (default: one of each kind, and "+
-		"those with events)")
-	f.IntVar(&o.Hunt, "hunt", 0, "number of seeds to run, to find the one under which Steelyard does worst "+
-		"against least_request")
 	f.StringVarP(&o.Config, "config", "c", "", "a configuration, whose cluster replaces the scenario's pods")
 	f.StringVar(&o.Cluster, "cluster", "", "the cluster of that configuration (default: its only one)")
 	f.IntVar(&o.Pods, "pods", 0, "number of endpoints, where the configuration finds them by DNS")

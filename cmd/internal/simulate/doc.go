@@ -19,7 +19,7 @@
 //	ratio = max(p99, 0.05) / max(p99 of least_request, 0.05)
 //
 // because users do not notice a twentieth of a service (or of a second), and from 0.01 to 0.02 is
-// a doubling that nothing notices. A hunt runs many seeds and names the one with the largest ratio.
+// a doubling that nothing notices.
 //
 // # A deployment
 //

@@ -3,7 +3,6 @@ package simulate
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -32,9 +31,6 @@ type Options struct {
 
 	List, Print bool   // the built-in scenarios; one of them, as a file
 	JSONFile    string // where the rows also go; "-" for Out instead of the table
-	Plot        bool
-	PlotPods    []int // that are drawn; empty: those of interest
-	Hunt        int   // seeds to try; 0: no hunt
 
 	Config, Cluster string // the user's own deployment
 	Pods            int    // endpoints of it, where only DNS has them
@@ -66,9 +62,6 @@ const (
 // largestSeed is the largest that a file can have.
 const largestSeed uint64 = math.MaxInt64
 
-// mostSeeds bounds a hunt.
-const mostSeeds = 10_000
-
 // check refuses options that make no sense, by themselves or together.
 func (o *Options) check() error {
 	balancers := []string{string(sim.RoundRobin), string(sim.LeastRequest), string(sim.Random)}
@@ -86,8 +79,6 @@ func (o *Options) check() error {
 	case o.Duration > longest:
 		return usage("--duration %s is too long: write at most %s", config.DurationText(o.Duration),
 			config.DurationText(longest))
-	case o.Hunt < 0 || o.Hunt > mostSeeds:
-		return usage("--hunt %d: write a number of seeds, 1 to %d", o.Hunt, mostSeeds)
 	case o.Config == "" && o.Cluster != "":
 		return usage("--cluster needs --config with the file that the cluster is in")
 	case o.Config == "" && o.Pods != 0:
@@ -97,10 +88,6 @@ func (o *Options) check() error {
 			"scenario have least_request")
 	case o.Pods < 0 || o.Pods > mostPods:
 		return usage("--pods %d: write 1 to %d", o.Pods, mostPods)
-	case len(o.PlotPods) > 0 && !o.Plot:
-		return usage("--plot-pods needs --plot")
-	case len(o.PlotPods) > len(podMarkers):
-		return usage("--plot-pods: one plot shows at most %d pods", len(podMarkers))
 	case o.EnvoyPolicy != "" && !slices.Contains(balancers, o.EnvoyPolicy):
 		return usage("--envoy-policy %s: write one of %s", o.EnvoyPolicy, strings.Join(balancers, ", "))
 	}
@@ -113,11 +100,9 @@ func (o *Options) checkIgnored() error {
 		name  string
 		given bool
 	}
-	plot := flag{"--plot", o.Plot}
 	traced := []flag{{"--trace", o.Trace != ""}, {"--spread", o.Spread}}
 	running := []flag{
-		{"--policy", len(o.Policies) > 0}, {"--json", o.JSONFile != ""}, plot, {"--plot-pods", len(o.PlotPods) > 0},
-		{"--hunt", o.Hunt != 0}, {"--envoy-policy", o.EnvoyPolicy != ""},
+		{"--policy", len(o.Policies) > 0}, {"--json", o.JSONFile != ""}, {"--envoy-policy", o.EnvoyPolicy != ""},
 	}
 	choosing := []flag{
 		{"--scenario", o.Scenario != ""}, {"--print", o.Print}, {"--seed", o.Seeded}, {"--duration", o.Duration != 0},
@@ -131,8 +116,6 @@ func (o *Options) checkIgnored() error {
 		{flag{"--list", o.List}, "lists what there is and exits", slices.Concat(choosing, traced, running)},
 		{flag{"--print", o.Print}, "shows the scenario, which has no trace, and exits",
 			slices.Concat(traced, running)},
-		{flag{"--json -", o.JSONFile == "-"}, "writes only rows", []flag{plot}},
-		{flag{"--hunt", o.Hunt != 0}, "tries many seeds, and names the one to plot", []flag{plot}},
 	} {
 		for _, f := range by.ignores {
 			if by.given && f.given {
@@ -172,9 +155,9 @@ func (o *Options) scenario(ctx context.Context) (sim.Scenario, error) {
 	if err := o.prompts(ctx, &s); err != nil {
 		return s, err
 	}
-	if largest := largestSeed - uint64(max(0, o.Hunt-1)); s.Seed > largest {
-		return s, usage("seed %d is too large: write --seed with 0 to %d, so that a file can hold every seed",
-			s.Seed, largest)
+	if s.Seed > largestSeed {
+		return s, usage("seed %d is too large: write --seed with 0 to %d, so that a file can hold it", s.Seed,
+			largestSeed)
 	}
 	if o.Duration > 0 {
 		s.Duration = o.Duration
@@ -295,7 +278,3 @@ func (o *Options) rows(s *sim.Scenario) ([]sim.Policy, *deployment, error) {
 	}
 	return policies, f, err
 }
-
-// errNothing is where no policy is left to compare with.
-var errNothing = errors.New("a hunt compares Steelyard with least_request, and neither --policy nor the scenario has " +
-	"a policy of Steelyard's: add one, such as --policy steelyard@5ms")

@@ -43,51 +43,10 @@ func someRun() run {
 			{Requests: 3000, Wait: sim.Quantiles{P90: 0.02, P99: 2.63, Max: 4}, Hunting: 0.8},
 		},
 	}
-	for i := range r.results {
-		for k := range 300 {
-			at := float64(k) / 300
-			third := 6 + 4*math.Sin(12*at)
-			r.results[i].Series = append(r.results[i].Series, sim.Sample{
-				At:      time.Duration(k) * 2 * time.Second,
-				Load:    []float64{4 + float64(i), 4 * at, third},
-				Waiting: float64(i) + max(0, third-4),
-				Shares:  []float64{0.5, 0.5 - at/2, at / 2},
-			})
-		}
-	}
 	return r
 }
 
 func TestTable(t *testing.T) { golden.Check(t, "testdata/table.txt", someRun().table()) }
-
-func TestPlots(t *testing.T) {
-	r := someRun()
-	text := r.plots(typical(r.policies), interesting(r.scenario))
-	golden.Check(t, "testdata/plots.txt", text)
-	for line := range strings.Lines(text) {
-		if n := len([]rune(line)); n > 101 {
-			t.Errorf("%d columns: %s", n-1, line)
-		}
-		if trimmed := strings.TrimRight(line, " \n"); trimmed+"\n" != line {
-			t.Errorf("white space at the end of %q", line)
-		}
-	}
-}
-
-func TestPlotsOfNothing(t *testing.T) {
-	r := someRun()
-	for i := range r.results {
-		r.results[i] = sim.Result{}
-	}
-	all := func(sim.Policy) bool { return true }
-	if text := r.plots(all, []int{0, 1}); strings.Contains(text, "NaN") || strings.Contains(text, "├─") {
-		t.Errorf("no request was placed, and yet:\n%s", text)
-	}
-	r.results[0].Series = []sim.Sample{{Load: []float64{0, 0, 0}}}
-	if text := r.plots(all, []int{0}); !strings.Contains(text, "0 all the time") {
-		t.Errorf("an idle run is drawn as:\n%s", text)
-	}
-}
 
 func TestTheBestIsMarkedAmongWhatOneCanSwitchOn(t *testing.T) {
 	r := someRun()

@@ -39,35 +39,17 @@ func Run(ctx context.Context, o Options) error {
 	if own != nil && o.JSONFile != "-" {
 		fmt.Fprint(o.Out, own.explanation())
 	}
-	if o.Hunt > 0 {
-		return o.hunt(ctx, s, policies)
-	}
 	return o.compare(ctx, s, policies)
 }
 
 // compare runs the policies on one seed and shows them side by side.
 func (o *Options) compare(ctx context.Context, s sim.Scenario, policies []sim.Policy) error {
-	pods, err := o.pods(s)
+	r, err := o.run(ctx, s, policies)
 	if err != nil {
 		return err
 	}
-	if o.Plot {
-		s.SampleEvery = sampleEvery(s.Duration)
-	}
-	runs, err := o.runAll(ctx, []sim.Scenario{s}, policies)
-	if err != nil {
-		return err
-	}
-	r := runs[0]
 	if o.JSONFile != "-" {
 		fmt.Fprint(o.Out, r.table())
-		if o.Plot {
-			over := typical(policies)
-			if len(o.Policies) > 0 {
-				over = func(sim.Policy) bool { return true }
-			}
-			fmt.Fprint(o.Out, r.plots(over, pods))
-		}
 	}
 	if o.JSONFile == "" {
 		return nil
@@ -75,42 +57,24 @@ func (o *Options) compare(ctx context.Context, s sim.Scenario, policies []sim.Po
 	return writeJSON(o.JSONFile, o.Out, r.document())
 }
 
-// pods are those to draw.
-func (o *Options) pods(s sim.Scenario) ([]int, error) {
-	if len(o.PlotPods) == 0 {
-		return interesting(s), nil
-	}
-	last := len(podsOf(s)) - 1
-	for _, pod := range o.PlotPods {
-		if pod < 0 || pod > last {
-			return nil, usage("--plot-pods %d: the pods are numbered from 0 to %d", pod, last)
-		}
-	}
-	return o.PlotPods, nil
-}
-
-// runAll runs all policies on all scenarios, as many at a time as there are
-// processors.
-func (o *Options) runAll(ctx context.Context, scenarios []sim.Scenario, policies []sim.Policy) ([]run, error) {
-	progress := newProgress(o.Err, len(scenarios)*len(policies))
+// run runs all policies, as many at a time as there are processors.
+func (o *Options) run(ctx context.Context, s sim.Scenario, policies []sim.Policy) (run, error) {
+	progress := newProgress(o.Err, len(policies))
 	defer progress.clear()
-	runs := make([]run, len(scenarios))
+	r := run{scenario: s, policies: policies, results: make([]sim.Result, len(policies))}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(runtime.GOMAXPROCS(0))
-	for k, s := range scenarios {
-		runs[k] = run{scenario: s, policies: policies, results: make([]sim.Result, len(policies))}
-		for i, p := range policies {
-			group.Go(func() (err error) {
-				if ctx.Err() != nil {
-					return ctx.Err()
-				}
-				runs[k].results[i], err = sim.Run(ctx, s, p)
-				progress.done()
-				return err
-			})
-		}
+	for i, p := range policies {
+		group.Go(func() (err error) {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			r.results[i], err = sim.Run(ctx, s, p)
+			progress.done()
+			return err
+		})
 	}
-	return runs, group.Wait()
+	return r, group.Wait()
 }
 
 // list writes the built-in scenarios and the policies, one line each.

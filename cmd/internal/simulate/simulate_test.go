@@ -40,20 +40,16 @@ func TestList(t *testing.T) {
 	golden.Check(t, "testdata/simulated/list.txt", simulated(t, Options{List: true}))
 }
 
-func TestAScenarioWithPlots(t *testing.T) {
-	o := Options{Scenario: shortScenario, Policies: []string{"least_request", "free_slots@1s", "shortest_queue"},
-		Plot: true, PlotPods: []int{0, 3}}
+func TestAScenario(t *testing.T) {
+	o := Options{Scenario: shortScenario, Policies: []string{"least_request", "free_slots@1s", "shortest_queue"}}
 	golden.Check(t, "testdata/simulated/short.txt", simulated(t, o))
 }
 
 func TestSteelyardIsAmongTheRows(t *testing.T) {
-	o := Options{Scenario: shortScenario, Policies: []string{"least_request", "steelyard@20ms"}, Plot: true}
+	o := Options{Scenario: shortScenario, Policies: []string{"least_request", "steelyard@20ms"}}
 	text := simulated(t, o)
-	for _, want := range []string{"\nsteelyard@20ms", "steelyard@20ms: requests waiting",
-		"steelyard@20ms: share of the traffic by weight"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("%q is not in\n%s", want, text)
-		}
+	if want := "\nsteelyard@20ms"; !strings.Contains(text, want) {
+		t.Errorf("%q is not in\n%s", want, text)
 	}
 }
 
@@ -158,49 +154,6 @@ func TestDurationIsChangedWithItsWarmUp(t *testing.T) {
 	}
 }
 
-func TestAHuntNamesTheWorstSeedAndHowToSeeIt(t *testing.T) {
-	dir := t.TempDir()
-	rows := filepath.Join(dir, "seeds.json")
-	o := Options{Scenario: shortScenario, Policies: []string{"steelyard@5ms", "steelyard@1s"}, Hunt: 3, JSONFile: rows}
-	text := simulated(t, o)
-	var got struct{ Seeds []document }
-	body, err := os.ReadFile(rows)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(body, &got); err != nil || len(got.Seeds) != 3 {
-		t.Fatalf("%d seeds, error %v", len(got.Seeds), err)
-	}
-	worst, seed, policy := 0.0, uint64(0), ""
-	for k, s := range got.Seeds {
-		if s.Header.Seed != uint64(1+k) || len(s.Rows) != 3 || s.Rows[0].Policy != "least_request" {
-			t.Fatalf("seed %d has the rows %+v", s.Header.Seed, s.Rows)
-		}
-		for _, row := range s.Rows[1:] {
-			if r := ratio(*row.P99, *s.Rows[0].P99); r > worst {
-				worst, seed, policy = r, s.Header.Seed, row.Policy
-			}
-		}
-	}
-	command := (&Options{Scenario: shortScenario}).replay(finding{run: run{
-		scenario: sim.Scenario{Seed: seed}, policies: []sim.Policy{{Name: policy}},
-	}})
-	if !strings.HasSuffix(text, "  "+command+"\n") {
-		t.Errorf("want the command line %s of ratio %.2f at the end of\n%s", command, worst, text)
-	}
-}
-
-func TestTheHuntTable(t *testing.T) {
-	r := someRun()
-	r.policies, r.results = hunted(r.policies)[:2], []sim.Result{r.results[1], r.results[2]}
-	worse := run{scenario: r.scenario, policies: r.policies,
-		results: []sim.Result{r.results[0], {Wait: sim.Quantiles{P99: 12}}}}
-	worse.scenario.Seed++
-	o := Options{Scenario: "it's mine.yaml", Duration: 90 * time.Second, Config: "steelyard.yaml", Cluster: "llama",
-		Pods: 4, EnvoyPolicy: "random"}
-	golden.Check(t, "testdata/hunt.txt", o.huntTable([]run{r, worse}))
-}
-
 func TestMistakesInTheCommandLineAreUsage(t *testing.T) {
 	tests := []struct {
 		name string
@@ -217,28 +170,14 @@ func TestMistakesInTheCommandLineAreUsage(t *testing.T) {
 		{"too long", Options{Scenario: "photoroom", Duration: 25 * time.Hour},
 			"--duration 25h is too long: write at most 24h"},
 		{"ends before its event", Options{Scenario: "leave", Duration: time.Minute}, "ends before leave happens"},
-		{"no seeds", Options{Scenario: "photoroom", Hunt: -1}, "--hunt -1: write a number of seeds"},
-		{"plots of a hunt", Options{Scenario: "photoroom", Hunt: 2, Plot: true},
-			"--hunt tries many seeds, and names the one to plot: remove it, or --plot"},
 		{"rows of a scenario that is printed", Options{Scenario: "photoroom", Print: true, JSONFile: "rows.json"},
 			"--print shows the scenario, which has no trace, and exits: remove it, or --json"},
-		{"a hunt that is printed", Options{Scenario: "photoroom", Print: true, Hunt: 2}, "remove it, or --hunt"},
-		{"plots of a scenario that is printed", Options{Scenario: "photoroom", Print: true, Plot: true},
-			"remove it, or --plot"},
 		{"policies of a scenario that is printed",
 			Options{Scenario: "photoroom", Print: true, Policies: []string{"random"}}, "remove it, or --policy"},
-		{"plots among rows", Options{Scenario: shortScenario, JSONFile: "-", Plot: true},
-			"--json - writes only rows: remove it, or --plot"},
-		{"a hunt in a list", Options{List: true, Hunt: 5},
-			"--list lists what there is and exits: remove it, or --hunt"},
 		{"a duration in a list", Options{List: true, Duration: -5 * time.Second}, "remove it, or --duration"},
 		{"a scenario in a list", Options{List: true, Scenario: "nope"}, "remove it, or --scenario"},
 		{"a seed that no file can have", Options{Scenario: shortScenario, Seeded: true, Seed: 1 << 63},
 			"seed 9223372036854775808 is too large: write --seed with 0 to 9223372036854775807"},
-		{"a hunt to such a seed", Options{Scenario: shortScenario, Seeded: true, Seed: 1<<63 - 1, Hunt: 3},
-			"write --seed with 0 to 9223372036854775805"},
-		{"a hunt for nothing", Options{Scenario: shortScenario, Hunt: 2, Policies: []string{"random"}},
-			"add one, such as --policy steelyard@5ms"},
 		{"a load that is none", Options{Scenario: "photoroom", Load: -1}, "--load -1: write 0.01 to 10"},
 		{"a load in a list", Options{List: true, Load: 1}, "remove it, or --load"},
 		{"a trace in a list", Options{List: true, Trace: "x.csv"}, "remove it, or --trace"},
@@ -257,11 +196,6 @@ func TestMistakesInTheCommandLineAreUsage(t *testing.T) {
 		{"cluster alone", Options{Scenario: "photoroom", Cluster: "llama"}, "--cluster needs --config"},
 		{"pods alone", Options{Scenario: "photoroom", Pods: 3}, "--pods needs --config"},
 		{"too many pods", Options{Scenario: "photoroom", Pods: 1e6, Config: "x.yaml"}, "write 1 to 10000"},
-		{"pods of no plot", Options{Scenario: "photoroom", PlotPods: []int{1}}, "--plot-pods needs --plot"},
-		{"a pod that is not there", Options{Scenario: "photoroom", Plot: true, PlotPods: []int{20}},
-			"numbered from 0 to 19"},
-		{"too many pods in a plot", Options{Scenario: "photoroom", Plot: true, PlotPods: make([]int, 11)},
-			"at most 10 pods"},
 		{"a policy that Envoy has not", Options{Scenario: "photoroom", EnvoyPolicy: "maglev", Config: "x.yaml"},
 			"write one of round_robin"},
 		{"a policy of no configuration", Options{Scenario: "photoroom", EnvoyPolicy: "round_robin"},
