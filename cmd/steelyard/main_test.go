@@ -145,7 +145,7 @@ func TestExitStatusDistinguishesFailuresFromMistakesInTheCommandLine(t *testing.
 	}
 }
 
-// TestBootstrapSaysWhatAnEnvoyWithoutAFallbackDoes where Steelyard is away at its start, beside what it prints.
+// TestBootstrapSaysWhatAnEnvoyWithoutAFallbackDoes if Steelyard is away at its start.
 func TestBootstrapSaysWhatAnEnvoyWithoutAFallbackDoes(t *testing.T) {
 	for flags, noted := range map[string]bool{
 		"": true, "--attach": true, "--fallback 10.0.0.2:8000": false, "--mode shedding": false,

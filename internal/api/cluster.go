@@ -151,7 +151,7 @@ type Endpoint struct {
 	Share          Number `json:"share"`           // part of the requests that the decision gives it, 0 to 1
 	Overloaded     bool   `json:"overloaded"`      // Envoys are asked to prefer others (DEGRADED)
 	OverloadReason string `json:"overload_reason"` // why
-	// main cause of the share: see [reasons](operations.md#reasons-of-a-weight)
+	// main cause of the share: see [reasons](operations.md#why-did-this-endpoint-get-10--now-or-minutes-ago)
 	Reason   string    `json:"reason"`
 	Override *Override `json:"override"` // what an operator decided
 
