@@ -101,7 +101,7 @@ func (m *Metrics) registerQueues() {
 		labelCluster, labelClass)
 	m.queueReleased = m.counter("steelyard_queue_released_total",
 		"Requests that follow the weights, because the queue could not choose.", labelCluster, labelClass)
-	m.queueRefused = m.counter("steelyard_queue_refused_total", "Requests answered 503, by reason: full or timeout.",
+	m.queueRefused = m.counter("steelyard_queue_refused_total", "Requests answered 429, by reason: full or timeout.",
 		labelCluster, labelClass, labelReason)
 	m.queueLeft = m.counter("steelyard_queue_left_total", "Requests whose clients gave up while they waited.",
 		labelCluster, labelClass)
