@@ -1,9 +1,6 @@
 package weighting
 
-import (
-	"maps"
-	"slices"
-)
+import "maps"
 
 // Clone returns a law that has learned the same, for a dry run: its steps change nothing of the original.
 func (l *Law) Clone() *Law {
@@ -13,7 +10,6 @@ func (l *Law) Clone() *Law {
 		own := *m
 		if m.engine != nil {
 			engine := *m.engine
-			engine.outstanding.past = slices.Clone(engine.outstanding.past)
 			own.engine = &engine
 		}
 		if m.recent != nil {

@@ -8,39 +8,20 @@ import (
 // outstanding is an account of the prompt tokens that one endpoint has not computed yet: what began
 // there, by guess, less what it computed since.
 type outstanding struct {
-	since  time.Time // the account began
 	at     time.Time // of tokens; zero before the first step
 	tokens float64   // prompt tokens, guessed
 	rate   float64   // prompt tokens per second that it computes while it has any
-	held   smoothed  // prompt tokens per second that it computed while requests waited; none while none wait
 	spread float64   // prompt tokens, where requests are only expected to begin; else 0
+	held   smoothed  // prompt tokens per second that it computed while requests waited; none while none wait
 
-	begun, guessed float64  // requests, and their prompt tokens: cumulative
-	past           []moment // when requests began; a ring that grows to mostMoments
-	next           int
-	unseen         lows // requests begun, less those computed and those waiting: by readings
-
+	open   float64    // requests that began and whose prompts are not computed, as far as it is known
+	recent [64]guess  // the last that began; a ring
+	next   int        // of recent
 	source WorkSource // as of the last step
 }
 
-// mostMoments bounds what an account remembers. Most of a large pool has less to remember.
-const mostMoments = 64
-
-// A moment is the account just after requests began.
-type moment struct {
-	at                     time.Duration // since the account began
-	begun, guessed, tokens float64
-}
-
-// unseenSpan is the time in which there is a moment without a prompt under way. Requests
-// that never come to be computed, such as slow uploads, look like prompts under way for as long.
-const unseenSpan = 5 * time.Second
-
-// start begins the account.
-func (o *outstanding) start(now time.Time) {
-	*o = outstanding{since: now, at: now, held: o.held, past: o.past[:0]}
-	o.note()
-}
+// A guess is requests that began together, and their prompt tokens.
+type guess struct{ requests, tokens float64 }
 
 // forget ends the account: of the requests before, nothing is known any more.
 func (o *outstanding) forget() { *o = outstanding{} }
@@ -69,42 +50,19 @@ func (o *outstanding) pace(able float64, recent bool) {
 	}
 }
 
-// begin adds requests that begin now, of so many prompt tokens by guess.
-func (o *outstanding) begin(now time.Time, requests, tokens float64) {
-	o.drain(now)
+// begin adds requests that begin, of so many prompt tokens by guess, or takes out those that the engine refused.
+func (o *outstanding) begin(requests, tokens float64) {
+	o.tokens, o.open = max(0, o.tokens+tokens), max(0, o.open+requests)
 	if requests <= 0 {
 		return
 	}
-	o.begun += requests
-	o.guessed += tokens
-	o.tokens += tokens
-	o.note()
-}
-
-// refuse takes out requests that the engine refused, of so many prompt tokens by guess.
-func (o *outstanding) refuse(requests, tokens float64) {
-	if requests <= 0 {
-		return
+	last := &o.recent[o.next%len(o.recent)]
+	if last.requests >= 1 { // expected ones come in parts
+		o.next++
+		last = &o.recent[o.next%len(o.recent)]
+		*last = guess{}
 	}
-	o.begun -= requests
-	o.guessed -= tokens
-	o.tokens = max(0, o.tokens-tokens)
-	o.note()
-}
-
-// note keeps the moment, and of those before it one in 20 ms: where what begins is only expected, every step has one.
-func (o *outstanding) note() {
-	const apart = 20 * time.Millisecond
-	if o.kept() > 1 && o.back(0).at-o.back(1).at < apart {
-		o.next--
-	}
-	now := moment{o.at.Sub(o.since), o.begun, o.guessed, o.tokens}
-	if i := o.next % mostMoments; i < len(o.past) {
-		o.past[i] = now
-	} else {
-		o.past = append(o.past, now)
-	}
-	o.next++
+	last.requests, last.tokens = last.requests+requests, last.tokens+tokens
 }
 
 // drain takes off what was computed until then.
@@ -123,74 +81,29 @@ func (o *outstanding) left(tokens float64, after time.Duration) float64 {
 	return max(0, math.Sqrt(more*more+4*tokens*o.spread)-more) / 2
 }
 
-// kept is how many moments are known, and back the one that is so far back.
-func (o *outstanding) kept() int          { return min(o.next, mostMoments) }
-func (o *outstanding) back(n int) *moment { return &o.past[(o.next-1-n)%mostMoments] }
-
-// last is the prompt tokens of the last n of so many requests.
-func (o *outstanding) last(n, of, mean float64) float64 {
-	return max(0, o.guessedAt(of, mean)-o.guessedAt(of-n, mean))
-}
-
-// guessedAt is the prompt tokens of the first requests, so many of them. Of those that began before
-// the ring each counts as a mean one.
-func (o *outstanding) guessedAt(begun, mean float64) float64 {
-	after := moment{begun: o.begun, guessed: o.guessed}
-	for n := range o.kept() {
-		m := o.back(n)
-		if m.begun <= begun {
-			part := (begun - m.begun) / max(after.begun-m.begun, 1e-9)
-			return m.guessed + min(part, 1)*(after.guessed-m.guessed)
+// last is the prompt tokens of the last n requests that began. Of those before the ring each counts as a mean one.
+func (o *outstanding) last(n, mean float64) (tokens float64) {
+	for back := 0; back < len(o.recent) && n > 0; back++ {
+		g := o.recent[(o.next-back+len(o.recent))%len(o.recent)]
+		if g.requests == 0 {
+			break
 		}
-		after = *m
+		part := min(1, n/g.requests)
+		tokens, n = tokens+part*g.tokens, n-part*g.requests
 	}
-	return after.guessed - (after.begun-begun)*mean
+	return tokens + max(0, n)*mean
 }
 
-// A standing is what an engine reports of its requests.
-type standing struct {
-	at       time.Time
-	waiting  float64
-	present  float64 // waiting or running; NaN unknown
-	computed float64 // requests whose prompt is computed, cumulative; NaN unknown
-}
-
-// correct corrects the account by a reading, and plays what began since once more. Engines take
-// prompts up in order, so the requests that wait are those that began last: not less than these are
-// outstanding, and no more than those that are not computed.
-func (o *outstanding) correct(s standing, mean float64) {
-	read, later := s.at.Sub(o.since), 0
-	for later < o.kept() && o.back(later).at > read {
-		later++
+// correct bounds the account by a reading of an engine and of the requests waiting and present (NaN unknown). Engines
+// take prompts up in order, so the requests that wait are those that began last: not less than these are outstanding,
+// and no more than those that are not computed. What is not computed for long is forgotten: its client gave up, or still
+// sends it, or its engine counts tokens when a request ends.
+func (o *outstanding) correct(d *tokenGrowth, waiting, present, mean float64) {
+	const tau = 10.0 // seconds; with 60, the p99 is 1.24 times as long where tokens are counted at the end
+	o.open = waiting + max(0, o.open-d.first-waiting)*math.Exp(-d.seconds/tau)
+	open := o.open
+	if present < open {
+		open = present
 	}
-	if later == o.kept() {
-		return // nothing is known of that time
-	}
-	m := *o.back(later)
-	tokens := o.left(m.tokens, read-m.at)
-	least := o.last(min(s.waiting, m.begun), m.begun, mean)
-	tokens = max(least, min(tokens, o.most(&m, &s, mean)))
-	at, guessed := read, m.guessed
-	for n := later - 1; n >= 0; n-- {
-		m := o.back(n)
-		tokens = max(0, o.left(tokens, m.at-at)+m.guessed-guessed)
-		m.tokens = tokens
-		at, guessed = m.at, m.guessed
-	}
-	now := o.at
-	o.tokens, o.at = tokens, o.since.Add(at)
-	o.drain(now)
-}
-
-// most is the prompt tokens that can be outstanding at a reading.
-func (o *outstanding) most(m *moment, s *standing, mean float64) float64 {
-	if math.IsNaN(s.computed) {
-		return math.Inf(1)
-	}
-	o.unseen.note(m.begun-s.computed-s.waiting, s.at, unseenSpan)
-	open := m.begun - s.computed - o.unseen.since(s.at.Add(-unseenSpan))
-	if s.present < open {
-		open = s.present
-	}
-	return o.last(max(open, s.waiting), m.begun, mean)
+	o.tokens = max(o.last(waiting, mean), min(o.tokens, o.last(max(open, waiting), mean)))
 }

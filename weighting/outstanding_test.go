@@ -6,36 +6,37 @@ import (
 	"time"
 )
 
-// An account that began at epoch, of an engine that computes 1,000 tokens a second.
-func newAccount() *outstanding {
-	o := &outstanding{since: epoch, at: epoch, rate: 1000}
-	o.note()
-	return o
-}
-
 // Requests that their clients gave up, before a token, are begun and never computed.
 func TestNoMorePromptsAreOutstandingThanRequestsArePresent(t *testing.T) {
-	o, now := newAccount(), epoch.Add(time.Second)
-	o.begin(now, 4, 4000)
-	o.correct(standing{at: now, present: 1}, 1000)
+	var o outstanding
+	o.begin(4, 4000)
+	o.correct(&tokenGrowth{seconds: 1}, 0, 1, 1000)
 	wantNear(t, "tokens of the one that is present", o.tokens, 1000, 1e-9)
 }
 
-// Slow uploads are in flight and no prompts: those that are computed later differ from them.
-func TestRequestsThatAreNeverComputedAreNoPromptsUnderWay(t *testing.T) {
-	o, now := newAccount(), epoch.Add(time.Second)
-	o.begin(now, 2, 2000)
-	for range 10 {
-		now = now.Add(time.Second)
-		o.drain(now)
-		o.correct(standing{at: now, present: math.NaN()}, 1000)
+// Those that wait began last, whatever was computed by guess.
+func TestThePromptsOfRequestsThatWaitAreOutstanding(t *testing.T) {
+	o := outstanding{at: epoch, rate: 1e9}
+	o.begin(1, 5000)
+	o.begin(2, 600)
+	o.drain(epoch.Add(time.Second))
+	o.correct(&tokenGrowth{seconds: 1, first: 1}, 2, 5, 1000)
+	wantNear(t, "tokens of the last two", o.tokens, 600, 1e-9)
+}
+
+// Slow uploads are in flight and no prompts: after some minutes nothing is left of them.
+func TestRequestsThatAreNeverComputedAreForgotten(t *testing.T) {
+	o := outstanding{at: epoch, rate: 1000}
+	o.begin(2, 2000)
+	for range 300 {
+		o.correct(&tokenGrowth{seconds: 1}, 0, math.NaN(), 1000)
 	}
-	o.begin(now, 3, 3000)
-	wantNear(t, "tokens of three that begin", o.tokens, 3000, 1e-9)
-	now = now.Add(500 * time.Millisecond)
-	o.drain(now)
-	o.correct(standing{at: now, present: math.NaN(), computed: 3}, 1000)
-	wantNear(t, "tokens once these are computed", o.tokens, 0, 1e-9)
+	wantNear(t, "requests whose prompts are not computed", o.open, 0, 0.02)
+	o.begin(3, 3000)
+	o.correct(&tokenGrowth{seconds: 1, first: 3}, 0, math.NaN(), 1000)
+	if o.tokens > 20 {
+		t.Errorf("%v tokens once three others are computed", o.tokens)
+	}
 }
 
 func TestAnEngineThatHoldsRequestsBackDrainsAsItWasSeenTo(t *testing.T) {

@@ -322,35 +322,34 @@ func (m *member) count(p *pool, k *prompts, perSecond float64) {
 	const chance = 0.25
 	o, mean := &m.engine.outstanding, k.mean()
 	if o.at.IsZero() {
-		o.start(p.now)
+		o.at = p.now
 	}
-	o.spread = 0
+	elapsed := p.now.Sub(o.at).Seconds()
 	o.pace(p.prefillRate*m.engine.speed, p.usable(Reading{At: m.server.Tokens.At}))
+	o.drain(p.now)
+	o.spread = 0
 	switch {
 	case p.usable(m.proxies.Issued):
 		sent, refused := m.passed.proxies.sent, m.passed.proxies.refused
-		o.begin(p.now, sent.requests, k.guess(sent))
-		o.refuse(refused.requests, k.guess(refused))
+		o.begin(sent.requests, k.guess(sent))
+		o.begin(-refused.requests, -k.guess(refused))
 		o.source, p.counted = WorkRequests, true
 		if k.bySize() && m.proxies.Sized.Value > 0 {
 			o.source = WorkSizes
 		}
 	case p.usable(m.inFlight):
 		rise := max(0, m.passed.inFlight.by)
-		o.begin(p.now, rise, rise*mean)
+		o.begin(rise, rise*mean)
 		o.source, p.counted = WorkInFlight, true
 	default:
-		expected := m.share * perSecond * p.now.Sub(o.at).Seconds()
+		expected := m.share * perSecond * elapsed
 		o.spread = chance * mean
-		o.begin(p.now, expected, expected*mean)
+		o.begin(expected, expected*mean)
 		o.source = WorkExpected
 	}
 	if m.passed.server.tokens.seconds > 0 && m.countsTokens() {
 		waiting := valueOf(m.queueGauge())
-		o.correct(standing{
-			at: m.server.Tokens.At, waiting: orZero(waiting), present: waiting + valueOf(m.server.Running),
-			computed: m.server.Tokens.First,
-		}, mean)
+		o.correct(&m.passed.server.tokens, orZero(waiting), waiting+valueOf(m.server.Running), mean)
 	}
 	m.workload = (o.tokens + m.load*k.decode()) / p.requestWork
 }

@@ -505,7 +505,7 @@ func TestCountsOfTokensThatFail(t *testing.T) {
 			}
 			most := answers{1, 1, 1.03, 1.03}
 			if !p.counts { // without any source the shares are equal, and least request is better than chance
-				most = answers{1.15, 1.1, 1.1, 2.5}
+				most = answers{1.15, 1.1, 1.1, 2.8}
 			}
 			got := p.answers(begins, ends)
 			got.wantAtMost(t, o.answers(begins, ends), most)
