@@ -87,8 +87,8 @@
 //	                        last minutes; P without a size, or while guesses by size are worse than P by more
 //	                        than a quarter (prompts.go); 0 once it is refused (4xx)
 //	tokens per byte         computed tokens to bytes, ratio of the sums, of comparisons of two requests or more whose
-//	                        prompts, cached or not, are within a factor of 4 of the median ratio (learnSizes in
-//	                        work.go, prompts.go)
+//	                        prompts, cached or not, are within a factor of 4 of that ratio (learnSizes in work.go,
+//	                        prompts.go)
 //	prefill rate            least squares of prompt tokens = rate·seconds − a·iterations − b·output tokens, over whole
 //	                        iterations of an engine that was busy (efficiency.go, addBusy in work.go)
 //	relative speed          seconds by that formula / seconds taken, against the pool's median; deviations of 5 % are

@@ -29,7 +29,7 @@ type prompts struct {
 	cached    float64   // those
 	first     float64   // requests whose prompt is computed
 	generated float64   // tokens
-	perByte   ratios    // prompt tokens computed for each byte of requests
+	perByte   ratio     // prompt tokens computed for each byte of requests
 	sizedAt   time.Time // the newest reading in it
 	longest   highest   // prompt tokens that one engine counted from one reading to the next: of one prompt or more
 
@@ -77,7 +77,7 @@ func (k *prompts) whole() float64 { return max(1, k.mean()+k.decode()) }
 // bySize reports whether the size of a request says more of its prompt than the mean does.
 func (k *prompts) bySize() bool {
 	const worse = 1.25 // errors of single requests cancel out in the sums that are compared
-	return k.perByte.weight >= fewestPrompts && k.offBySize <= worse*k.offByMean
+	return k.perByte.requests >= fewestPrompts && k.offBySize <= worse*k.offByMean
 }
 
 // A batch is requests that began.
@@ -154,59 +154,37 @@ func (k *prompts) compare(sent batch, d *tokenGrowth) {
 	}
 	// By the means of both, since not all requests have to come through proxies.
 	mean := d.computed / d.first
-	if k.perByte.weight >= fewestPrompts {
+	if k.perByte.requests >= fewestPrompts {
 		each := k.sizes(sent) / sent.requests
 		k.offBySize += d.first * math.Abs(each-mean)
 		k.offByMean += d.first * math.Abs(k.mean()-mean)
 	}
 }
 
-// ratios count the ratios of tokens to bytes, in classes of a tenth of their logarithm. What is typical is the ratio of
-// the sums of the classes around the median: requests with images in them do not move it while they
-// are few, as they would a plain ratio of sums. The class is that of the whole prompts, and the sum that of the tokens
-// computed: where most of a prompt is cached most of the time, what the others compute is no exception, but most of it.
-type ratios struct {
-	classes [160]struct{ weight, tokens, bytes float64 }
-	weight  float64
-}
+// A ratio is tokens for each byte of requests: of the sums, without comparisons that are far from what is usual, as with
+// images in them. Whether they are is decided by the whole prompts, and the ratio is that of the tokens computed: where
+// most of a prompt is cached most of the time, what the others compute is no exception, but most of it.
+type ratio struct{ requests, whole, computed, bytes float64 }
 
-// Classes of ratios: from e^-13 to e^3 tokens a byte, and those that count as around the median.
-const ratioLeast, ratioWidth, ratioAround = -13.0, 0.1, 14
-
-// add counts requests whose prompts are computed, of so many bytes each.
-func (r *ratios) add(d *tokenGrowth, bytes float64) {
-	class := math.Round((math.Log((d.computed+d.cached)/d.first/bytes) - ratioLeast) / ratioWidth)
-	c := &r.classes[int(max(0, min(class, float64(len(r.classes)-1))))]
-	c.weight += d.first
-	c.tokens += d.computed
-	c.bytes += bytes * d.first
-	r.weight += d.first
-}
-
-func (r *ratios) fade(keep float64) {
-	for i := range r.classes {
-		c := &r.classes[i]
-		c.weight *= keep
-		c.tokens *= keep
-		c.bytes *= keep
+// add counts requests whose prompts are computed, of so many bytes each. Each comparison that is far off takes some of
+// the weight of the others, until what it shows may be usual.
+func (r *ratio) add(d *tokenGrowth, bytes float64) {
+	const far, off = 4, 0.9 // ratios
+	whole := d.computed + d.cached
+	if usual := r.whole / r.bytes; r.requests >= 1 && math.Abs(math.Log(whole/d.first/bytes/usual)) > math.Log(far) {
+		r.fade(off)
+		return
 	}
+	*r = ratio{r.requests + d.first, r.whole + whole, r.computed + d.computed, r.bytes + bytes*d.first}
+}
+
+func (r *ratio) fade(keep float64) {
 	const nothing = 1e-6 // requests
-	if r.weight *= keep; r.weight < nothing {
-		*r = ratios{} // before the sums underflow
+	*r = ratio{r.requests * keep, r.whole * keep, r.computed * keep, r.bytes * keep}
+	if r.requests < nothing {
+		*r = ratio{} // before the sums underflow
 	}
 }
 
 // typical is tokens for each byte; NaN before there was any.
-func (r *ratios) typical() float64 {
-	middle, left := 0, r.weight/2
-	for middle < len(r.classes)-1 && left > r.classes[middle].weight {
-		left -= r.classes[middle].weight
-		middle++
-	}
-	var tokens, bytes float64
-	for i := max(0, middle-ratioAround); i <= min(middle+ratioAround, len(r.classes)-1); i++ {
-		tokens += r.classes[i].tokens
-		bytes += r.classes[i].bytes
-	}
-	return tokens / bytes
-}
+func (r *ratio) typical() float64 { return r.computed / r.bytes }
