@@ -58,7 +58,7 @@
 //	n_i = max(0, in flight now + u_i)
 //
 // A positive u_i is traffic that bypasses the proxies, a negative one a count that leaked. While only one signal is
-// usable, it is used as it is (load.go, memory.go).
+// usable, it is used as it is (load.go, pairing.go).
 //
 // # Load where work is the unit
 //
@@ -87,10 +87,10 @@
 //	                        last minutes; P without a size, or while guesses by size are worse than P by more
 //	                        than a quarter (prompts.go); 0 once it is refused (4xx)
 //	tokens per byte         computed tokens to bytes, ratio of the sums, of comparisons of two requests or more whose
-//	                        prompts, cached or not, are within a factor of 4 of that ratio (learnSizes in work.go,
+//	                        prompts, cached or not, are within a factor of 4 of that ratio (learnSizes in engine.go,
 //	                        prompts.go)
 //	prefill rate            least squares of prompt tokens = rate·seconds − a·iterations − b·output tokens, over whole
-//	                        iterations of an engine that was busy (efficiency.go, addBusy in work.go)
+//	                        iterations of an engine that was busy (efficiency.go, addBusy in engine.go)
 //	relative speed          seconds by that formula / seconds taken, against the pool's median; deviations of 5 % are
 //	                        noise (work.go)
 //
@@ -109,11 +109,11 @@
 //
 //	slots.go      slots: configured, learned or assumed        pool.go       new endpoints: blackout and ramp
 //	speed.go      relative speed, from completions             law.go        one step; refused connections
-//	memory.go     arrival rate; pairing the two signals        load.go       one load of two signals
+//	rates.go      arrival rate                                 load.go       one load of two signals
 //	use.go        endpoints that the proxies do not use        overload.go   the overload flag
 //	outlier.go    outliers: ejected, and probed                trial.go      no state without a way back
 //	package shed  refusing requests in a saturated pool        shed.go       what it is shown
 //	fill.go       the fill                                     gain.go       what a push would gain
 //	lag.go        how late reports are                         latency.go    least latency, another law
-//	explain.go    the reason of a share as a sentence
+//	pairing.go    pairing the two signals                      explain.go    the reason of a share as a sentence
 package weighting

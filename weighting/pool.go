@@ -103,23 +103,6 @@ func (p *pool) speeds() {
 	}
 }
 
-// speed is the ratio to the typical rate, shrunk towards 1 by how much of the deviation its own noise explains
-// (speed.go).
-func (w *serviceRate) speed(typical float64) float64 {
-	const widest = 20 // ratio
-	rate, ok := w.rate()
-	if !ok || !(typical > 0) {
-		return 1
-	}
-	return min(max(shrunk(rate/typical, 4/w.completions), 1.0/widest), widest)
-}
-
-// shrunk is a ratio without what its noise explains: the variance of its logarithm (positive-part James–Stein).
-func shrunk(ratio, variance float64) float64 {
-	x := math.Log(ratio)
-	return math.Exp(x * max(0, 1-variance/(x*x)))
-}
-
 // leastRamp is the part of its capacity that an endpoint is trusted with at least.
 const leastRamp = 0.1
 

@@ -4,7 +4,7 @@ package weighting
 //
 // The speed of an endpoint is the ratio of its completions per busy slot-second to the pool's median, over about a
 // minute. A deviation x of its logarithm is shrunk by max(0, 1 − 4σ²/x²) with σ² = 1/completions: within twice its own
-// noise it counts as none (positive-part James–Stein; serviceRate.speed in pool.go).
+// noise it counts as none (positive-part James–Stein; serviceRate.speed).
 //
 // A speed is trusted for as long as evidence supports it. While nothing completes it fades to 1 within a minute. It is
 // learned by spans: of 5 s to a minute, until 20 requests were completed or expected. With n completions in a span and
@@ -120,4 +120,46 @@ func (w serviceRate) agrees(usual serviceRate) bool {
 // unsupported is how much of a speed has faded because nothing completed since, within a minute.
 func (s *pace) unsupported(now time.Time) float64 {
 	return min(1, max(0, now.Sub(s.at).Seconds())/speedTau.Seconds())
+}
+
+// serviceRate is what a server has done in about the last minute. Both sums fade with the time constant speedTau, so
+// their ratio weighs the recent past most.
+type serviceRate struct {
+	completions float64 // requests
+	busy        float64 // slot-seconds
+}
+
+func (w *serviceRate) add(completions, busy float64, dt time.Duration) {
+	keep := math.Exp(-dt.Seconds() / speedTau.Seconds())
+	w.completions = w.completions*keep + completions
+	w.busy = w.busy*keep + busy
+}
+
+// rate is completions per busy slot-second; false while too little is known.
+func (w *serviceRate) rate() (float64, bool) {
+	const (
+		fewest  = 10  // completions
+		extreme = 1e9 // per second; its inverse is the other end
+	)
+	if w.completions < fewest || w.busy <= 0 {
+		return 0, false
+	}
+	return min(max(w.completions/w.busy, 1/extreme), extreme), true
+}
+
+// speed is the ratio to the typical rate, shrunk towards 1 by how much of the deviation its own noise explains
+// (speed.go).
+func (w *serviceRate) speed(typical float64) float64 {
+	const widest = 20 // ratio
+	rate, ok := w.rate()
+	if !ok || !(typical > 0) {
+		return 1
+	}
+	return min(max(shrunk(rate/typical, 4/w.completions), 1.0/widest), widest)
+}
+
+// shrunk is a ratio without what its noise explains: the variance of its logarithm (positive-part James–Stein).
+func shrunk(ratio, variance float64) float64 {
+	x := math.Log(ratio)
+	return math.Exp(x * max(0, 1-variance/(x*x)))
 }
