@@ -19,6 +19,7 @@ type Law struct {
 	shedFrom  []shed.Endpoint // of the step before, to be overwritten
 	lift      lift
 	panicMode panicMode
+	ends      ends // of the last requests at all endpoints
 	prompts   prompts
 	cost      cost     // of the engines; zero while unknown
 	byWork    bool     // the unit of load is the work of a mean request

@@ -1,20 +1,20 @@
 package weighting
 
-// Outliers: endpoints that stall (stall.go), fail (failing.go), or answer errors that others would not (errors.go)
+// Outliers: endpoints that stall (stall.go), or fail (streak.go)
 //
 // An endpoint that takes requests and answers none, or answers each at once with an error, looks idle and attracts what
 // the others would have served. Its own report does not show that. The proxies' counts do, where they are exact.
 //
 // An ejected endpoint is flagged and gets its floor, for MinDwell at least. An answer without an error ends the
 // ejection. Where proxies send load reports only, which count a 4xx as a success, the server must also have completed
-// something, and an endpoint that was ejected for errors gets a trickle until then. Once nothing is in flight that
-// could be answered, the endpoint is probed after the dwell: it is trusted as little as a new one. While old requests
-// are still in flight it is probed when it is tried (trial.go), and they do not count again. If it is ejected again at
-// once, it is probed twice as late the next time.
+// something, and an endpoint that is probed gets a trickle until then. Once nothing is in flight that could be answered,
+// the endpoint is probed after the dwell: it is trusted as little as a new one. While old requests are still in flight
+// it is probed when it is tried (trial.go), and they do not count again. If it is ejected again at once, it is probed
+// twice as late the next time.
 //
 // While more than half of a pool seems to be outliers, the fault is more likely in the reports or in the requests, so
-// no endpoint is ejected; nor while none is healthy. This panic mode lasts for MinDwell at least, and until fewer
-// endpoints fail half of their requests.
+// no endpoint is ejected; nor while none is healthy. An outlier is then also one that fails no more than the others.
+// This panic mode lasts for MinDwell at least.
 
 import (
 	"cmp"
@@ -71,19 +71,14 @@ type outlier struct {
 	latest ends   // since the last step
 	streak streak // of errors
 
-	ended, failed float64 // recent requests, without errors that may be the request's own
-	consecutive   float64 // requests that failed since the last one that did not
-	failing       bool    // at least half of those that were reported last
-
-	state            health
-	since            time.Time // of the state
-	reason           string    // of the ejection
-	began            time.Time // of the trouble: since then the endpoint has not been healthy
-	ejections        int       // in a row, without recovery between them
-	recovered        bool      // since the last change of the state
-	proof            proof     // of recovery, where that takes two
-	ejectedForErrors bool      // for errors that an access log reported
-	reportsOnly      bool      // the proxies report errors by load reports only, which count a 4xx as a success
+	state       health
+	since       time.Time // of the state
+	reason      string    // of the ejection
+	began       time.Time // of the trouble: since then the endpoint has not been healthy
+	ejections   int       // in a row, without recovery between them
+	recovered   bool      // since the last change of the state
+	proof       proof     // of recovery, where that takes two
+	reportsOnly bool      // the proxies report errors by load reports only, which count a 4xx as a success
 }
 
 // ejected reports whether the endpoint stalls or fails.
@@ -140,8 +135,7 @@ type trouble struct {
 }
 
 // detectOutliers finds the members that stall or fail. While that is more than half of a pool, the fault is more likely
-// in the reports or in the requests; the same holds if an endpoint fails no more than the others. If no healthy member
-// is left, outliers are as good as any other.
+// in the reports or in the requests. If no healthy member is left, outliers are as good as any other.
 func (l *Law) detectOutliers(p *pool) {
 	longest, outliers, healthyMembers, awake := 0.0, 0, 0, 0
 	p.pause = p.typicalPause()
@@ -150,10 +144,9 @@ func (l *Law) detectOutliers(p *pool) {
 		m := &p.members[i]
 		m.outlier.observe(m, p)
 		longest = max(longest, m.outlier.longest)
-		all.add(m.outlier.latest)
+		all = all.plus(m.outlier.latest, 1)
 	}
 	found := make([]trouble, len(p.members))
-	var shares failures
 	for i := range p.members {
 		o := &p.members[i].outlier
 		if p.members[i].asleep() {
@@ -161,30 +154,22 @@ func (l *Law) detectOutliers(p *pool) {
 			continue
 		}
 		awake++
-		o.streak.extend(o.latest, all, p.members[i].share, o.inFlight)
+		o.streak.extend(o.latest, all, l.ends, p.members[i].share, o.inFlight)
 		stall, since := o.stall(p, longest)
-		failure, errors := o.failureReason(), o.errorReason()
-		reason := cmp.Or(stall, failure, errors)
+		failure := o.streak.finding(o.state, o.inFlight)
 		switch {
-		case reason == "" && l.panicMode.on && o.failsOften():
-			outliers++ // as before its latest answer
-		case reason == "" && o.state == healthy:
-			healthyMembers++
-		case reason != "":
+		case stall != "" || failure != "" || o.streak.fails():
 			outliers++
-			if shares == nil { // most pools need none
-				shares = p.failedShares()
-			}
-			if stall == "" && !o.failsMoreThan(shares.others(o)) {
-				failure = ""
-			}
+		case o.state == healthy:
+			healthyMembers++
 		}
 		if stall == "" {
 			since = p.now
 		}
-		found[i] = trouble{cmp.Or(stall, failure, errors), since}
-		o.ejectedForErrors = o.ejectedForErrors || errors != "" && !o.reportsOnly
+		found[i] = trouble{cmp.Or(stall, failure), since}
 	}
+	const window = 200 // requests
+	l.ends = l.ends.plus(all, math.Exp(-all.requests()/window))
 	panicking := l.panicMode.update(len(p.members) > 1 && (2*outliers > awake || healthyMembers == 0), p)
 	for i := range p.members {
 		m := &p.members[i]
@@ -229,8 +214,7 @@ func (o *outlier) observe(m *member, p *pool) {
 		o.inFlight = m.inFlight.Value
 	}
 	did := &m.passed.proxies
-	o.latest = ends{did.failed.by + did.errors.by, did.succeeded.by}
-	o.outcomes(did.failed.by, max(0, did.ended.by-did.errors.by), elapsed)
+	o.latest = ends{did.failed.by, did.errors.by, did.succeeded.by}
 	answers, succeeded := o.answers(m)
 	if o.latest.answered > rounding && !o.reportsOnly {
 		m.refute()
@@ -291,7 +275,7 @@ func (o *outlier) answers(m *member) (all, succeeded float64) {
 	answered := did.answered.by
 	errors := answered - o.latest.answered
 	if !m.proxies.withAccessLog() {
-		answered, errors = max(answered, did.ended.by), o.latest.errors
+		answered, errors = max(answered, did.ended.by), o.latest.wrong()
 	}
 	all = max(answered, m.passed.server.completions.by)
 	if !m.proxies.Succeeded.Known() {
@@ -310,11 +294,11 @@ type proof struct{ succeeded, completed bool }
 func (o *outlier) showsRecovery(m *member, p *pool, answers float64) bool {
 	switch {
 	case !m.proxies.Succeeded.Known():
-		return answers > o.latest.errors+rounding
+		return answers > o.latest.wrong()+rounding
 	case m.passed.proxies.logged:
-		return o.latest.answered > o.latest.errors+rounding
+		return o.latest.answered > o.latest.wrong()+rounding
 	}
-	o.proof.succeeded = o.proof.succeeded || o.latest.answered > o.latest.errors+rounding
+	o.proof.succeeded = o.proof.succeeded || o.latest.answered > o.latest.wrong()+rounding
 	o.proof.completed = o.proof.completed || m.passed.server.completions.by > 0 ||
 		!p.usable(m.server.Completions)
 	return o.proof.succeeded && o.proof.completed
@@ -359,7 +343,6 @@ func (o *outlier) probe(now time.Time) {
 	o.enterState(probing, now)
 	o.lastAnswer, o.contradicted, o.pending = now, 0, 0
 	o.hidden = max(0, o.inFlight-o.shown) // old requests do not count again
-	o.ended, o.failed, o.consecutive, o.failing = 0, 0, 0, false
 	o.streak = streak{}
 }
 
@@ -381,7 +364,10 @@ func (o *outlier) endEjection(now time.Time) {
 	}
 }
 
+// unproven reports whether the endpoint is probed where nothing shows that it answers with errors that may be the
+// requests' own.
+func (o *outlier) unproven() bool { return o.state == probing && o.reportsOnly }
+
 func (o *outlier) enterState(s health, now time.Time) {
-	o.state, o.since, o.recovered, o.proof, o.streak.fresh = s, now, false, proof{}, ends{}
-	o.ejectedForErrors = o.ejectedForErrors && s != healthy
+	o.state, o.since, o.recovered, o.proof = s, now, false, proof{}
 }

@@ -243,8 +243,6 @@ var lesserStates = []lesserState{
 	{name: "ejected, as it is silent", sources: counting,
 		covers: []string{"stalled since %s: none of %.0f requests in flight ends, and one takes %.3g s on average"},
 		into:   afterServing(5, holds(0, 3)), is: flaggedFor("on average")},
-	{name: "ejected, as requests fail in a row", sources: logging,
-		covers: []string{"failing: the last %.0f requests failed"}, into: fails, is: flaggedFor("failing: the last")},
 	{name: "ejected, as requests fail", sources: logging,
 		covers: []string{"failing: %.0f of the last %.0f requests failed"},
 		into: func(w *waysBack, b *countedEndpoint, _ float64) {
@@ -265,7 +263,7 @@ var lesserStates = []lesserState{
 		is: func(_ *EndpointDecision, m *memory) bool { return m.outlier.state == probing }},
 	{name: "probed, and only load reports are left", covers: []string{"fixed: trickle"}, sources: logging,
 		into: func(w *waysBack, b *countedEndpoint, requests float64) {
-			if errs(w, b, requests); w.law.memory["0"].outlier.ejectedForErrors {
+			if errs(w, b, requests); w.law.memory["0"].outlier.state == ejected {
 				b.reportsOnly = true
 			}
 		},
@@ -428,7 +426,7 @@ func TestEveryStateHasAWayBack(t *testing.T) {
 // states adds what may keep requests from an endpoint: reasons and states of health and of fields by name, what fixed
 // returns, and the texts that flags and ejections have.
 func states(f *ast.File, found map[string]bool) {
-	texts := []string{"hysteresis", "queueReason", "stall", "failureReason", "errorReason"}
+	texts := []string{"hysteresis", "queueReason", "stall", "finding"}
 	for _, d := range f.Decls {
 		switch d := d.(type) {
 		case *ast.GenDecl:
