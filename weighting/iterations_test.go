@@ -101,7 +101,7 @@ func TestTheFirstWorkThatIsSeenEndsNoPause(t *testing.T) {
 		p.atLoad(0.8)
 		p.run(10, nil)
 		for address, m := range p.law.memory {
-			if pause := m.outlier.pause.most(); pause > 10 {
+			if pause := m.outlier.stall.reports.longest.most(); pause > 10 {
 				t.Errorf("after ten seconds %s made a pause of %.0f s", address, pause)
 			}
 		}
@@ -195,7 +195,7 @@ func TestTheTypicalPauseIsThatOfMost(t *testing.T) {
 	for i, seconds := range []float64{0, 1, 2, 60} {
 		p.members[i].memory = &memory{}
 		if seconds > 0 {
-			p.members[i].outlier.pause.note(seconds, epoch, slotsTau)
+			p.members[i].outlier.stall.reports.longest.note(seconds, epoch, slotsTau)
 		}
 	}
 	want(t, "seconds, of those that had one", p.typicalPause(), 2)

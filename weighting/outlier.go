@@ -39,36 +39,8 @@ const (
 
 // outlier is the state of outlier detection at one endpoint: how it treats the requests that the proxies sent it.
 type outlier struct {
-	at       time.Time // of the last step
-	inFlight float64   // requests at that time
-	lows     lows      // of inFlight
-
-	lastAnswer   time.Time // of the last answer; or the last time when nothing was in flight
-	lastProgress time.Time // of an answer, or of what showsProgress finds
-	lastWork     time.Time // the same without errors
-
-	comparedAt   time.Time // of the last report that was compared with the count
-	shown        float64   // requests in that report, where it has a gauge of running ones
-	notShown     float64   // requests in flight that the report did not show
-	hidden       float64   // of those, the ones that were there during progress: uploads, idle streams
-	contradicted float64   // the others, as far as they had been in flight for StalledAfter
-
-	shownNone bool          // that report shows none, by a gauge that is no constant
-	sent      batch         // since nothing was unanswered, or twenty requests and more had been sent
-	uploads   time.Duration // what was sent since may be under way to the endpoint for so long
-
-	moved      bool          // it did some work since that report
-	still      time.Time     // when the last report was made that followed work
-	busy       still         // how often reports show requests and no progress
-	pause      highest       // seconds without progress that ended with some, while requests were shown
-	patience   time.Duration // the time without progress in which reports contradict nothing
-	standstill time.Duration // the time without progress that is no standstill
-
-	pending float64     // request-seconds in flight since the last answer
-	usual   serviceRate // answers, and the request-seconds in flight until the last one
-	longest float64     // request-seconds in flight between two answers, the most in about ten minutes
-
-	latest ends   // since the last step
+	sample observation
+	stall  stall
 	streak streak // of errors
 
 	state       health
@@ -138,13 +110,13 @@ type trouble struct {
 // in the reports or in the requests. If no healthy member is left, outliers are as good as any other.
 func (l *Law) detectOutliers(p *pool) {
 	longest, outliers, healthyMembers, awake := 0.0, 0, 0, 0
-	p.pause = p.typicalPause()
+	pause := p.typicalPause()
 	var all ends
 	for i := range p.members {
 		m := &p.members[i]
 		m.outlier.observe(m, p)
-		longest = max(longest, m.outlier.longest)
-		all = all.plus(m.outlier.latest, 1)
+		all = all.plus(m.outlier.sample.Ended, 1)
+		longest = max(longest, m.outlier.stall.answers.longest.most())
 	}
 	found := make([]trouble, len(p.members))
 	for i := range p.members {
@@ -154,19 +126,22 @@ func (l *Law) detectOutliers(p *pool) {
 			continue
 		}
 		awake++
-		o.streak.extend(o.latest, all, l.ends, p.members[i].share, o.inFlight)
-		stall, since := o.stall(p, longest)
-		failure := o.streak.finding(o.state, o.inFlight)
+		in := &o.sample
+		o.streak.extend(in.Ended, all, l.ends, p.members[i].share, in.InFlight)
+		stalled, since := o.stall.finding(p.now, in, p.params.Overload.StalledAfter, longest, pause)
+		if stalled != "" {
+			stalled = "stalled since " + o.clocks(since) + ": " + stalled
+		} else {
+			since = p.now
+		}
+		failure := o.streak.finding(o.state, in.InFlight)
 		switch {
-		case stall != "" || failure != "" || o.streak.fails():
+		case stalled != "" || failure != "" || o.streak.fails():
 			outliers++
 		case o.state == healthy:
 			healthyMembers++
 		}
-		if stall == "" {
-			since = p.now
-		}
-		found[i] = trouble{cmp.Or(stall, failure), since}
+		found[i] = trouble{cmp.Or(stalled, failure), since}
 	}
 	const window = 200 // requests
 	l.ends = l.ends.plus(all, math.Exp(-all.requests()/window))
@@ -200,88 +175,35 @@ func (a *panicMode) update(on bool, p *pool) bool {
 	return a.on
 }
 
-// observe takes in what the proxies and the server report of the endpoint's requests. Only an exact count shows that
-// requests are still in flight.
+// observe takes in what the proxies and the server report of the endpoint's requests.
 func (o *outlier) observe(m *member, p *pool) {
-	elapsed := max(0, p.now.Sub(o.at))
-	if !o.at.IsZero() && elapsed > max(unobserved, p.params.Overload.StalledAfter) {
-		o.restart(p.now)
-	} else {
-		o.pending += o.unanswered() * elapsed.Seconds()
-	}
-	o.at, o.inFlight = p.now, 0
-	if m.Exact && trusted(m.seen.inFlight.state) && !m.blackout {
-		o.inFlight = m.inFlight.Value
-	}
-	did := &m.passed.proxies
-	o.latest = ends{did.failed.by, did.errors.by, did.succeeded.by}
-	answers, succeeded := o.answers(m)
-	if o.latest.answered > rounding && !o.reportsOnly {
+	o.sample = m.sample(p)
+	o.reportsOnly = m.proxies.Errors.Known() && !m.proxies.Answered.Known()
+	if o.sample.Ended.answered > rounding && !o.reportsOnly {
 		m.refute()
 	}
-	o.recovered = o.recovered || o.showsRecovery(m, p, answers)
-	progress, worked := answers > 0, succeeded > rounding || m.passed.server.showsProgress(&m.server)
-	if worked { // errors are no work
-		if o.shown >= several && !o.lastWork.IsZero() {
-			o.pause.note(p.now.Sub(o.lastWork).Seconds(), p.now, slotsTau)
-		}
-		o.lastWork, o.moved = p.now, true
-	}
-	if progress || worked {
-		o.lastProgress = p.now
-		if p.now.Sub(o.comparedAt) <= p.params.Hold {
-			o.hidden = o.notShown
-		}
-	}
-	o.reportsOnly = m.proxies.Errors.Known() && !m.proxies.Answered.Known()
-	o.patience, o.standstill = m.patience(p)
-	o.lows.note(o.inFlight, p.now, spanOf(p.params.Overload.StalledAfter, o.patience))
-	o.compare(m)
-	o.hidden = min(o.hidden, o.inFlight)
-	switch silence := max(0, p.now.Sub(o.lastAnswer)); {
-	case succeeded > rounding:
-		o.usual.add(succeeded, o.pending, silence)
-		o.longest = max(o.pending, o.longest*math.Exp(-silence.Seconds()/longestTau.Seconds()))
-		fallthrough
-	case o.unanswered() < 1 || o.lastAnswer.IsZero():
-		o.lastAnswer, o.contradicted, o.pending = p.now, 0, 0
-	case answers > 0: // errors: the endpoint is alive, and they do not show how long a request takes
-		o.usual.add(0, 0, silence)
-		o.lastAnswer, o.contradicted = p.now, 0
-	}
-	o.uploads = o.uploading(m, p)
+	o.recovered = o.recovered || o.showsRecovery(m, p)
+	o.stall.observe(p.now, &o.sample, max(unobserved, p.params.Overload.StalledAfter), p.params.Hold)
 }
 
 // unobserved is a time between two steps that is no wait for reports: the loop steps several times a second.
 const unobserved = 2 * time.Second
 
-// restart begins the times in which nothing happened again. The law did not run for as long as a stall takes, as in a
-// process that was stopped, and what the proxies reported meanwhile may come after the first new page of the server.
-func (o *outlier) restart(now time.Time) {
-	o.lastAnswer, o.lastProgress, o.still = now, now, now
-	if !o.lastWork.IsZero() {
-		o.lastWork = now
-	}
-	o.lows, o.contradicted = lows{}, 0
+// typicalPause is the median of the longest times without progress of endpoints that count tokens, in seconds: one that
+// stood still and went on is no reason to wait longer for the others.
+func (p *pool) typicalPause() float64 {
+	return orZero(p.median(func(m *member) (float64, bool) {
+		longest := m.outlier.stall.reports.longest.most()
+		return longest, longest > 0
+	}))
 }
 
-// withAccessLog reports whether all proxies report how each request ended.
-func (r *ProxyReport) withAccessLog() bool { return r.Answered.Known() && !r.Partial }
-
-// answers is how many requests were answered since the last step, and how many of them without an error. A client that
-// gives up ends a request, too, which shows nothing about the endpoint.
-func (o *outlier) answers(m *member) (all, succeeded float64) {
-	did := &m.passed.proxies
-	answered := did.answered.by
-	errors := answered - o.latest.answered
-	if !m.proxies.withAccessLog() {
-		answered, errors = max(answered, did.ended.by), o.latest.wrong()
+// clocks is since when the endpoint stalls: where it was tried again meanwhile, both times.
+func (o *outlier) clocks(since time.Time) string {
+	if o.state == healthy {
+		return clock(since)
 	}
-	all = max(answered, m.passed.server.completions.by)
-	if !m.proxies.Succeeded.Known() {
-		return all, all
-	}
-	return all, max(0, all-max(0, errors))
+	return clock(since) + ", and not healthy since " + clock(o.began)
 }
 
 // proof is the evidence of recovery where the proxies send load reports only.
@@ -291,14 +213,15 @@ type proof struct{ succeeded, completed bool }
 // an answer with a 404 or 429 as a success; the server completes nothing then. Servers also count requests that fail
 // otherwise, and load reports count those as errors. What ended since the last step is in the access log only if there
 // was one then: the last load report may come with the change.
-func (o *outlier) showsRecovery(m *member, p *pool, answers float64) bool {
+func (o *outlier) showsRecovery(m *member, p *pool) bool {
+	ended := &o.sample.Ended
 	switch {
 	case !m.proxies.Succeeded.Known():
-		return answers > o.latest.wrong()+rounding
+		return o.sample.Alive && o.sample.Done > rounding
 	case m.passed.proxies.logged:
-		return o.latest.answered > o.latest.wrong()+rounding
+		return ended.answered > ended.wrong()+rounding
 	}
-	o.proof.succeeded = o.proof.succeeded || o.latest.answered > o.latest.wrong()+rounding
+	o.proof.succeeded = o.proof.succeeded || ended.answered > ended.wrong()+rounding
 	o.proof.completed = o.proof.completed || m.passed.server.completions.by > 0 ||
 		!p.usable(m.server.Completions)
 	return o.proof.succeeded && o.proof.completed
@@ -331,7 +254,7 @@ func (o *outlier) transition(found trouble, t *trial, p *pool) {
 	case o.state == ejected && held < min(p.params.Overload.MinDwell, time.Hour)<<(o.ejections-1):
 	case o.state == ejected && found.reason == "" && o.recovered:
 		o.enterState(healthy, p.now)
-	case o.state == ejected && o.inFlight < 1:
+	case o.state == ejected && o.sample.InFlight < 1:
 		o.probe(p.now)
 	case o.state == probing && o.recovered:
 		o.enterState(healthy, p.now)
@@ -341,14 +264,12 @@ func (o *outlier) transition(found trouble, t *trial, p *pool) {
 // probe ends the ejection, to see how the endpoint behaves now.
 func (o *outlier) probe(now time.Time) {
 	o.enterState(probing, now)
-	o.lastAnswer, o.contradicted, o.pending = now, 0, 0
-	o.hidden = max(0, o.inFlight-o.shown) // old requests do not count again
+	o.stall.forgive(now)
 	o.streak = streak{}
 }
 
 // excuse forgets what the endpoint did not answer and failed, because it sleeps.
 func (o *outlier) excuse(now time.Time) {
-	o.restart(now)
 	o.probe(now)
 	o.enterState(healthy, now)
 	o.ejections = 0

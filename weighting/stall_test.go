@@ -207,7 +207,7 @@ func TestATimeInWhichTheLawDidNotRunIsNoPauseOfAnEngine(t *testing.T) {
 	w.run(10*second, busy)
 	w.now = w.now.Add(30 * time.Second)
 	w.run(second, busy)
-	if pause := w.law.memory["0"].outlier.pause.most(); pause > 1 {
+	if pause := w.law.memory["0"].outlier.stall.reports.longest.most(); pause > 1 {
 		t.Errorf("the longest pause is %.3g s, want what the engine showed", pause)
 	}
 }
