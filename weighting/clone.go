@@ -22,6 +22,6 @@ func (l *Law) Clone() *Law {
 		}
 		c.memory[address] = &own
 	}
-	c.listed, c.scratch, c.shedFrom = list{}, nil, nil
+	c.listed, c.scratch, c.shedFrom, c.patients = list{}, nil, nil, nil
 	return &c
 }

@@ -103,15 +103,15 @@
 //	age ≤ Decay   decay    blended linearly into the pool's median of that field
 //	older         neutral  the pool's median stands in
 //	never read    unknown  not zero: where others report the field, the median stands in (field.go)
-//	stands still  stuck    as unknown: a queue, while requests run and end (field.go); a whole report (trial.go)
+//	stands still  stuck    as unknown: a queue, while requests run and end (field.go); a whole report (health)
 //
 // # What else there is
 //
 //	slots.go      slots: configured, learned or assumed        pool.go       new endpoints: blackout and ramp
 //	speed.go      relative speed, from completions             law.go        one step; refused connections
 //	rates.go      arrival rate                                 load.go       one load of two signals
-//	use.go        endpoints that the proxies do not use        overload.go   the overload flag
-//	outlier.go    outliers: ejected, and probed                trial.go      no state without a way back
+//	package health  endpoints that stall, fail or sleep       sample.go     what it is shown
+//	overload.go   the overload flag                           shares.go     shares that no fill gives
 //	package shed  refusing requests in a saturated pool        shed.go       what it is shown
 //	fill.go       the fill                                     gain.go       what a push would gain
 //	lag.go        how late reports are                         latency.go    least latency, another law

@@ -2,14 +2,12 @@ package weighting
 
 import (
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"slices"
+	"steelyard/weighting/health"
 	"strings"
 	"testing"
 	"time"
-
-	"pgregory.net/rapid"
 )
 
 // A deployment is a pool of endpoints to which requests come by the shares that the law decides, one
@@ -350,7 +348,7 @@ func TestAChangeOfTheProxiesReportsEndsNoEjection(t *testing.T) {
 				log := i/60%2 == 1
 				logged(log)
 				w.others()
-				if w.law.memory["0"].outlier.state == probing {
+				if w.law.memory["0"].health.State == health.Probing {
 					fails(b, log && i%60 > 0) // the last load report and the change come together
 					requests++
 				}
@@ -474,25 +472,4 @@ func TestAnEndpointWithoutRequestsNeedsNoAnswers(t *testing.T) {
 	b.errs(4)
 	flagged, _ := w.run(20*second, w.others)
 	want(t, "flagged after", flagged, -1)
-}
-
-// The bound holds: no Poisson variable is as low more often.
-func TestSurpriseIsABoundOnChance(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		expected := rapid.Float64Range(0.1, 200).Draw(t, "expected")
-		answered := rapid.IntRange(0, 300).Draw(t, "answered")
-		got := surprise(float64(answered), expected)
-		probability, term := 0.0, math.Exp(-expected)
-		for k := 0; k <= answered; k++ {
-			probability += term
-			term *= expected / float64(k+1)
-		}
-		if float64(answered) >= expected && got != 0 {
-			t.Fatalf("%d answers of %v surprise by %v", answered, expected, got)
-		}
-		if !(math.Exp(-got) >= probability*(1-1e-9)) {
-			t.Fatalf("%d answers of %v: a bound of %v, and a probability of %v", answered, expected, math.Exp(-got),
-				probability)
-		}
-	})
 }

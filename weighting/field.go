@@ -115,7 +115,7 @@ func (s *frozen) stuck() bool { return s.changes >= stuckAfter }
 
 // queueGauge is the gauge of waiting requests; unknown where it is stuck.
 func (m *memory) queueGauge() Reading {
-	if m.frozen.stuck() || m.doubt.refuted {
+	if m.frozen.stuck() || m.health.Stuck {
 		return Reading{}
 	}
 	return m.server.Queue

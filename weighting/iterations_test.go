@@ -93,21 +93,6 @@ func TestAStallIsFoundAfterARestartAndAfterAPauseOfAllEngines(t *testing.T) {
 	}
 }
 
-// Work that follows the first report of an engine ends no pause: nothing is known of the time before.
-func TestTheFirstWorkThatIsSeenEndsNoPause(t *testing.T) {
-	t.Parallel()
-	for seed := range uint64(8) {
-		p := engines(seed, 8, func(e *engine.Params) { e.PrefillRate, e.TokenBudget = 900, 2048 })
-		p.atLoad(0.8)
-		p.run(10, nil)
-		for address, m := range p.law.memory {
-			if pause := m.outlier.stall.reports.longest.most(); pause > 10 {
-				t.Errorf("after ten seconds %s made a pause of %.0f s", address, pause)
-			}
-		}
-	}
-}
-
 // An engine that stands still for a minute, with requests shown as running, took no minute for its work.
 func TestAStandstillIsNoCostOfWork(t *testing.T) {
 	t.Parallel()
@@ -187,18 +172,6 @@ func TestWhatArrivesWhileAllEnginesStandStillIsSpread(t *testing.T) {
 		p.run(77, nil)
 		wantNear(t, "arrivals once they go on, of those before", p.decide().ArrivalRate/before, 1, 0.3)
 	}
-}
-
-// One that stood still for long and went on is no reason to wait longer for the others.
-func TestTheTypicalPauseIsThatOfMost(t *testing.T) {
-	p := &pool{now: epoch, members: make([]member, 4)}
-	for i, seconds := range []float64{0, 1, 2, 60} {
-		p.members[i].memory = &memory{}
-		if seconds > 0 {
-			p.members[i].outlier.stall.reports.longest.note(seconds, epoch, slotsTau)
-		}
-	}
-	want(t, "seconds, of those that had one", p.typicalPause(), 2)
 }
 
 // On small engines an iteration takes as long as few prompt tokens, and where they are not busy, most of their prompts

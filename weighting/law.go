@@ -5,30 +5,31 @@ import (
 	"slices"
 	"time"
 
+	"steelyard/weighting/health"
 	"steelyard/weighting/shed"
 )
 
 // A Law holds what the decisions for one cluster depend on besides the reports: what it has learned, and what it
 // decided last. It is not safe for concurrent use: one loop steps it.
 type Law struct {
-	params    Params
-	started   bool
-	memory    map[string]*memory
-	listed    list
-	shedder   shed.Controller
-	shedFrom  []shed.Endpoint // of the step before, to be overwritten
-	lift      lift
-	panicMode panicMode
-	ends      ends // of the last requests at all endpoints
-	prompts   prompts
-	cost      cost     // of the engines; zero while unknown
-	byWork    bool     // the unit of load is the work of a mean request
-	rate      float64  // requests per second that arrive at all endpoints, as of the last step
-	counted   bool     // that is by counters: moves of the gauges miss what comes and goes between two readings
-	arrived   float64  // requests, at all endpoints
-	lag       lag      // of the reports
-	bursts    bursts   // of the arrivals
-	scratch   []member // of the step before, to be overwritten
+	params   Params
+	started  bool
+	memory   map[string]*memory
+	listed   list
+	shedder  shed.Controller
+	shedFrom []shed.Endpoint // of the step before, to be overwritten
+	lift     lift
+	healths  health.Pool
+	patients []health.Endpoint // of the step before, to be overwritten
+	prompts  prompts
+	cost     cost     // of the engines; zero while unknown
+	byWork   bool     // the unit of load is the work of a mean request
+	rate     float64  // requests per second that arrive at all endpoints, as of the last step
+	counted  bool     // that is by counters: moves of the gauges miss what comes and goes between two readings
+	arrived  float64  // requests, at all endpoints
+	lag      lag      // of the reports
+	bursts   bursts   // of the arrivals
+	scratch  []member // of the step before, to be overwritten
 }
 
 // A list is the endpoints of a snapshot in the order of their addresses, so that the order of the snapshot cannot
@@ -92,11 +93,9 @@ func (l *Law) Step(now time.Time, s Snapshot) Decision {
 	l.work(pool)
 	d := Decision{At: now, Endpoints: make([]EndpointDecision, len(pool.members))}
 	l.came(pool)
-	l.try(pool)
-	l.detectOutliers(pool)
+	l.health(pool, &s)
 	pool.override()
 	l.flag(pool)
-	l.findUnused(pool, &s)
 	l.lag.observe(pool)
 	l.arrivals(pool, &d, s)
 	pool.share(&d)
@@ -230,14 +229,11 @@ type pool struct {
 
 	byLatency bool // the fill is that of least latency
 
-	pause float64 // the longest of a typical member, see pause of outlier; seconds
-
 	unpinned float64 // part of the requests that no operator gave to an endpoint
 
 	unseen time.Duration // from a request's beginning until a decision answers it
 
-	level float64       // water level
-	held  time.Duration // a share that was decided for so long is in force
+	level float64 // water level
 }
 
 // member is one endpoint in a step.
@@ -249,7 +245,6 @@ type member struct {
 	slotsSource CapacitySource
 	speed       float64
 	ramp        float64
-	probed      string // why it was ejected, while it is probed
 	blackout    bool
 	gone        bool // connections to it are refused
 
@@ -267,8 +262,6 @@ type member struct {
 	floored bool // above the water level
 	slow    bool // above the threshold of latency
 	came    arrived
-	unused  bool    // the proxies send nothing there, whatever its share
-	tried   float64 // its share of what the others get, in a trial; else 0
 
 	inEffect Override // by an operator
 }
@@ -295,8 +288,4 @@ func (p *pool) share(d *Decision) {
 	p.setShares(d)
 	p.giveTrials(d)
 	p.applyOverrides(d)
-	for i := range p.members {
-		m := &p.members[i]
-		m.use.note(d.Endpoints[i].Share, m.flagged, p)
-	}
 }

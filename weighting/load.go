@@ -47,10 +47,10 @@ func (p *pool) look() {
 			executing: at(m.executes(m.slotCount)),
 			paired:    at(Reading{At: m.paired}),
 		}
-		if m.frozen.stuck() || m.doubt.refuted {
+		if m.frozen.stuck() || m.health.Stuck {
 			m.seen.queue.state = StateStuck
 		}
-		if m.doubt.refuted {
+		if m.health.Stuck {
 			m.seen.running.state, m.seen.utilization.state = StateStuck, StateStuck
 		}
 		m.seen.counted = m.seen.inFlight

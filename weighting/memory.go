@@ -7,6 +7,8 @@ package weighting
 import (
 	"math"
 	"time"
+
+	"steelyard/weighting/health"
 )
 
 // memory is what the law remembers of an endpoint between two steps.
@@ -19,9 +21,7 @@ type memory struct {
 	latency latency      // time to the last byte, as the proxies see it
 	engine  *engineState // nil while no member of the pool counts tokens
 
-	outlier outlier
-	use     use
-	trial   trial
+	health health.Tracker
 	flag
 
 	free    time.Time // since when a slot has been free; zero while none is
@@ -45,7 +45,6 @@ type readings struct {
 	passed    passed    // since the step before
 	completed time.Time // when the last completion was reported
 	frozen    frozen    // gauge of waiting requests
-	doubt     doubt     // of the whole report
 	reversals reversals // of the server's counters
 }
 
@@ -97,7 +96,6 @@ func (m *memory) observeServer(seen ServerReport, now time.Time) {
 	}
 	m.ceiling.observe(&did, &m.server)
 	m.observeTaken(&did)
-	m.doubt.observe(&did, m.server.at())
 	if m.frozen.observe(&did, &m.server); m.frozen.stuck() {
 		m.unproxied, m.paired = smoothed{}, time.Time{} // by that gauge
 	}

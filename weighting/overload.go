@@ -48,7 +48,7 @@ func (l *Law) flag(p *pool) {
 	// than may be. Those that stall or fail come first: the others do serve.
 	slices.SortStableFunc(over, func(a, b *member) int {
 		return cmp.Or(
-			cmp.Compare(b.outlier.rank(), a.outlier.rank()),
+			cmp.Compare(b.rank(), a.rank()),
 			a.flagSince.Compare(b.flagSince),
 			cmp.Compare(a.Address, b.Address),
 		)
@@ -66,7 +66,7 @@ func (l *Law) flag(p *pool) {
 	trials := p.flaggedGetNothing(awake - len(over))
 	for i := range p.members {
 		m := &p.members[i]
-		m.lifted = m.flagged && !m.out() && (l.lift.on || trials && m.tried > 0)
+		m.lifted = m.flagged && !m.out() && (l.lift.on || trials && m.health.Tried > 0)
 		m.flagged = m.flagged && !m.lifted && !(m.inEffect.Share > 0) // proxies would not send a flagged one its share
 		if !m.flagged {
 			p.unflagged++
@@ -74,6 +74,17 @@ func (l *Law) flag(p *pool) {
 		m.noteShown(p.now)
 	}
 }
+
+// rank is 1 for an ejected endpoint.
+func (m *member) rank() int {
+	if m.ejected() {
+		return 1
+	}
+	return 0
+}
+
+// unused reports whether the proxies send nothing to the endpoint, whatever its share.
+func (m *member) unused() bool { return m.health.Unused && !m.flagged }
 
 // lift is whether the flags for overload are lifted because the rest of the pool is saturated.
 type lift struct {
@@ -89,7 +100,7 @@ func (f *lift) update(p *pool, flags, awake int) {
 	noOther := true
 	for i := range p.members {
 		m := &p.members[i]
-		if m.overloaded || m.out() || m.use.none || m.gone || m.inEffect.Drained {
+		if m.overloaded || m.out() || m.health.Unused || m.gone || m.inEffect.Drained {
 			continue
 		}
 		noOther = false
@@ -123,11 +134,11 @@ func (f *lift) update(p *pool, flags, awake int) {
 func (m *member) fixed(p *pool) float64 {
 	const trickle = 0.05
 	switch {
-	case m.lifted && m.strained(p) || m.outlier.unproven():
+	case m.lifted && m.strained(p) || m.health.Blind:
 		return trickle
-	case m.unused && !p.counted:
+	case m.unused() && !p.counted:
 		return max(trickle, p.againstBias())
-	case m.unused:
+	case m.unused():
 		return 1
 	}
 	return 0

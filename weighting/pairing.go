@@ -112,7 +112,7 @@ func (m *memory) inFlightNear(at time.Time, within time.Duration) (requests floa
 func (m *memory) executes(slots float64) Reading {
 	queue := m.server.Queue
 	switch {
-	case m.doubt.refuted:
+	case m.health.Stuck:
 	case m.server.Running.Known():
 		return m.server.Running
 	case queue.Known() && queue.Value > 0:

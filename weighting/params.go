@@ -46,7 +46,7 @@ type Overload struct {
 	// StalledAfter is how long requests are in flight at an endpoint that does not report them until it is stalled; 0
 	// is never. A report may be as old as that without counting as evidence. Default 2 s, which is noticed within 2.5 s
 	// with a scrape each 250 ms, and within 3 s with one each second; later where engines compute for longer than that
-	// before they show anything (stall.go).
+	// before they show anything (package health).
 	StalledAfter time.Duration
 	// MinDwell is how long a flag stays at least, and stays away at least. Default 2 s.
 	MinDwell time.Duration

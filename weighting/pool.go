@@ -128,7 +128,7 @@ func (p *pool) usable(r Reading) bool {
 func (m *member) decision(p *pool, share float64) EndpointDecision {
 	d := EndpointDecision{
 		Address: m.Address, Zone: m.Zone,
-		Share: share, Overloaded: m.flagged, Failing: m.ejected(), Probed: m.probed, Reason: m.reason(),
+		Share: share, Overloaded: m.flagged, Failing: m.ejected(), Probed: m.probed(), Reason: m.reason(),
 		Override: m.inEffect,
 		Load:     m.load, LoadSource: m.loadSource, LoadAge: m.loadAge,
 		Capacity: m.holding(0).capacity(), Slots: m.slotCount, SlotsSource: m.slotsSource,
@@ -139,21 +139,19 @@ func (m *member) decision(p *pool, share float64) EndpointDecision {
 		d.Slots = math.NaN()
 	}
 	if d.Failing || d.Probed != "" {
-		d.OutlierSince = m.outlier.began
+		d.OutlierSince = m.health.Began
 	}
-	if m.tried > 0 && m.lifted {
+	if m.health.Tried > 0 && m.lifted {
 		d.Tried = m.flagReason
 	}
-	if m.doubt.on {
-		d.Doubted = m.doubt.since
-	}
+	d.Doubted = m.health.Doubted
 	if m.flagged {
 		d.OverloadReason = m.flagReason
 		switch {
 		case m.asleep():
 			d.OverloadReason = "asleep: its metrics show it, and it takes no requests"
 		case m.ejected():
-			d.OverloadReason = m.outlier.reason
+			d.OverloadReason = m.health.Reason
 		}
 	}
 	if p.usable(m.server.Completions) {
@@ -207,7 +205,7 @@ func (m *member) reason() Reason {
 		return ReasonAsleep
 	case m.blackout:
 		return ReasonBlackout
-	case m.unused:
+	case m.unused():
 		return ReasonUnused
 	case m.gone || m.loadSource == LoadMedian || m.loadState == StateNeutral:
 		return ReasonNeutral

@@ -32,7 +32,7 @@ func (m *memory) observeRates(did *served) {
 	m.completions.add(done.perSecond(), done.dt, windowTau)
 	m.rises.add(max(0, grown.perSecond()), grown.dt, rateTau)
 	m.queueSeconds.add(did.waited.perSecond(), did.waited.dt, windowTau)
-	if did.standsStill() && !m.shareFlagged && !m.doubt.on { // those get nothing
+	if did.standsStill() && !m.shareFlagged && m.health.Doubted.IsZero() { // those get nothing
 		m.uncounted += done.dt
 		return
 	}

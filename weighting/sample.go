@@ -1,47 +1,122 @@
 package weighting
 
+// What health is shown of each endpoint (package health), and what follows
+
 import (
 	"time"
+
+	"steelyard/weighting/health"
 )
 
-// An observation is what is known of one endpoint since the step before.
-type observation struct {
-	InFlight float64 // requests that the proxies have there; 0 where that count may leak
+const (
+	rounding = 1e-6 // of differences of sums
 
-	Reported time.Time // of the last report that could be compared with that count
-	Shown    float64   // requests in it, by a gauge; 0 where there is none
-	NotShown float64   // requests in flight then that it does not show
-	// ShowsNothing means that the gauge is a constant and so no evidence, and ShowsIdle that a fresh one shows none.
-	ShowsNothing, ShowsIdle bool
+	longestIteration = health.LongestIteration
+)
 
-	Progress bool    // the report shows that something was done
-	Steps    bool    // such progress is that of an iteration, and not that a request ends
-	Done     float64 // requests that were answered without an error, by the proxies or the server
-	Alive    bool    // some were answered, if only with errors
-	Ended    ends    // requests, as the proxies report it
-	Sent     batch   // requests that began
-	Sizes    bool    // the proxies report the size of those that have one
+// health moves the states of the members by what happened since the last step.
+func (l *Law) health(p *pool, s *Snapshot) {
+	pool := l.patients[:0]
+	capacity, whole, unflagged := 0.0, 0.0, 0
+	for i := range p.members {
+		capacity += p.members[i].holding(0).capacity()
+		if !p.members[i].shareFlagged {
+			unflagged++
+		}
+	}
+	spared := p.flaggedGetNothing(unflagged)
+	for i := range p.members {
+		whole += p.members[i].inUse(spared)
+	}
+	for i := range p.members {
+		m := &p.members[i]
+		in := m.sample(p)
+		in.Part, in.Share = m.holding(0).capacity()/capacity, m.inUse(spared)/max(whole, 1e-9)
+		pool = append(pool, health.Endpoint{Tracker: &m.health, Sample: in})
+	}
+	o := &p.params.Overload
+	l.healths.Step(p.now,
+		health.Params{StalledAfter: o.StalledAfter, Dwell: o.MinDwell, Hold: p.params.Hold, Decay: p.params.Decay},
+		health.Traffic{PerSecond: l.rate, Counted: l.counted,
+			InForce: max(time.Second, 2*(s.PushDelay+s.PushPeriod)+s.ScrapeInterval)}, pool)
+	for i := range p.members {
+		m := &p.members[i]
+		m.ramp = min(m.ramp, m.health.Trust)
+		if m.health.Stuck {
+			m.unproxied, m.paired = smoothed{}, time.Time{} // by that report
+		}
+	}
+	clear(pool) // trackers are the members'
+	l.patients = pool
+}
+
+// ejected reports whether the endpoint stalls or fails.
+func (m *member) ejected() bool { return m.health.State == health.Ejected }
+
+// asleep reports whether the engine sleeps, and so takes no requests. A late report of that is not trusted: an engine
+// that is awake again must not wait for its page.
+func (m *member) asleep() bool { return trusted(m.seen.awake.state) && m.seen.awake.Value == 0 }
+
+// out reports whether requests to the endpoint would fail or wait for ever, as far as is known.
+func (m *member) out() bool { return m.ejected() || m.asleep() }
+
+// probed is why it was ejected, while it is tried with few requests.
+func (m *member) probed() string {
+	if m.health.Trust < 1 {
+		return m.health.Reason
+	}
+	return ""
 }
 
 // sample is what the proxies and the server report of the endpoint's requests since the last step. Only an exact count
 // shows that requests are still in flight.
-func (m *member) sample(p *pool) observation {
-	did := &m.passed.proxies
-	in := observation{
-		Ended: ends{did.failed.by, did.errors.by, did.succeeded.by},
-		Steps: !m.server.Tokens.At.IsZero(),
-		Sizes: m.proxies.withAccessLog() && m.proxies.Sized.Value > 0,
+func (m *member) sample(p *pool) health.Sample {
+	did, seen := &m.passed.proxies, &m.proxies
+	in := health.Sample{
+		Asleep: m.asleep(), Absent: m.blackout || m.gone, Kept: m.Override != Override{},
+		Ended:  health.Ends{Failed: did.failed.by, Errors: did.errors.by, Answered: did.succeeded.by},
+		Logged: seen.Answered.Known() || !seen.Errors.Known(),
+		Steps:  !m.server.Tokens.At.IsZero(), Sizes: seen.withAccessLog() && seen.Sized.Value > 0,
+		Came: m.came.requests, CameAt: m.came.at, Any: m.came.any,
+		ReadAt: m.server.at(), Claims: m.claims(p),
 	}
-	if m.Exact && trusted(m.seen.inFlight.state) && !m.blackout {
-		in.InFlight = m.inFlight.Value
+	if trusted(m.seen.inFlight.state) {
+		in.Present = m.seen.inFlight.Value >= 1
+		if m.Exact && !m.blackout {
+			in.InFlight = m.inFlight.Value
+		}
 	}
-	in.Sent = batch{did.sent.requests - did.refused.requests, did.sent.sized - did.refused.sized,
-		did.sent.bytes - did.refused.bytes}
+	in.Sent, in.Sized = did.sent.requests-did.refused.requests, did.sent.sized-did.refused.sized
+	in.Bytes = did.sent.bytes - did.refused.bytes
 	answers, done := m.answers(in.Ended)
 	in.Done, in.Alive = done, answers > 0
-	in.Progress = m.passed.server.showsProgress(&m.server)
+	in.Proof = m.proof(p, &in)
+	in.Progress, in.Changed = m.passed.server.showsProgress(&m.server), m.passed.server.changed
 	m.compare(&in, p)
 	return in
+}
+
+// claims reports whether the report has requests, or a full KV cache.
+func (m *member) claims(p *pool) bool {
+	r := &m.server
+	return r.Queue.Value+r.Running.Value >= 1 || r.Utilization.Value >= p.params.Overload.UtilizationEnter
+}
+
+// proof is what the requests since the last step show of recovery. Load reports count an answer with a 404 or 429 as a
+// success; the server completes nothing then. Servers also count requests that fail otherwise, and load reports count
+// those as errors. What ended since the last step is in the access log only if there was one then: the last load report
+// may come with the change.
+func (m *member) proof(p *pool, in *health.Sample) health.Proof {
+	good := in.Ended.Good()
+	switch {
+	case !m.proxies.Succeeded.Known():
+		good = in.Done > 0
+	case m.passed.proxies.logged:
+	default:
+		completed := m.passed.server.completions.by > 0 || !p.usable(m.server.Completions)
+		return health.Proof{Answered: good, Completed: completed}
+	}
+	return health.Proof{Answered: good, Completed: good}
 }
 
 // withAccessLog reports whether all proxies report how each request ended.
@@ -49,12 +124,12 @@ func (r *ProxyReport) withAccessLog() bool { return r.Answered.Known() && !r.Par
 
 // answers is how many requests were answered since the last step, and how many of them without an error. A client that
 // gives up ends a request, too, which shows nothing about the endpoint.
-func (m *member) answers(ended ends) (all, succeeded float64) {
+func (m *member) answers(ended health.Ends) (all, succeeded float64) {
 	did := &m.passed.proxies
 	answered := did.answered.by
-	errors := answered - ended.answered
+	errors := answered - ended.Answered
 	if !m.proxies.withAccessLog() {
-		answered, errors = max(answered, did.ended.by), ended.wrong()
+		answered, errors = max(answered, did.ended.by), ended.Failed+ended.Errors
 	}
 	all = max(answered, m.passed.server.completions.by)
 	if !m.proxies.Succeeded.Known() {
@@ -68,7 +143,7 @@ func (m *member) answers(ended ends) (all, succeeded float64) {
 
 // compare compares the newest report with the requests that were in flight when it was made. A server without a gauge
 // of running requests shows those that fit its slots.
-func (m *member) compare(in *observation, p *pool) {
+func (m *member) compare(in *health.Sample, p *pool) {
 	const within = 500 * time.Millisecond
 	queue, running := m.server.Queue, m.server.Running
 	gauge := running.Known()
@@ -98,4 +173,53 @@ func (d *served) showsProgress(seen *ServerReport) bool {
 		return true
 	}
 	return d.running.by == 0 && seen.Running.Value > 0 && d.queue.by >= 0 && d.utilization.by != 0
+}
+
+// arrived is the requests that came to a member since the last step.
+type arrived struct {
+	requests float64   // that the proxies sent by the weights, or else that the server saw
+	any      bool      // by either of the two
+	at       time.Time // of the reading; zero where there is none
+}
+
+// arrived is what came to the member since the last step, up to the latest reading.
+func (m *member) arrived(p *pool) (a arrived) {
+	did := &m.passed.proxies
+	server, proxies := m.passed.server.flow(), did.flow()
+	a.any = max(server.Arrived, proxies.Arrived, did.failed.by) > rounding
+	switch {
+	case p.usable(m.proxies.Issued) && p.usable(m.proxies.Ended):
+		a.requests, a.at = proxies.Arrived-did.hashed.by, m.proxies.Issued.At
+	case p.usable(m.server.Completions):
+		a.requests, a.at = max(0, server.Arrived), m.server.Completions.At
+	default:
+		a.any = a.any || m.change().Arrived > rounding
+	}
+	return a
+}
+
+// came counts what came to each member and to the pool.
+func (l *Law) came(p *pool) {
+	for i := range p.members {
+		m := &p.members[i]
+		m.came = m.arrived(p)
+		l.arrived += m.came.requests
+	}
+}
+
+// withoutTimes is the report without the times of its readings.
+func (r ServerReport) withoutTimes() ServerReport {
+	for _, gauge := range r.gauges() {
+		gauge.At = time.Time{}
+	}
+	for _, sum := range r.sums() {
+		sum.At = time.Time{}
+	}
+	r.Tokens.At = time.Time{}
+	return r
+}
+
+// at is the time of the newest gauge.
+func (r *ServerReport) at() time.Time {
+	return newer(newer(r.Queue.At, r.Running.At), r.Utilization.At)
 }

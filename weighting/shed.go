@@ -16,7 +16,7 @@ func (l *Law) shed(p *pool, d *Decision, s Snapshot) {
 		m := &p.members[i]
 		pool.Slots += m.slotCount
 		all, pair, change := m.passages(p)
-		if m.out() || m.unused || m.inEffect.Drained {
+		if m.out() || m.unused() || m.inEffect.Drained {
 			continue
 		}
 		waiting := m.waiting()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"steelyard/weighting/health"
 	"strings"
 	"testing"
 	"time"
@@ -197,18 +198,6 @@ func TestATimeInWhichTheLawDidNotRunIsNoStall(t *testing.T) {
 	}
 	if flagged, _ := w.run(4*second, w.others); flagged < 0 {
 		t.Error("a stall that begins afterwards is not found")
-	}
-}
-
-// A pause that counted would make the law patient with the engines of the whole pool for minutes.
-func TestATimeInWhichTheLawDidNotRunIsNoPauseOfAnEngine(t *testing.T) {
-	w := newCountedPool(4)
-	busy := func() { w.others(); w.endpoints[0].inFlight, w.endpoints[0].running = 3, 3; w.endpoints[0].serve(1) }
-	w.run(10*second, busy)
-	w.now = w.now.Add(30 * time.Second)
-	w.run(second, busy)
-	if pause := w.law.memory["0"].outlier.stall.reports.longest.most(); pause > 1 {
-		t.Errorf("the longest pause is %.3g s, want what the engine showed", pause)
 	}
 }
 
@@ -485,7 +474,7 @@ func TestAnEjectedEndpointWithoutRequestsIsProbed(t *testing.T) {
 		if began = d.Endpoints[0].OutlierSince; before.IsZero() {
 			before = began
 		}
-		again := strings.Contains(reason, ", and not healthy since "+clock(began)+": ")
+		again := strings.Contains(reason, ", and not healthy since "+began.UTC().Format("15:04:05Z")+": ")
 		if !began.Equal(before) || !strings.HasPrefix(reason, "stalled since ") || again != (len(spells) > 0) {
 			t.Errorf("try %d: an outlier since %v, before since %v: %s", len(spells), began, before, reason)
 		}
@@ -640,7 +629,7 @@ func TestAnEndpointThatAnswersEverythingWithAnErrorIsFlaggedWithinThreeSeconds(t
 			var sent float64
 			w.run(5*time.Minute, func() {
 				w.others()
-				if w.law.memory["0"].outlier.state == probing {
+				if w.law.memory["0"].health.State == health.Probing {
 					b.serve(1)
 					b.failed++
 					sent++

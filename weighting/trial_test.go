@@ -9,6 +9,7 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
+	"steelyard/weighting/health"
 	"strings"
 	"testing"
 	"time"
@@ -126,7 +127,7 @@ func (w *waysBack) step(first func(b *countedEndpoint, requests float64)) {
 			continue
 		}
 		w.sent += whole
-		if w.law.memory["0"].trial.on {
+		if w.law.memory["0"].health.Tried > 0 {
 			w.trials += whole
 		}
 		first(b, whole)
@@ -135,7 +136,7 @@ func (w *waysBack) step(first func(b *countedEndpoint, requests float64)) {
 	if m := w.law.memory["0"]; w.joins && m.established {
 		m.established, m.firstSeen = false, w.now
 	}
-	w.tried = w.tried || w.law.memory["0"].trial.on
+	w.tried = w.tried || w.law.memory["0"].health.Tried > 0
 }
 
 // isHealthy has a healthy server answer at once: its reports go on showing what they did.
@@ -228,7 +229,7 @@ var lesserStates = []lesserState{
 		},
 		is: func(e *EndpointDecision, m *memory) bool { return m.overloaded && !e.Overloaded && e.Share < 0.02 }},
 	{name: "ejected, as its report contradicts the counts", sources: counting,
-		covers: []string{"ejected",
+		covers: []string{"Ejected",
 			"none of %.0f requests in flight ends, and its own report does not show them"},
 		into: func(_ *waysBack, b *countedEndpoint, _ float64) { b.inFlight, b.running = 3, 0 },
 		is:   flaggedFor("does not show them")},
@@ -256,20 +257,20 @@ var lesserStates = []lesserState{
 	{name: "ejected, as requests end in errors", sources: counting,
 		covers: []string{"failing: %.0f of the last %.0f requests ended in an error; other endpoints answer %.0f %%"},
 		into:   errs, is: flaggedFor("ended in an error")},
-	{name: "probed", covers: []string{"probing"}, sources: counting,
+	{name: "probed", covers: []string{"Probing"}, sources: counting,
 		into: func(w *waysBack, b *countedEndpoint, _ float64) {
 			if b.inFlight, b.running = 3, 0; w.last.Endpoints[0].Overloaded {
 				b.inFlight = 0
 			}
 		},
-		is: func(_ *EndpointDecision, m *memory) bool { return m.outlier.state == probing }},
+		is: func(_ *EndpointDecision, m *memory) bool { return m.health.State == health.Probing }},
 	{name: "probed, and only load reports are left", covers: []string{"fixed: trickle"}, sources: logging,
 		into: func(w *waysBack, b *countedEndpoint, requests float64) {
-			if errs(w, b, requests); w.law.memory["0"].outlier.state == ejected {
+			if errs(w, b, requests); w.law.memory["0"].health.State == health.Ejected {
 				b.reportsOnly = true
 			}
 		},
-		is: func(_ *EndpointDecision, m *memory) bool { return m.outlier.unproven() }},
+		is: func(_ *EndpointDecision, m *memory) bool { return m.health.Blind }},
 	{name: "above the level", covers: []string{"ReasonFloor"},
 		into: holds(10, 4), is: because(ReasonFloor), full: true},
 	{name: "waiting, with none that runs", covers: []string{"StateStuck"},
@@ -305,10 +306,10 @@ var lesserStates = []lesserState{
 	{name: "pinned", covers: []string{"ReasonPinned"}, kept: true,
 		into: func(w *waysBack, _ *countedEndpoint, _ float64) { w.override = Override{Share: 1e-5} },
 		is:   because(ReasonPinned)},
-	{name: "asleep", covers: []string{"ReasonAsleep"}, kept: true,
+	{name: "asleep", covers: []string{"ReasonAsleep", "Asleep"}, kept: true,
 		into: func(w *waysBack, _ *countedEndpoint, _ float64) { w.asleep = true },
 		is:   func(e *EndpointDecision, _ *memory) bool { return e.Overloaded && e.Reason == ReasonAsleep }},
-	{name: "ordinary", covers: []string{"healthy", "ReasonFill", "fixed: 0"},
+	{name: "ordinary", covers: []string{"Healthy", "ReasonFill", "fixed: 0"},
 		into: func(_ *waysBack, b *countedEndpoint, requests float64) { isHealthy(b, requests) },
 		is:   because(ReasonFill)},
 }
@@ -396,9 +397,10 @@ func TestAFullEndpointGetsNoMoreThanOneRequestAMinute(t *testing.T) {
 
 // The states above are all that there are: a new reason, state or flag needs a row there.
 func TestEveryStateHasAWayBack(t *testing.T) {
-	files, _ := filepath.Glob("*.go") // the pattern is valid
+	files, _ := filepath.Glob("*.go") // the patterns are valid
+	ofHealth, _ := filepath.Glob("health/*.go")
 	found, covered := map[string]bool{}, map[string]bool{}
-	for _, name := range files {
+	for _, name := range append(files, ofHealth...) {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
 		}
@@ -443,7 +445,7 @@ func states(f *ast.File, found map[string]bool) {
 				} else if v.Values != nil {
 					kind = ""
 				}
-				if kind == "Reason" || kind == "health" || kind == "FieldState" {
+				if kind == "Reason" || kind == "State" || kind == "FieldState" {
 					found[v.Names[0].Name] = true
 				}
 			}

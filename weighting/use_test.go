@@ -171,29 +171,6 @@ func meanOf(x []float64) (mean float64) {
 	return mean
 }
 
-// The proxies send nothing to an endpoint that is flagged, so nothing was due there.
-func TestAFlaggedEndpointIsNotUnused(t *testing.T) {
-	for _, flagged := range []bool{false, true} {
-		var u use
-		all := 0.0
-		for now := epoch; now.Before(epoch.Add(10 * time.Second)); now = now.Add(250 * time.Millisecond) {
-			p := &pool{params: &Params{}, now: now, held: heldFor}
-			all += 10
-			u.observe(&arrived{at: now}, all, p)
-			u.note(0.5, flagged, p)
-		}
-		want(t, "it is not used", u.none, !flagged)
-	}
-}
-
-// What was missing when an endpoint was found not to be used is forgotten with the request that ends it.
-func TestWhatWasFoundOfOneEjectionIsNotThatOfTheNext(t *testing.T) {
-	u := use{due: 90, found: 46, none: true}
-	u.observe(&arrived{requests: 1, any: true, at: epoch}, 1, &pool{params: &Params{}, now: epoch, held: heldFor})
-	want(t, "the gap that is learned", u.gap.most(), 46)
-	want(t, "what was missing when it was found", u.found, 0)
-}
-
 // By the conversation, or by a prompt's prefix, requests go where the ones before went, whatever the shares. That none
 // comes for long is then no sign, once it has been seen; an endpoint to which nothing goes is still found.
 func TestWhereRequestsGatherAnEndpointWithoutThemIsNotUnused(t *testing.T) {
@@ -299,8 +276,8 @@ func TestByScrapesOnlyAnEndpointThatLooksUnusedGetsLittle(t *testing.T) {
 		for i := range p.members {
 			p.members[i].load, p.members[i].loadSource = c.inFlight, LoadScraped
 		}
-		p.members[0].load, p.members[0].unused = 0, true
-		p.members[0].memory = &memory{}
+		p.members[0].load, p.members[0].memory = 0, &memory{}
+		p.members[0].health.Unused = true
 		wantNear(t, fmt.Sprintf("%+v: part", c), p.members[0].fixed(&p), c.want, 1e-9)
 	}
 }

@@ -1,0 +1,201 @@
+package health
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+const tick = 100 * time.Millisecond
+
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// A world is a pool that is stepped each tick; sample makes what is known of an endpoint.
+type world struct {
+	now  time.Time
+	pool Pool
+	all  []Tracker
+}
+
+func newWorld(n int) *world { return &world{now: epoch, all: make([]Tracker, n)} }
+
+func (w *world) run(length time.Duration, sample func(i int, now time.Time) Sample) {
+	const perSecond = 40
+	params := Params{StalledAfter: 2 * time.Second, Dwell: 2 * time.Second, Hold: 3 * time.Second,
+		Decay: 10 * time.Second}
+	traffic := Traffic{PerSecond: perSecond, Counted: true, InForce: time.Second}
+	for until := w.now.Add(length); w.now.Before(until); {
+		w.now = w.now.Add(tick)
+		pool := make([]Endpoint, len(w.all))
+		for i := range pool {
+			pool[i] = Endpoint{Tracker: &w.all[i], Sample: sample(i, w.now)}
+		}
+		w.pool.Step(w.now, params, traffic, pool)
+	}
+}
+
+// serves is an endpoint of four that answers a request in each tick, with two in flight.
+func serves(_ int, now time.Time) Sample {
+	return Sample{InFlight: 2, Reported: now, Shown: 2, ReadAt: now, Changed: true, Progress: true,
+		Done: 1, Alive: true, Ended: Ends{Answered: 1}, Proof: Proof{true, true}, Logged: true,
+		Share: 0.25, Part: 0.25, Came: 1, CameAt: now, Any: true}
+}
+
+// stands is one that does nothing with them.
+func stands(now time.Time) Sample {
+	return Sample{InFlight: 2, Reported: now, NotShown: 2, ShowsIdle: true, ReadAt: now, Logged: true,
+		Share: 0.25, Part: 0.25, CameAt: now, Any: true}
+}
+
+func fails(now time.Time) Sample {
+	return Sample{Reported: now, ReadAt: now, Ended: Ends{Failed: 1}, Logged: true,
+		Share: 0.25, Part: 0.25, Came: 1, CameAt: now, Any: true}
+}
+
+// first has the first endpoint do something else.
+func first(what func(now time.Time) Sample) func(int, time.Time) Sample {
+	return func(i int, now time.Time) Sample {
+		if i == 0 {
+			return what(now)
+		}
+		return serves(i, now)
+	}
+}
+
+// The whole way of an endpoint: through each state, and back.
+func TestAnEndpointThatStallsIsEjectedProbedAndHealthyAgain(t *testing.T) {
+	w := newWorld(4)
+	e := &w.all[0]
+	is := func(s State, trust float64) {
+		t.Helper()
+		if e.State != s || e.Trust != trust {
+			t.Fatalf("%v: state %d, trusted with %v; want %d, %v: %s", w.now.Sub(epoch), e.State, e.Trust, s, trust,
+				e.Reason)
+		}
+	}
+	gone := func(now time.Time) Sample { return Sample{Reported: now, ReadAt: now, Logged: true, Part: 0.25} }
+	w.run(5*time.Second, serves)
+	is(Healthy, 1)
+	w.run(3*time.Second, first(stands))
+	is(Ejected, 1)
+	w.run(2*time.Second, first(gone))
+	is(Probing, leastTrust)
+	w.run(3*time.Second, first(stands))
+	is(Ejected, 1)
+	w.run(2*time.Second, first(gone)) // twice as long as before
+	is(Ejected, 1)
+	w.run(2*time.Second, first(gone))
+	is(Probing, leastTrust)
+	w.run(tick, serves)
+	is(Healthy, 1)
+	w.run(tick, first(func(time.Time) Sample { return Sample{Asleep: true} }))
+	is(Asleep, 1)
+	w.run(tick, serves)
+	is(Healthy, 1)
+}
+
+func TestWhileMostFailNoneIsEjected(t *testing.T) {
+	for failing, ejected := range []int{0, 1, 2, 0, 0} {
+		w := newWorld(4)
+		w.run(5*time.Second, serves)
+		w.run(time.Minute, func(i int, now time.Time) Sample {
+			if i < failing {
+				return fails(now)
+			}
+			return serves(i, now)
+		})
+		got := 0
+		for i := range w.all {
+			if w.all[i].State == Ejected {
+				got++
+			}
+		}
+		if got != ejected {
+			t.Errorf("%d of 4 fail: %d ejected, want %d", failing, got, ejected)
+		}
+	}
+}
+
+// One whose pages were not read, or that was not asked, made no pause.
+func TestATimeInWhichNothingWasObservedIsNoPause(t *testing.T) {
+	w := newWorld(4)
+	steps := func(i int, now time.Time) Sample {
+		in := serves(i, now)
+		in.Steps = true
+		return in
+	}
+	w.run(5*time.Second, steps)
+	w.now = w.now.Add(30 * time.Second)
+	w.run(time.Second, steps)
+	if pause := w.all[0].stall.reports.longest; !(pause > 0 && pause < 1) {
+		t.Errorf("the longest pause is %.3g s, want what the engine showed", pause)
+	}
+}
+
+// One that stood still for long and went on is no reason to wait longer for the others.
+func TestTheTypicalPauseIsThatOfMost(t *testing.T) {
+	if got := lowerMedian([]float64{60, 1, 2}); got != 2 {
+		t.Errorf("typical pause %v, want 2", got)
+	}
+}
+
+// The proxies send nothing to an endpoint that is flagged, so nothing was due there.
+func TestAFlaggedEndpointIsNotUnused(t *testing.T) {
+	for _, share := range []float64{0, 0.25} {
+		w := newWorld(4)
+		w.run(10*time.Second, first(func(now time.Time) Sample {
+			return Sample{Reported: now, ReadAt: now, Share: share, Part: 0.25, CameAt: now}
+		}))
+		if got := w.all[0].Unused; got != (share > 0) {
+			t.Errorf("with a share of %v: unused %v", share, got)
+		}
+	}
+}
+
+// What was missing when an endpoint was found not to be used is forgotten with the request that ends it.
+func TestWhatWasFoundOfOneEjectionIsNotThatOfTheNext(t *testing.T) {
+	u := use{due: 90, found: 46, none: true}
+	u.observe(epoch, &Sample{Came: 1, Any: true, CameAt: epoch}, 1, time.Second)
+	if u.gap != 46 || u.found != 0 {
+		t.Errorf("a gap of %v is learned, and %v were missing when it was found; want 46, 0", u.gap, u.found)
+	}
+}
+
+// The bounds hold: no Poisson or binomial number is as low more often.
+func TestSurpriseIsABoundOnChance(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		expected := rapid.Float64Range(0.1, 200).Draw(t, "expected")
+		answered := rapid.IntRange(0, 300).Draw(t, "answered")
+		got := surprise(float64(answered), expected)
+		probability, term := 0.0, math.Exp(-expected)
+		for k := 0; k <= answered; k++ {
+			probability += term
+			term *= expected / float64(k+1)
+		}
+		if float64(answered) >= expected && got != 0 {
+			t.Fatalf("%d answers of %v surprise by %v", answered, expected, got)
+		}
+		check(t, fmt.Sprintf("%d answers of %v", answered, expected), got, probability)
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, 100).Draw(t, "requests")
+		answered := rapid.IntRange(0, n).Draw(t, "answered")
+		p := rapid.Float64Range(0.01, 0.99).Draw(t, "p")
+		probability, term := 0.0, math.Pow(1-p, float64(n))
+		for k := 0; k <= answered; k++ {
+			probability += term
+			term *= float64(n-k) / float64(k+1) * p / (1 - p)
+		}
+		got := tooFew(float64(answered), float64(n-answered), p)
+		check(t, fmt.Sprintf("%d of %d, each by %v", answered, n, p), got, probability)
+	})
+}
+
+func check(t *rapid.T, what string, surprise, probability float64) {
+	if !(surprise >= 0) || !(math.Exp(-surprise) >= probability*(1-1e-9)) {
+		t.Fatalf("%s: a bound of %v, and a probability of %v", what, math.Exp(-surprise), probability)
+	}
+}

@@ -1,0 +1,166 @@
+package health
+
+import (
+	"fmt"
+	"time"
+)
+
+// Bounds on what is chance.
+const (
+	several          = 2                // requests: a single one is as likely an upload or an idle stream as a stall
+	LongestIteration = 10 * time.Second // no engine computes for longer before it shows something
+)
+
+// A quiet is how much has waited since something came, and how much does so usually.
+type quiet struct {
+	pending    float64 // F
+	times, sum float64 // how often something came, and F until then, fading
+	longest    float64 // F that ended, fading
+}
+
+// end ends it: something came n times, so long after the last one.
+func (s *quiet) end(n float64, after time.Duration) {
+	const tau = time.Minute
+	if s.pending > 0 {
+		s.times, s.sum = fade(s.times, after, tau)+n, fade(s.sum, after, tau)+s.pending
+		s.longest = max(s.pending, fade(s.longest, after, memory))
+	}
+	s.pending = 0
+}
+
+// mean is F for each time that something came.
+func (s *quiet) mean() float64 { return s.sum / s.times }
+
+// improbable reports whether chance does not explain that nothing comes.
+func (s *quiet) improbable() bool {
+	const fewest = 20 // that a mean needs
+	return s.times >= fewest && s.pending >= improbable*s.mean()
+}
+
+// stall is how long an endpoint has done nothing with the requests that it has.
+type stall struct {
+	at       time.Time // of the last step
+	answer   time.Time // the last one; or the last time when nothing was unanswered
+	progress time.Time // the same of progress
+	answers  quiet     // in request-seconds
+	reports  quiet     // of progress in reports that count tokens: in seconds
+
+	inFlight float64   // requests, at the last step
+	hidden   float64   // those that no report showed during progress: uploads, idle streams
+	reported time.Time // of the last report that was compared with the count
+	shown    float64   // requests in that report, where it has a gauge of running ones and is not late
+	notShown float64   // requests in flight that it did not show
+	unshown  time.Time // since when reports have not shown several that are unanswered; zero: the last one did
+
+	sent, sized, bytes float64       // requests that began since nothing was unanswered, or the last ones
+	uploads            time.Duration // these may be under way to the endpoint for so long
+}
+
+// unanswered is how many requests are in flight that should get an answer, sooner or later.
+func (s *stall) unanswered() float64 { return s.inFlight - s.hidden }
+
+// observe takes in what is new. A gap is a time between two steps that is no wait for reports, and hold the age from
+// which on a report is late.
+func (s *stall) observe(now time.Time, in *Sample, gap, hold time.Duration) {
+	elapsed := max(0, now.Sub(s.at))
+	if !s.at.IsZero() && elapsed > gap {
+		s.restart(now)
+	} else {
+		s.answers.pending += s.unanswered() * elapsed.Seconds()
+		s.reports.pending += min(s.shown, 1) * elapsed.Seconds()
+	}
+	s.at, s.inFlight = now, in.InFlight
+	if in.Done > 0 {
+		s.answers.end(in.Done, now.Sub(s.answer))
+		s.answer = now
+	}
+	if in.Done > 0 || in.Progress {
+		s.reports.end(1, now.Sub(s.progress))
+		if now.Sub(s.reported) <= hold {
+			s.hidden = s.notShown
+		}
+	}
+	if in.Alive || in.Progress { // errors, too, but they do not show how long a request takes
+		s.progress, s.unshown = now, time.Time{}
+	}
+	s.compare(in)
+	s.hidden = min(s.hidden, s.inFlight)
+	if now.Sub(s.reported) > hold || !in.Steps {
+		s.reports.pending = 0
+	}
+	if s.unanswered() < 1 || s.answer.IsZero() {
+		s.restart(now)
+	}
+	s.upload(in)
+}
+
+// compare compares a new report with the requests that were in flight when it was made.
+func (s *stall) compare(in *Sample) {
+	const half = 0.5 // of a request: counts may not be whole numbers
+	if !in.Reported.After(s.reported) {
+		return
+	}
+	s.reported, s.shown, s.notShown = in.Reported, in.Shown, in.NotShown
+	s.hidden = min(s.hidden, s.notShown)
+	if in.ShowsNothing || s.notShown-s.hidden <= several-half {
+		s.unshown = time.Time{}
+	} else if s.unshown.IsZero() {
+		s.unshown = in.Reported
+	}
+}
+
+// upload determines for how long all that is unanswered may be uploads, which the endpoint has no part in yet: few
+// requests of which no report shows any. How long a body takes follows from its size, on average. Where no request has
+// a size, as the log leaves it out or all are gRPC, they are none. Progress is no beginning: a scrape may show it of
+// requests that ended before those that are unanswered began.
+func (s *stall) upload(in *Sample) {
+	const (
+		many   = 5       // requests
+		recent = 20      // requests
+		slow   = 125_000 // bytes per second of a client: 1 Mbit/s
+	)
+	s.uploads = 0
+	s.sent, s.sized, s.bytes = s.sent+in.Sent, s.sized+in.Sized, s.bytes+in.Bytes
+	switch {
+	case s.unanswered() < 1 || s.sent >= recent:
+		s.sent, s.sized, s.bytes = 0, 0, 0
+	case !in.ShowsIdle || s.unanswered() >= many || !in.Sizes:
+	case s.sized < s.sent-rounding:
+		s.uploads = longest
+	case s.sized > 0:
+		seconds := min(s.bytes/s.sized/slow, longest.Seconds())
+		s.uploads = time.Duration(seconds * float64(time.Second))
+	}
+}
+
+// restart begins the times in which nothing happened again. The law did not run for as long as a stall takes, as in a
+// process that was stopped, and what the proxies reported meanwhile may come after the first new page of the server.
+func (s *stall) restart(now time.Time) {
+	s.answer, s.progress, s.unshown = now, now, time.Time{}
+	s.answers.pending, s.reports.pending = 0, 0
+}
+
+// finding describes the stall; empty where there is none. most is F_max of the pool, and typical P of a typical
+// endpoint.
+func (s *stall) finding(now time.Time, in *Sample, after time.Duration, most, typical float64) string {
+	const twice = 2
+	patience := after
+	if in.Steps {
+		seconds := min(max(s.reports.longest, typical), LongestIteration.Seconds())
+		pause := time.Duration(seconds * float64(time.Second))
+		patience = max(after, pause) + max(pause, after/2)/2
+	}
+	switch {
+	case after <= 0 || s.unanswered() < 1 || now.Sub(s.progress) < patience+s.uploads:
+	case !s.unshown.IsZero() && s.reported.Sub(s.unshown) >= patience:
+		return fmt.Sprintf("none of %.0f requests in flight ends, and its own report does not show them",
+			s.notShown-s.hidden)
+	case s.unanswered() < several && s.shown < 1:
+	case s.reports.improbable():
+		return fmt.Sprintf("its own report shows %.0f requests, and nothing is done", s.shown)
+	case s.answers.improbable() && s.answers.pending >= twice*most:
+		return fmt.Sprintf("none of %.0f requests in flight ends, and one takes %.3g s on average",
+			s.unanswered(), s.answers.mean())
+	}
+	return ""
+}

@@ -1,0 +1,95 @@
+package health
+
+import "time"
+
+// use is whether the proxies send an endpoint what it is given.
+type use struct {
+	at    time.Time // of the last step
+	share float64   // of the traffic, as far as it has been in force
+	seen  time.Time // of the last reading of what arrived there
+	came  time.Time // of the last one that came
+	all   float64   // requests that arrived at the pool until the last reading
+	since time.Time // when the first arrival was due that did not come
+	due   float64   // arrivals that did not come, by the last reading
+	gap   float64   // the most that were due when one came, fading
+	none  bool      // it is not used
+	found float64   // due when that was found
+}
+
+// findUnused finds the endpoints that the proxies do not use. At least one is used.
+func (p *Pool) findUnused(now time.Time, inForce time.Duration, pool []Endpoint) {
+	none := false
+	for i := range pool {
+		p.arrived += pool[i].Came
+	}
+	for i := range pool {
+		u := &pool[i].use
+		u.observe(now, &pool[i].Sample, p.arrived, inForce)
+		none = none || u.none
+	}
+	if none {
+		expectGaps(pool)
+	}
+	unused := 0
+	for i := range pool {
+		e := &pool[i]
+		if e.Unused = e.use.none && e.State != Ejected && e.Share > 0 && !e.Absent; e.Unused {
+			unused++
+		}
+	}
+	for i := range pool {
+		if e := &pool[i]; unused == len(pool) {
+			e.Unused = false
+		} else if e.Unused {
+			e.Tried = 0
+		}
+	}
+}
+
+// expectGaps takes endpoints as used from which no more is missing than may come later, because requests gather. One
+// that was not used and is again is no reason to wait longer for the only other one.
+func expectGaps(pool []Endpoint) {
+	const longer = 1.5 // than a typical gap
+	gaps := make([]float64, 0, len(pool))
+	for i := range pool {
+		if gap := pool[i].use.gap; gap > 0 {
+			gaps = append(gaps, gap)
+		}
+	}
+	usual := longer * lowerMedian(gaps)
+	for i := range pool {
+		u := &pool[i].use
+		if u.none = u.none && u.due >= usual; u.none && u.found == 0 {
+			u.found = u.due
+		}
+	}
+}
+
+// observe takes in what arrived there, and what arrived at the pool so far.
+func (u *use) observe(now time.Time, in *Sample, all float64, inForce time.Duration) {
+	const (
+		enough    = 20 * improbable  // more is no gathering
+		gathering = 30 * time.Minute // with 10, as for stalls, a pool that gathers is found unused twice as often
+		unusedFor = 2 * time.Second  // without an arrival that was due: gauges lag by as much
+	)
+	// A share that rose is in force as far as it has been decided for long enough.
+	u.share = min(in.Share, u.share+in.Share*now.Sub(u.at).Seconds()/inForce.Seconds())
+	u.at = now
+	if in.Any {
+		gap := u.due
+		if u.none { // the rest of it may be the time of an ejection
+			gap = u.found
+		}
+		u.gap = max(min(gap, enough), fade(u.gap, now.Sub(u.came), gathering))
+		u.due, u.found, u.none, u.all, u.came = 0, 0, false, all, now
+	}
+	if !in.CameAt.After(u.seen) {
+		return
+	}
+	if u.due < 1 {
+		u.since = u.seen
+	}
+	u.due += (all - u.all) * u.share
+	u.seen, u.all = in.CameAt, all
+	u.none = u.due >= improbable && u.seen.Sub(u.since) > unusedFor
+}
