@@ -4,10 +4,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"steelyard/weighting/health"
 	"strings"
 	"testing"
 	"time"
+
+	"steelyard/weighting/health"
 )
 
 // A deployment is a pool of endpoints to which requests come by the shares that the law decides, one

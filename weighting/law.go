@@ -256,14 +256,16 @@ type member struct {
 	workload   float64 // work, in mean requests; of a pool whose unit is the request, load
 	offset     float64 // unproxied, as used
 
-	queued  float64 // requests waiting per slot; NaN unknown
-	flagged bool
-	lifted  bool // its flag, for now
-	floored bool // above the water level
-	slow    bool // above the threshold of latency
-	came    arrived
+	queued   float64 // requests waiting per slot; NaN unknown
+	flagged  bool
+	lifted   bool // its flag, for now
+	strained bool // something besides its queue keeps it overloaded
+	floored  bool // above the water level
+	slow     bool // above the threshold of latency
+	came     arrived
 
 	inEffect Override // by an operator
+	reserved float64  // share of what is left by those, whatever the fill
 }
 
 // holding is the member as a vessel with that load.
@@ -285,7 +287,5 @@ func (p *pool) share(d *Decision) {
 		d.Endpoints[i].Share = share
 		p.members[i].floored = vessels[i].level() >= p.level
 	}
-	p.setShares(d)
-	p.giveTrials(d)
-	p.applyOverrides(d)
+	p.reserve(d)
 }

@@ -134,7 +134,7 @@ func (f *lift) update(p *pool, flags, awake int) {
 func (m *member) fixed(p *pool) float64 {
 	const trickle = 0.05
 	switch {
-	case m.lifted && m.strained(p) || m.health.Blind:
+	case m.lifted && m.strained || m.health.Blind:
 		return trickle
 	case m.unused() && !p.counted:
 		return max(trickle, p.againstBias())
@@ -151,28 +151,6 @@ func (p *pool) againstBias() float64 {
 	const proxies = 10
 	own := orZero(p.median(func(m *member) (float64, bool) { return m.load, m.loadSource != LoadMedian })) / proxies
 	return 1 / ((own + 1) * (own + 1))
-}
-
-// setShares gives the members with a fixed share that share.
-func (p *pool) setShares(d *Decision) {
-	var capacity, whole, fixed float64
-	for i := range p.members {
-		capacity += p.members[i].holding(0).capacity()
-		fixed += p.members[i].fixed(p)
-	}
-	if fixed == 0 {
-		return
-	}
-	for i := range p.members {
-		m, share := &p.members[i], &d.Endpoints[i].Share
-		if part := m.fixed(p); part > 0 {
-			*share = part * m.holding(0).capacity() / capacity
-		}
-		whole += *share
-	}
-	for i := range d.Endpoints {
-		d.Endpoints[i].Share /= whole
-	}
 }
 
 // most is how many of a pool may be flagged.
@@ -195,23 +173,31 @@ func (m *member) noteShown(now time.Time) {
 // does not stay overloaded.
 func (m *member) hysteresis(p *pool) {
 	o := &p.params.Overload
-	if changed := later(m.flagSince, m.shownSince); !changed.IsZero() && p.now.Sub(changed) < o.MinDwell {
-		return
+	over := func(value, enter, leave float64) bool {
+		return value >= enter || m.overloaded && value >= leave
 	}
-	if m.overloaded {
-		if !(m.queued >= o.QueueLeave && !(m.ahead(p) <= 0)) && !m.strained(p) {
-			m.setFlag(false, p.now, "")
-		}
-		return
-	}
+	// One that is not ahead by the time that a flag lasts would be idle before its flag is down, and its load with the
+	// others: what it holds is for the weights.
+	ahead := m.ahead(p)
+	behind := ahead < o.MinDwell.Seconds() && !(m.overloaded && ahead > 0)
 	utilization, queueTime := m.utilization(), m.meanQueueTime(p)
-	switch enter := o.QueueTimeEnter.Seconds(); {
-	case m.queued >= o.QueueEnter && !m.ceiling.showsNone(&m.server) && !(m.ahead(p) < o.MinDwell.Seconds()):
-		m.setFlag(true, p.now, m.queueReason(p))
-	case utilization >= o.UtilizationEnter && !(p.byWork && m.ahead(p) < o.MinDwell.Seconds()):
-		m.setFlag(true, p.now, fmt.Sprintf("utilization %.3g >= %.3g", utilization, o.UtilizationEnter))
-	case enter > 0 && queueTime >= enter && m.completedRecently(p):
-		m.setFlag(true, p.now, fmt.Sprintf("mean queue time %.3g s >= %.3g s", queueTime, enter))
+	slow := o.QueueTimeEnter > 0 && p.now.Sub(m.completed) <= p.params.Decay && // its last mean may be none of its queue
+		over(queueTime, o.QueueTimeEnter.Seconds(), o.QueueTimeLeave.Seconds())
+	m.strained = slow || over(utilization, o.UtilizationEnter, o.UtilizationLeave) && !(p.byWork && behind)
+	queued := over(m.queued, o.QueueEnter, o.QueueLeave) && !behind && (m.overloaded || !m.ceiling.showsNone(&m.server))
+	changed := later(m.flagSince, m.shownSince)
+	if on := queued || m.strained; on == m.overloaded || !changed.IsZero() && p.now.Sub(changed) < o.MinDwell {
+		return
+	}
+	m.overloaded, m.flagSince, m.flagReason = !m.overloaded, p.now, ""
+	switch {
+	case !m.overloaded:
+	case queued:
+		m.flagReason = m.queueReason(p)
+	case slow:
+		m.flagReason = fmt.Sprintf("mean queue time %.3g s >= %.3g s", queueTime, o.QueueTimeEnter.Seconds())
+	default:
+		m.flagReason = fmt.Sprintf("utilization %.3g >= %.3g", utilization, o.UtilizationEnter)
 	}
 }
 
@@ -227,9 +213,7 @@ func (m *member) queueReason(p *pool) string {
 	return reason
 }
 
-// ahead is by how many seconds the member has more to do than a median one; NaN while no pace is known. One that is not
-// ahead by the time that a flag lasts would be idle before its flag is down, and its load with the others: what it
-// holds is for the weights.
+// ahead is by how many seconds the member has more to do than a median one; NaN while no pace is known.
 func (m *member) ahead(p *pool) float64 {
 	unit := 1 / p.pace // seconds for each unit of level
 	if p.byWork {
@@ -238,29 +222,12 @@ func (m *member) ahead(p *pool) float64 {
 	return (m.holding(m.workload).level() - orZero(p.load)) * unit
 }
 
-// strained reports whether something besides its queue keeps the member overloaded.
-func (m *member) strained(p *pool) bool {
-	o := &p.params.Overload
-	slow := o.QueueTimeEnter > 0 && m.completedRecently(p) && m.meanQueueTime(p) >= o.QueueTimeLeave.Seconds()
-	return slow || m.utilization() >= o.UtilizationLeave && !(p.byWork && m.ahead(p) <= 0)
-}
-
 // utilization is as reported; NaN while unknown.
 func (m *member) utilization() float64 {
 	if u := &m.seen.utilization; u.usable() {
 		return u.Value
 	}
 	return math.NaN()
-}
-
-// completedRecently reports whether a mean queue time is current: a flagged endpoint completes nothing any more, and
-// its last mean is not that of its queue.
-func (m *member) completedRecently(p *pool) bool {
-	return p.now.Sub(m.completed) <= p.params.Decay
-}
-
-func (m *memory) setFlag(on bool, now time.Time, reason string) {
-	m.overloaded, m.flagSince, m.flagReason = on, now, reason
 }
 
 func later(a, b time.Time) time.Time {

@@ -57,28 +57,3 @@ func (p *pool) override() {
 
 // overridden reports whether an operator decided the share.
 func (m *member) overridden() bool { return m.inEffect != Override{} }
-
-// applyOverrides gives the members with an override what an operator decided, and the others the rest.
-func (p *pool) applyOverrides(d *Decision) {
-	var left float64
-	some := false
-	for i := range p.members {
-		if p.members[i].overridden() {
-			some = true
-		} else {
-			left += d.Endpoints[i].Share
-		}
-	}
-	if !some {
-		return
-	}
-	for i := range p.members {
-		m, share := &p.members[i], &d.Endpoints[i].Share
-		switch {
-		case m.overridden():
-			*share = m.inEffect.Share
-		case left > 0:
-			*share *= p.unpinned / left
-		}
-	}
-}

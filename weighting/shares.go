@@ -1,16 +1,58 @@
 package weighting
 
-// Shares that do not follow from the fill: of those that are out, tried, or not used; see overload.go and override.go
+// Shares that do not follow from the fill: of those that are out, tried, not used, or decided by an operator
 
 // excludedLevel is far above that of members that are filled.
 const excludedLevel = 1e6
 
 // excludeFromFill fills up the members that are ejected or asleep, so that they get only their floor, and those that
-// get a fixed share instead of a fill.
+// get a share instead of a fill.
 func (p *pool) excludeFromFill(vessels []Vessel) {
+	var capacity float64
 	for i := range p.members {
-		if v, m := &vessels[i], &p.members[i]; m.out() || m.fixed(p) > 0 || m.health.Tried > 0 || m.overridden() {
+		capacity += p.members[i].holding(0).capacity()
+	}
+	for i := range p.members {
+		v, m := &vessels[i], &p.members[i]
+		if m.reserved = m.health.Tried; m.reserved == 0 {
+			m.reserved = m.fixed(p) * m.holding(0).capacity() / capacity
+		}
+		if m.out() || m.reserved > 0 || m.overridden() {
 			v.Load = max(v.Load, v.holds(excludedLevel))
+		}
+	}
+}
+
+// reserve gives the members with an override what an operator decided, and of what is left those that are tried or have
+// a fixed share theirs; the others get the rest, as they were filled.
+func (p *pool) reserve(d *Decision) {
+	reserved, filled, overridden := 0.0, 0.0, false
+	for i := range p.members {
+		switch m := &p.members[i]; {
+		case m.overridden():
+			overridden = true
+		case m.reserved > 0:
+			reserved += m.reserved
+		default:
+			filled += d.Endpoints[i].Share
+		}
+	}
+	if reserved == 0 && !overridden {
+		return
+	}
+	whole := reserved // what is reserved is relative to what the others get
+	if filled > 0 {
+		whole++
+	}
+	for i := range p.members {
+		m, share := &p.members[i], &d.Endpoints[i].Share
+		switch {
+		case m.overridden():
+			*share = m.inEffect.Share
+		case m.reserved > 0:
+			*share = p.unpinned * m.reserved / whole
+		default:
+			*share *= p.unpinned / (whole * filled)
 		}
 	}
 }
@@ -43,30 +85,4 @@ func (m *member) inUse(spared bool) float64 {
 		return 0
 	}
 	return m.share
-}
-
-// giveTrials gives the members that are tried their share of what those get that proxies send requests to.
-func (p *pool) giveTrials(d *Decision) {
-	others, tried := 0.0, 0.0
-	spared := p.flaggedGetNothing(p.unflagged)
-	for i := range p.members {
-		if m := &p.members[i]; m.health.Tried > 0 {
-			tried += m.health.Tried
-		} else if !m.flagged || !spared {
-			others += d.Endpoints[i].Share
-		}
-	}
-	if tried == 0 || others == 0 {
-		return
-	}
-	whole := 0.0
-	for i := range p.members {
-		if m := &p.members[i]; m.health.Tried > 0 {
-			d.Endpoints[i].Share = m.health.Tried * others
-		}
-		whole += d.Endpoints[i].Share
-	}
-	for i := range d.Endpoints {
-		d.Endpoints[i].Share /= whole
-	}
 }

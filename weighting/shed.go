@@ -81,7 +81,7 @@ func (p *pool) openSlots(m *member, waiting float64) float64 {
 	const half = 0.5 // of a request
 	free := m.freeSlots(waiting)
 	switch {
-	case m.flagged && p.unflagged > 0, m.lifted && m.strained(p), m.slow:
+	case m.flagged && p.unflagged > 0, m.lifted && m.strained, m.slow:
 		return 0
 	case m.ramp < 1:
 		if free = min(free, m.slotCount*m.ramp-m.workload); free < half {

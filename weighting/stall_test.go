@@ -4,10 +4,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"steelyard/weighting/health"
 	"strings"
 	"testing"
 	"time"
+
+	"steelyard/weighting/health"
 )
 
 // A countedPool is a pool of endpoints whose requests the proxies count exactly, in steps of 100 ms.

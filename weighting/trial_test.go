@@ -9,10 +9,11 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
-	"steelyard/weighting/health"
 	"strings"
 	"testing"
 	"time"
+
+	"steelyard/weighting/health"
 )
 
 // The kinds of sources of loads, besides the scrapes that each of them has.
