@@ -110,8 +110,8 @@
 //	slots.go      slots: configured, learned or assumed        pool.go       new endpoints: blackout and ramp
 //	speed.go      relative speed, from completions             law.go        one step; refused connections
 //	rates.go      arrival rate                                 load.go       one load of two signals
-//	package health  endpoints that stall, fail or sleep       sample.go     what it is shown
-//	overload.go   the overload flag                           shares.go     shares that no fill gives
+//	package health  endpoints that stall, fail or sleep        sample.go     what it is shown
+//	overload.go   the overload flag                            shares.go     shares that no fill gives
 //	package shed  refusing requests in a saturated pool        shed.go       what it is shown
 //	fill.go       the fill                                     gain.go       what a push would gain
 //	lag.go        how late reports are                         latency.go    least latency, another law

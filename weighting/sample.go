@@ -72,26 +72,27 @@ func (m *member) probed() string {
 // shows that requests are still in flight.
 func (m *member) sample(p *pool) health.Sample {
 	did, seen := &m.passed.proxies, &m.proxies
-	in := health.Sample{
-		Asleep: m.asleep(), Absent: m.blackout || m.gone, Kept: m.Override != Override{},
+	in := health.Sample{Asleep: m.asleep(), Absent: m.blackout || m.gone, Kept: m.Override != Override{}}
+	in.Report = health.Report{
+		ReadAt: m.server.at(), Changed: m.passed.server.changed, Claims: m.claims(p),
+		Progress: m.passed.server.showsProgress(&m.server), Steps: !m.server.Tokens.At.IsZero(),
+	}
+	in.Requests = health.Requests{
 		Ended:  health.Ends{Failed: did.failed.by, Errors: did.errors.by, Answered: did.succeeded.by},
 		Logged: seen.Answered.Known() || !seen.Errors.Known(),
-		Steps:  !m.server.Tokens.At.IsZero(), Sizes: seen.withAccessLog() && seen.Sized.Value > 0,
-		Came: m.came.requests, CameAt: m.came.at, Any: m.came.any,
-		ReadAt: m.server.at(), Claims: m.claims(p),
+		Sent:   did.sent.requests - did.refused.requests, Sized: did.sent.sized - did.refused.sized,
+		Bytes: did.sent.bytes - did.refused.bytes, Sizes: seen.withAccessLog() && seen.Sized.Value > 0,
 	}
+	in.Given = health.Given{Came: m.came.requests, CameAt: m.came.at, Any: m.came.any}
 	if trusted(m.seen.inFlight.state) {
 		in.Present = m.seen.inFlight.Value >= 1
 		if m.Exact && !m.blackout {
 			in.InFlight = m.inFlight.Value
 		}
 	}
-	in.Sent, in.Sized = did.sent.requests-did.refused.requests, did.sent.sized-did.refused.sized
-	in.Bytes = did.sent.bytes - did.refused.bytes
 	answers, done := m.answers(in.Ended)
 	in.Done, in.Alive = done, answers > 0
 	in.Proof = m.proof(p, &in)
-	in.Progress, in.Changed = m.passed.server.showsProgress(&m.server), m.passed.server.changed
 	m.compare(&in, p)
 	return in
 }

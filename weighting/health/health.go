@@ -26,29 +26,44 @@ type Sample struct {
 	Absent bool // it is new, or refuses connections
 	Kept   bool // an operator decided its share
 
-	InFlight float64 // requests that the proxies have there; 0 where that count may leak
-	Present  bool    // some are, by a count that may leak
+	Report
+	Requests
+	Given
+}
 
-	Reported time.Time // of the last report that could be compared with that count
-	Shown    float64   // requests in it, by a gauge; 0 where there is none
-	NotShown float64   // requests in flight then that it does not show
+// A Report is what the last one of the server shows.
+type Report struct {
+	ReadAt   time.Time
+	Changed  bool // it is not the same as the one before, besides its times
+	Claims   bool // it claims requests, or a full KV cache
+	Progress bool // something was done since the one before
+	Steps    bool // such progress is that of an iteration, and not that a request ends
+
+	// The last one that could be compared with the requests in flight.
+	Reported time.Time
+	Shown    float64 // requests, by a gauge; 0 where there is none
+	NotShown float64 // requests in flight then that it does not show
 	// ShowsNothing means that the gauge is a constant and so no evidence, and ShowsIdle that a fresh one shows none.
 	ShowsNothing, ShowsIdle bool
-	ReadAt                  time.Time // of the last report
-	Changed                 bool      // it is not the same as the one before, besides its times
-	Claims                  bool      // it claims requests, or a full KV cache
+}
 
-	Progress bool    // the report shows that something was done
-	Steps    bool    // such progress is that of an iteration, and not that a request ends
-	Done     float64 // requests that were answered without an error, by the proxies or the server
-	Alive    bool    // some were answered, if only with errors
-	Ended    Ends    // requests, as the proxies report it
-	Proof    Proof   // what they prove
-	Logged   bool    // an access log reports it: a load report counts a 4xx as a success
+// Requests are what becomes of them, as the proxies report it.
+type Requests struct {
+	InFlight float64 // now; 0 where that count may leak
+	Present  bool    // some are in flight, by a count that may leak
 
-	Sent, Sized, Bytes float64 // requests that began, those of a known size, and their bytes
+	Done   float64 // answered without an error, by the proxies or the server
+	Alive  bool    // some were answered, if only with errors
+	Ended  Ends
+	Proof  Proof // by those
+	Logged bool  // an access log reports them: a load report counts a 4xx as a success
+
+	Sent, Sized, Bytes float64 // those that began, those of a known size, and their bytes
 	Sizes              bool    // the proxies report sizes
+}
 
+// Given is what the endpoint should get, and what came.
+type Given struct {
 	Share  float64   // of the traffic, by the decision in force; 0 where a flag keeps requests away
 	Part   float64   // of the pool's capacity
 	Came   float64   // requests that arrived by the weights
@@ -148,60 +163,85 @@ const (
 	rounding   = 1e-6 // of differences of sums
 	memory     = 10 * time.Minute
 	longest    = time.Hour
-	unobserved = 2 * time.Second // a time between two steps that is no wait for reports: there are several a second
+	unobserved = 2 * time.Second // between two steps, this is no wait for reports: there are several a second
 
 	leastTrust = 0.1
 )
 
+// common is what a step knows of the pool as a whole.
+type common struct {
+	Params
+	Traffic
+	now         time.Time
+	ended, were Ends    // requests, at all endpoints: since the step before, and the last ones until then
+	arrived     float64 // requests, at all endpoints: cumulative
+	silence     float64 // the longest that ended with an answer, in request-seconds
+	pause       float64 // the longest without progress, of a typical endpoint; seconds
+}
+
+// A detector finds one kind of trouble by the samples of an endpoint.
+type detector interface {
+	observe(e *Endpoint, c *common)
+	// finding says what is wrong, and since when; empty where nothing is, but for chance.
+	finding(e *Endpoint, c *common) (reason string, since time.Time)
+}
+
+// detectors are in the order in which their findings count.
+func (t *Tracker) detectors() [2]detector { return [...]detector{&t.stall, &t.streak} }
+
 // Step takes in a sample of each endpoint and moves their states.
 func (p *Pool) Step(now time.Time, o Params, in Traffic, pool []Endpoint) {
+	const window = 200 // requests
+	o.Dwell = min(o.Dwell, longest)
+	c := common{Params: o, Traffic: in, now: now, were: p.ends}
 	for i := range pool {
-		e := &pool[i]
-		e.observeTrial(now, &o, &in)
-		e.stall.observe(now, &e.Sample, max(unobserved, o.StalledAfter), o.Hold)
+		c.ended = c.ended.plus(pool[i].Ended, 1)
+		p.arrived += pool[i].Came
 	}
-	p.findOutliers(now, &o, pool)
+	c.arrived = p.arrived
+	p.ends = p.ends.plus(c.ended, math.Exp(-c.ended.requests()/window))
+	pauses := make([]float64, 0, len(pool))
 	for i := range pool {
 		e := &pool[i]
-		e.move(now, min(o.Dwell, longest), p.panics)
+		e.observeTrial(&c)
+		e.use.observe(e, &c)
+		for _, d := range e.detectors() {
+			d.observe(e, &c)
+		}
+		c.silence = max(c.silence, e.stall.answers.longest)
+		if pause := e.stall.reports.longest; pause > 0 {
+			pauses = append(pauses, pause)
+		}
+	}
+	c.pause = lowerMedian(pauses)
+	p.findOutliers(&c, pool)
+	for i := range pool {
+		e := &pool[i]
+		e.move(now, o.Dwell, p.panics)
 		e.Trust = 1
 		if e.State == Probing && !p.panics {
 			e.Trust = leastTrust
 		}
 		e.Blind = e.State == Probing && !e.Logged
 	}
-	p.findUnused(now, in.InForce, pool)
+	findUnused(pool)
 }
 
 // findOutliers finds the endpoints that stall or fail. While that is more than half of a pool, the fault is more likely
 // in the reports or in the requests. If none is healthy, outliers are as good as any other.
-func (p *Pool) findOutliers(now time.Time, o *Params, pool []Endpoint) {
-	const window = 200 // requests
-	var all Ends
-	most := 0.0
-	pauses := make([]float64, 0, len(pool))
-	for i := range pool {
-		e := &pool[i]
-		all = all.plus(e.Ended, 1)
-		most = max(most, e.stall.answers.longest)
-		if pause := e.stall.reports.longest; pause > 0 {
-			pauses = append(pauses, pause)
-		}
-	}
-	typical := lowerMedian(pauses)
+func (p *Pool) findOutliers(c *common, pool []Endpoint) {
 	outliers, healthy, awake := 0, 0, 0
 	for i := range pool {
 		e := &pool[i]
+		e.found = trouble{}
 		if e.Asleep {
 			continue
 		}
 		awake++
-		e.streak.extend(&e.Sample, all, p.ends)
-		e.found = trouble{e.stall.finding(now, &e.Sample, o.StalledAfter, most, typical), e.stall.progress}
-		if e.found.reason != "" {
-			e.found.reason = "stalled since " + e.clocks() + ": " + e.found.reason
-		} else {
-			e.found = trouble{e.streak.finding(e.State == Probing, e.InFlight), now}
+		for _, d := range e.detectors() {
+			if reason, since := d.finding(e, c); e.found.reason == "" {
+				e.found = trouble{reason, since}
+			}
 		}
 		switch {
 		case e.found.reason != "" || e.streak.fails():
@@ -210,22 +250,11 @@ func (p *Pool) findOutliers(now time.Time, o *Params, pool []Endpoint) {
 			healthy++
 		}
 	}
-	p.ends = p.ends.plus(all, math.Exp(-all.requests()/window))
 	on := len(pool) > 1 && (2*outliers > awake || healthy == 0)
-	if on != p.panics && (p.since.IsZero() || now.Sub(p.since) >= o.Dwell) {
-		p.panics, p.since = on, now
+	if on != p.panics && (p.since.IsZero() || c.now.Sub(p.since) >= c.Dwell) {
+		p.panics, p.since = on, c.now
 	}
 }
-
-// clocks is since when the endpoint stalls: where it was tried again meanwhile, both times.
-func (e *Endpoint) clocks() string {
-	if e.State == Healthy {
-		return clock(e.found.since)
-	}
-	return clock(e.found.since) + ", and not healthy since " + clock(e.Began)
-}
-
-func clock(t time.Time) string { return t.UTC().Format("15:04:05Z") }
 
 // move moves the endpoint between the states. An ejected endpoint gets no requests, so whether it recovered shows only
 // once it is probed; each time it is ejected again soon, the next probe comes later.

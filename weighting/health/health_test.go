@@ -39,20 +39,29 @@ func (w *world) run(length time.Duration, sample func(i int, now time.Time) Samp
 
 // serves is an endpoint of four that answers a request in each tick, with two in flight.
 func serves(_ int, now time.Time) Sample {
-	return Sample{InFlight: 2, Reported: now, Shown: 2, ReadAt: now, Changed: true, Progress: true,
-		Done: 1, Alive: true, Ended: Ends{Answered: 1}, Proof: Proof{true, true}, Logged: true,
-		Share: 0.25, Part: 0.25, Came: 1, CameAt: now, Any: true}
+	return Sample{
+		Report: Report{Reported: now, Shown: 2, ReadAt: now, Changed: true, Progress: true},
+		Requests: Requests{InFlight: 2, Done: 1, Alive: true, Ended: Ends{Answered: 1}, Proof: Proof{true, true},
+			Logged: true},
+		Given: Given{Share: 0.25, Part: 0.25, Came: 1, CameAt: now, Any: true},
+	}
 }
 
 // stands is one that does nothing with them.
 func stands(now time.Time) Sample {
-	return Sample{InFlight: 2, Reported: now, NotShown: 2, ShowsIdle: true, ReadAt: now, Logged: true,
-		Share: 0.25, Part: 0.25, CameAt: now, Any: true}
+	return Sample{
+		Report:   Report{Reported: now, NotShown: 2, ShowsIdle: true, ReadAt: now},
+		Requests: Requests{InFlight: 2, Logged: true},
+		Given:    Given{Share: 0.25, Part: 0.25, CameAt: now, Any: true},
+	}
 }
 
 func fails(now time.Time) Sample {
-	return Sample{Reported: now, ReadAt: now, Ended: Ends{Failed: 1}, Logged: true,
-		Share: 0.25, Part: 0.25, Came: 1, CameAt: now, Any: true}
+	return Sample{
+		Report:   Report{Reported: now, ReadAt: now},
+		Requests: Requests{Ended: Ends{Failed: 1}, Logged: true},
+		Given:    Given{Share: 0.25, Part: 0.25, Came: 1, CameAt: now, Any: true},
+	}
 }
 
 // first has the first endpoint do something else.
@@ -76,7 +85,10 @@ func TestAnEndpointThatStallsIsEjectedProbedAndHealthyAgain(t *testing.T) {
 				e.Reason)
 		}
 	}
-	gone := func(now time.Time) Sample { return Sample{Reported: now, ReadAt: now, Logged: true, Part: 0.25} }
+	gone := func(now time.Time) Sample {
+		return Sample{Report: Report{Reported: now, ReadAt: now}, Requests: Requests{Logged: true},
+			Given: Given{Part: 0.25}}
+	}
 	w.run(5*time.Second, serves)
 	is(Healthy, 1)
 	w.run(3*time.Second, first(stands))
@@ -147,7 +159,8 @@ func TestAFlaggedEndpointIsNotUnused(t *testing.T) {
 	for _, share := range []float64{0, 0.25} {
 		w := newWorld(4)
 		w.run(10*time.Second, first(func(now time.Time) Sample {
-			return Sample{Reported: now, ReadAt: now, Share: share, Part: 0.25, CameAt: now}
+			return Sample{Report: Report{Reported: now, ReadAt: now},
+				Given: Given{Share: share, Part: 0.25, CameAt: now}}
 		}))
 		if got := w.all[0].Unused; got != (share > 0) {
 			t.Errorf("with a share of %v: unused %v", share, got)
@@ -158,7 +171,8 @@ func TestAFlaggedEndpointIsNotUnused(t *testing.T) {
 // What was missing when an endpoint was found not to be used is forgotten with the request that ends it.
 func TestWhatWasFoundOfOneEjectionIsNotThatOfTheNext(t *testing.T) {
 	u := use{due: 90, found: 46, none: true}
-	u.observe(epoch, &Sample{Came: 1, Any: true, CameAt: epoch}, 1, time.Second)
+	u.observe(&Endpoint{Sample: Sample{Given: Given{Came: 1, Any: true, CameAt: epoch}}},
+		&common{now: epoch, arrived: 1, Traffic: Traffic{InForce: time.Second}})
 	if u.gap != 46 || u.found != 0 {
 		t.Errorf("a gap of %v is learned, and %v were missing when it was found; want 46, 0", u.gap, u.found)
 	}

@@ -59,11 +59,11 @@ type stall struct {
 // unanswered is how many requests are in flight that should get an answer, sooner or later.
 func (s *stall) unanswered() float64 { return s.inFlight - s.hidden }
 
-// observe takes in what is new. A gap is a time between two steps that is no wait for reports, and hold the age from
-// which on a report is late.
-func (s *stall) observe(now time.Time, in *Sample, gap, hold time.Duration) {
+// observe takes in what is new.
+func (s *stall) observe(e *Endpoint, c *common) {
+	in, now := &e.Sample, c.now
 	elapsed := max(0, now.Sub(s.at))
-	if !s.at.IsZero() && elapsed > gap {
+	if !s.at.IsZero() && elapsed > max(unobserved, c.StalledAfter) {
 		s.restart(now)
 	} else {
 		s.answers.pending += s.unanswered() * elapsed.Seconds()
@@ -76,7 +76,7 @@ func (s *stall) observe(now time.Time, in *Sample, gap, hold time.Duration) {
 	}
 	if in.Done > 0 || in.Progress {
 		s.reports.end(1, now.Sub(s.progress))
-		if now.Sub(s.reported) <= hold {
+		if now.Sub(s.reported) <= c.Hold {
 			s.hidden = s.notShown
 		}
 	}
@@ -85,7 +85,7 @@ func (s *stall) observe(now time.Time, in *Sample, gap, hold time.Duration) {
 	}
 	s.compare(in)
 	s.hidden = min(s.hidden, s.inFlight)
-	if now.Sub(s.reported) > hold || !in.Steps {
+	if now.Sub(s.reported) > c.Hold || !in.Steps {
 		s.reports.pending = 0
 	}
 	if s.unanswered() < 1 || s.answer.IsZero() {
@@ -140,27 +140,44 @@ func (s *stall) restart(now time.Time) {
 	s.answers.pending, s.reports.pending = 0, 0
 }
 
-// finding describes the stall; empty where there is none. most is F_max of the pool, and typical P of a typical
-// endpoint.
-func (s *stall) finding(now time.Time, in *Sample, after time.Duration, most, typical float64) string {
+func (s *stall) finding(e *Endpoint, c *common) (string, time.Time) {
 	const twice = 2
-	patience := after
-	if in.Steps {
-		seconds := min(max(s.reports.longest, typical), LongestIteration.Seconds())
-		pause := time.Duration(seconds * float64(time.Second))
-		patience = max(after, pause) + max(pause, after/2)/2
-	}
+	patience := s.patience(e.Steps, c)
+	what := ""
 	switch {
-	case after <= 0 || s.unanswered() < 1 || now.Sub(s.progress) < patience+s.uploads:
+	case c.StalledAfter <= 0 || s.unanswered() < 1 || c.now.Sub(s.progress) < patience+s.uploads:
 	case !s.unshown.IsZero() && s.reported.Sub(s.unshown) >= patience:
-		return fmt.Sprintf("none of %.0f requests in flight ends, and its own report does not show them",
+		what = fmt.Sprintf("none of %.0f requests in flight ends, and its own report does not show them",
 			s.notShown-s.hidden)
 	case s.unanswered() < several && s.shown < 1:
 	case s.reports.improbable():
-		return fmt.Sprintf("its own report shows %.0f requests, and nothing is done", s.shown)
-	case s.answers.improbable() && s.answers.pending >= twice*most:
-		return fmt.Sprintf("none of %.0f requests in flight ends, and one takes %.3g s on average",
+		what = fmt.Sprintf("its own report shows %.0f requests, and nothing is done", s.shown)
+	case s.answers.improbable() && s.answers.pending >= twice*c.silence:
+		what = fmt.Sprintf("none of %.0f requests in flight ends, and one takes %.3g s on average",
 			s.unanswered(), s.answers.mean())
 	}
-	return ""
+	if what == "" {
+		return "", time.Time{}
+	}
+	return s.since(e) + what, s.progress
 }
+
+// since says since when the endpoint stalls: where it was tried again meanwhile, both times.
+func (s *stall) since(e *Endpoint) string {
+	if e.State == Healthy {
+		return fmt.Sprintf("stalled since %s: ", clock(s.progress))
+	}
+	return fmt.Sprintf("stalled since %s, and not healthy since %s: ", clock(s.progress), clock(e.Began))
+}
+
+// patience is T: for how long an endpoint may show nothing new.
+func (s *stall) patience(steps bool, c *common) time.Duration {
+	after := c.StalledAfter
+	if !steps {
+		return after
+	}
+	pause := time.Duration(min(max(s.reports.longest, c.pause), LongestIteration.Seconds()) * float64(time.Second))
+	return max(after, pause) + max(pause, after/2)/2
+}
+
+func clock(t time.Time) string { return t.UTC().Format("15:04:05Z") }

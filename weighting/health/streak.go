@@ -3,6 +3,7 @@ package health
 import (
 	"fmt"
 	"math"
+	"time"
 )
 
 // A streak is a run of requests of which an endpoint answers less than half of what the others would. It distinguishes
@@ -14,18 +15,17 @@ type streak struct {
 	inFlight    float64 // at the beginning
 }
 
-// extend takes in what ended at the endpoint and in the whole pool since the last step; before is what ended in the
-// pool until then.
-func (s *streak) extend(in *Sample, pool, before Ends) {
+// observe takes in what ended at the endpoint and in the whole pool since the last step.
+func (s *streak) observe(e *Endpoint, c *common) {
 	const (
 		few    = 50  // requests
 		memory = 100 // expected answers; from twice as many on, the past counts half
 	)
-	own := in.Ended
+	own := e.Ended
 	if s.own.requests() == 0 {
 		if own.wrong() > 0 {
 			own.Answered = 0 // what was answered in the same step may have come before
-			s.own, s.recent, s.others, s.inFlight = own, own, before, in.InFlight
+			s.own, s.recent, s.others, s.inFlight = own, own, c.were, e.InFlight
 		}
 		return
 	}
@@ -35,8 +35,8 @@ func (s *streak) extend(in *Sample, pool, before Ends) {
 		keep = 0.5
 	}
 	s.own = s.own.plus(own, keep)
-	s.others = s.others.plus(pool.minus(own), keep)
-	s.share = s.share*keep + in.Share*pool.Answered
+	s.others = s.others.plus(c.ended.minus(own), keep)
+	s.share = s.share*keep + e.Share*c.ended.Answered
 	if s.recent.Answered >= s.recent.requests()*s.others.share(s.others.requests())/2 {
 		*s = streak{}
 	}
@@ -48,24 +48,24 @@ func (s *streak) fails() bool { return s.own.Failed >= 5 }
 
 // finding describes what fails; empty where nothing does. An endpoint that is being probed has to prove that it
 // recovered.
-func (s *streak) finding(probed bool, inFlight float64) string {
+func (s *streak) finding(e *Endpoint, c *common) (string, time.Time) {
 	others := s.others.share(s.others.requests())
 	least := improbable - 3*math.Log(others)
 	answers := s.others.share(s.others.Answered + s.others.Failed)
 	if s.fails() && tooFew(s.own.Answered, s.own.Failed, answers) >= least {
 		return fmt.Sprintf("failing: %.0f of the last %.0f requests failed", s.own.Failed,
-			s.own.Failed+s.own.Answered)
+			s.own.Failed+s.own.Answered), c.now
 	}
 	few := least / 2
-	if probed {
+	if e.State == Probing {
 		least = few
 	}
-	served := s.own.Answered + max(0, inFlight-s.inFlight) // or begins to serve
+	served := s.own.Answered + max(0, e.InFlight-s.inFlight) // or begins to serve
 	if surprise(served, s.share) < least || surprise(served, s.own.requests()*others) < few {
-		return ""
+		return "", c.now
 	}
 	return fmt.Sprintf("failing: %.0f of the last %.0f requests ended in an error; other endpoints answer %.0f %%",
-		s.own.wrong(), s.own.requests(), 100*others)
+		s.own.wrong(), s.own.requests(), 100*others), c.now
 }
 
 // surprise is −ln of a bound on the probability that a Poisson number is as small as this one (Chernoff).

@@ -43,19 +43,18 @@ func (t *trial) observe(now time.Time, in *Sample, traffic *Traffic, first, most
 }
 
 // observeTrial begins and ends a trial, and doubts the report.
-func (e *Endpoint) observeTrial(now time.Time, o *Params, in *Traffic) {
+func (e *Endpoint) observeTrial(c *common) {
 	const least, usual = 30 * time.Second, time.Minute // no flag is shorter than the dwell
-	dwell := min(o.Dwell, longest)
-	e.trial.observe(now, &e.Sample, in, max(least, dwell), max(usual, dwell))
+	e.trial.observe(c.now, &e.Sample, &c.Traffic, max(least, c.Dwell), max(usual, c.Dwell))
 	if e.Tried = 0; e.trial.on {
 		part := e.Part
-		if !in.Counted {
+		if !c.Counted {
 			part /= 2
 		}
-		e.Tried = min(part, 1/(within.Seconds()*in.PerSecond))
+		e.Tried = min(part, 1/(within.Seconds()*c.PerSecond))
 	}
-	starved := e.trial.part >= 1 && now.Sub(e.trial.since) >= o.Decay
-	e.doubt.observe(&e.Sample, starved, o.Decay)
+	starved := e.trial.part >= 1 && c.now.Sub(e.trial.since) >= c.Decay
+	e.doubt.observe(&e.Sample, starved, c.Decay)
 	e.Doubted, e.Stuck = time.Time{}, e.doubt.refuted
 	if e.doubt.on {
 		e.Doubted = e.doubt.since

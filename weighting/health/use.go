@@ -17,20 +17,14 @@ type use struct {
 }
 
 // findUnused finds the endpoints that the proxies do not use. At least one is used.
-func (p *Pool) findUnused(now time.Time, inForce time.Duration, pool []Endpoint) {
-	none := false
+func findUnused(pool []Endpoint) {
+	none, unused := false, 0
 	for i := range pool {
-		p.arrived += pool[i].Came
-	}
-	for i := range pool {
-		u := &pool[i].use
-		u.observe(now, &pool[i].Sample, p.arrived, inForce)
-		none = none || u.none
+		none = none || pool[i].use.none
 	}
 	if none {
 		expectGaps(pool)
 	}
-	unused := 0
 	for i := range pool {
 		e := &pool[i]
 		if e.Unused = e.use.none && e.State != Ejected && e.Share > 0 && !e.Absent; e.Unused {
@@ -66,14 +60,15 @@ func expectGaps(pool []Endpoint) {
 }
 
 // observe takes in what arrived there, and what arrived at the pool so far.
-func (u *use) observe(now time.Time, in *Sample, all float64, inForce time.Duration) {
+func (u *use) observe(e *Endpoint, c *common) {
 	const (
 		enough    = 20 * improbable  // more is no gathering
 		gathering = 30 * time.Minute // with 10, as for stalls, a pool that gathers is found unused twice as often
 		unusedFor = 2 * time.Second  // without an arrival that was due: gauges lag by as much
 	)
+	in, now, all := &e.Sample, c.now, c.arrived
 	// A share that rose is in force as far as it has been decided for long enough.
-	u.share = min(in.Share, u.share+in.Share*now.Sub(u.at).Seconds()/inForce.Seconds())
+	u.share = min(in.Share, u.share+in.Share*now.Sub(u.at).Seconds()/c.InForce.Seconds())
 	u.at = now
 	if in.Any {
 		gap := u.due
