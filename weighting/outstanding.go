@@ -96,8 +96,8 @@ func (o *outstanding) last(n, mean float64) (tokens float64) {
 
 // correct bounds the account by a reading of an engine and of the requests waiting and present (NaN unknown). Engines
 // take prompts up in order, so the requests that wait are those that began last: not less than these are outstanding,
-// and no more than those that are not computed. What is not computed for long is forgotten: its client gave up, or still
-// sends it, or its engine counts tokens when a request ends.
+// and no more than those that are not computed. What is not computed for long is forgotten: its client gave up, or
+// still sends it, or its engine counts tokens when a request ends.
 func (o *outstanding) correct(d *tokenGrowth, waiting, present, mean float64) {
 	const tau = 10.0 // seconds; with 60, the p99 is 1.24 times as long where tokens are counted at the end
 	o.open = waiting + max(0, o.open-d.first-waiting)*math.Exp(-d.seconds/tau)

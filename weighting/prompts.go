@@ -161,9 +161,9 @@ func (k *prompts) compare(sent batch, d *tokenGrowth) {
 	}
 }
 
-// A ratio is tokens for each byte of requests: of the sums, without comparisons that are far from what is usual, as with
-// images in them. Whether they are is decided by the whole prompts, and the ratio is that of the tokens computed: where
-// most of a prompt is cached most of the time, what the others compute is no exception, but most of it.
+// A ratio is tokens for each byte of requests: of the sums, without comparisons that are far from what is usual, as
+// with images in them. Whether they are is decided by the whole prompts, and the ratio is that of the tokens computed:
+// where most of a prompt is cached most of the time, what the others compute is no exception, but most of it.
 type ratio struct{ requests, whole, computed, bytes float64 }
 
 // add counts requests whose prompts are computed, of so many bytes each. Each comparison that is far off takes some of
