@@ -128,10 +128,11 @@ func (s *sums) add(r Result) {
 	}
 }
 
-// wantAtMost wants no more than those parts of least request; answers take at most 1.05 of what they take there.
+// wantAtMost wants no more than those parts of least request; answers take at most 1.07 of what they take
+// there: in one run the p99 of the time per token is uncertain by 0.03 to 0.06, about a mean of 1.02 or less.
 func (s *sums) wantAtMost(t *testing.T, least sums, p99, mean float64) {
 	t.Helper()
-	const answers = 1.05
+	const answers = 1.07
 	for i, c := range []struct {
 		what string
 		most float64
