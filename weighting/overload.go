@@ -181,7 +181,8 @@ func (m *member) hysteresis(p *pool) {
 	ahead := m.ahead(p)
 	behind := ahead < o.MinDwell.Seconds() && !(m.overloaded && ahead > 0)
 	utilization, queueTime := m.utilization(), m.meanQueueTime(p)
-	slow := o.QueueTimeEnter > 0 && p.now.Sub(m.completed) <= p.params.Decay && // its last mean may be none of its queue
+	recent := p.now.Sub(m.completed) <= p.params.Decay // an older mean may be none of its queue
+	slow := o.QueueTimeEnter > 0 && recent &&
 		over(queueTime, o.QueueTimeEnter.Seconds(), o.QueueTimeLeave.Seconds())
 	m.strained = slow || over(utilization, o.UtilizationEnter, o.UtilizationLeave) && !(p.byWork && behind)
 	queued := over(m.queued, o.QueueEnter, o.QueueLeave) && !behind && (m.overloaded || !m.ceiling.showsNone(&m.server))

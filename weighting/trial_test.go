@@ -188,12 +188,6 @@ func afterServing(seconds float64, do func(*waysBack, *countedEndpoint, float64)
 	}
 }
 
-func fails(_ *waysBack, b *countedEndpoint, _ float64) {
-	b.serve(1)
-	b.failed++
-	b.inFlight, b.running = 0, 0
-}
-
 func errs(_ *waysBack, b *countedEndpoint, requests float64) {
 	b.serve(requests)
 	b.errors += requests

@@ -11,7 +11,8 @@ type labelMeaning struct {
 // parts: only a label that is known to repeat numbers may hide some. So it lists parts only where they could be taken
 // for copies.
 //
-// Parts are added up, and the counters of one may begin again by themselves ([Counters]). Of copies the largest counts, since one that is read a moment before the others shows less.
+// Parts are added up, and the counters of one may begin again by themselves ([Counters]). Of copies the largest counts,
+// since one that is read a moment before the others shows less.
 var labelMeanings = map[Engine][]labelMeaning{
 	EngineVLLM: {
 		processes,
@@ -54,7 +55,7 @@ var labelMeanings = map[Engine][]labelMeaning{
 var processes = labelMeaning{"pid", true, "the multiprocess_mode of a gauge that names none: " +
 	"prometheus.github.io/client_python/multiprocess; github.com/vllm-project/vllm/pull/18053"}
 
-// labelsOfEngine returns the labels that distinguish copies in the pages of an engine, and those that distinguish parts.
+// labelsOfEngine returns the labels by which copies differ in the pages of an engine, and those by which parts differ.
 func labelsOfEngine(e Engine) (copies, parts []string) {
 	for _, m := range labelMeanings[e] {
 		if m.copies {

@@ -706,8 +706,8 @@ func TestARequestThatAStopEndsIsNotEvicted(t *testing.T) {
 	}
 	r.Handler().ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, StopPath, http.NoBody))
 	arrive()
-	want := []leastlatency.Refusal{leastlatency.RefusedEvicted, leastlatency.RefusedStopped, leastlatency.RefusedStopped,
-		leastlatency.RefusedStopped}
+	const stopped = leastlatency.RefusedStopped
+	want := []leastlatency.Refusal{leastlatency.RefusedEvicted, stopped, stopped, stopped}
 	if s := r.state(); !slices.Equal(refused, want) || s.evicted != 1 || s.timedOut != 0 || s.dispatched != 0 ||
 		s.depth != 0 {
 		t.Errorf("refused %v, want %v; counted %+v", refused, want, s)

@@ -28,8 +28,8 @@
 //	progress       an answer; or completions, tokens, iterations, or seconds waited or executed, that rose; or a KV
 //	               cache that changed while the numbers waiting and running did not
 //	unanswered     requests in flight, without those that no report showed while the endpoint made progress
-//	F              unanswered requests times seconds since the last answer; or, where tokens are counted, seconds since
-//	               the last progress in which a gauge shows requests: an iteration ends when it ends, however many
+//	F              unanswered requests times seconds since the last answer; or, where tokens are counted, seconds
+//	               since the last progress in which a gauge shows requests: an iteration ends when it ends, however many
 //	               requests are in it
 //	stall          F ≥ 9.2·f, and of requests F ≥ 2·F_max; and no progress for a time T; and two requests are
 //	               unanswered or a gauge shows one
@@ -39,8 +39,8 @@
 //	               requests: show no more than waiting and slots), and no progress. A gauge that showed only 0 while
 //	               requests completed is no evidence
 //	T              StalledAfter; where tokens are counted, the larger of StalledAfter and P, plus half of P, or a
-//	               quarter of StalledAfter if that is more: progress shows late, and until it does the gauges are those
-//	               of the iteration before. P is the longest F in the last minutes that ended with progress, of the
+//	               quarter of StalledAfter if that is more: progress shows late, and until it does the gauges are
+//	               those of the iteration before. P is the longest F in the last minutes that ended with progress, of the
 //	               endpoint or of a typical one, 10 s at most
 //
 // If progress were a Poisson process, F would have the probability exp(−F/f): 9.2 is 1e-4. Requests that began together

@@ -15,8 +15,9 @@
 // # The main demo: what is compared, and how it is kept fair ([Run])
 //
 //   - Phase least_request routes to a static cluster of all servers with Envoy's own LEAST_REQUEST, or with ROUND_ROBIN
-//     (Options.RoundRobin). Phase steelyard routes as `steelyard bootstrap` has it. Both are listeners of the same Envoys, and the static cluster is a copy of the
-//     weighted one with another source of endpoints, so limits, timeouts and outlier detection are the same.
+//     (Options.RoundRobin). Phase steelyard routes as `steelyard bootstrap` has it. Both are listeners of the same
+//     Envoys, and the static cluster is a copy of the weighted one with another source of endpoints, so limits,
+//     timeouts and outlier detection are the same.
 //   - Both phases get the same sequence of arrivals, service times and choices of the Envoy, from one seed. Between
 //     them all queues drain.
 //   - The control plane, the scraping and the counting run in both phases.

@@ -268,7 +268,8 @@ func TestARequestThatTheQueueRefusesGetsItsAnswer(t *testing.T) {
 		got[h.GetHeader().GetKey()] = string(h.GetHeader().GetRawValue())
 	}
 	if a.GetStatus().GetCode() != typev3.StatusCode_TooManyRequests || got["retry-after"] != "1" ||
-		got["x-steelyard-refused"] != "full" || got["x-llm-d-request-dropped-reason"] != "rejected-saturated" || a.GetDetails() != "steelyard_queue_full" ||
+		got["x-steelyard-refused"] != "full" || got["x-llm-d-request-dropped-reason"] != "rejected-saturated" ||
+		a.GetDetails() != "steelyard_queue_full" ||
 		!strings.Contains(string(a.GetBody()), "the queue is full") {
 		t.Errorf("the answer is %v", a)
 	}

@@ -81,9 +81,6 @@ func isBound(p sim.Policy) bool {
 	return p.Steelyard == nil && slices.Contains(bounds, p.Balancer)
 }
 
-// isPushed reports whether weights are pushed under this policy.
-func isPushed(p sim.Policy) bool { return p.Steelyard != nil || p.Balancer == sim.FreeSlots }
-
 // described returns what the name of a policy leaves out.
 func described(p sim.Policy) string {
 	y := p.Steelyard

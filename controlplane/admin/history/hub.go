@@ -5,8 +5,8 @@ import "sync"
 // MaxStreams bounds the readers of a hub.
 const MaxStreams = 64
 
-// A hub wakes all streams each second. It is made with the channel next.
-type hub struct {
+// A Hub wakes all streams each second. It is made with the channel next.
+type Hub struct {
 	mu      sync.Mutex
 	streams int
 	latest  *Moment       // of the latest second
@@ -16,7 +16,7 @@ type hub struct {
 
 // Join counts a stream in, and returns what is closed with the next second; ok is false when there are too many
 // streams, or when everything is about to end.
-func (h *hub) Join() (next <-chan struct{}, ok bool) {
+func (h *Hub) Join() (next <-chan struct{}, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.ended || h.streams >= MaxStreams {
@@ -26,21 +26,21 @@ func (h *hub) Join() (next <-chan struct{}, ok bool) {
 	return h.next, true
 }
 
-func (h *hub) Leave() {
+func (h *Hub) Leave() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.streams--
 }
 
 // Second returns the latest second, nil when there are no more, and what is closed with the next one.
-func (h *hub) Second() (*Moment, <-chan struct{}) {
+func (h *Hub) Second() (*Moment, <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.latest, h.next
 }
 
 // publish hands out a second; nil ends all streams.
-func (h *hub) publish(m *Moment) {
+func (h *Hub) publish(m *Moment) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.latest, h.ended = m, m == nil

@@ -69,11 +69,11 @@ type Measure struct {
 	addresses []string
 	Served    api.Served
 	Use       api.Use
-	Endpoints []endpointMeasure
+	Endpoints []EndpointMeasure
 }
 
-// An endpointMeasure is what the handler adds to an endpoint.
-type endpointMeasure struct {
+// An EndpointMeasure is what the handler adds to an endpoint.
+type EndpointMeasure struct {
 	Served10s, Served1m, Requests1m, UseWithout api.Number
 }
 
@@ -97,7 +97,7 @@ func (m *measured) observe(now time.Time, c *api.Cluster, d *decided) *Measure {
 		m.meters[i].busy.learn(&c.Endpoints[i], elapsed)
 		m.meters[i].limit.learn(&c.Endpoints[i], perRequest, elapsed)
 	}
-	out := &Measure{addresses: m.addresses, Endpoints: make([]endpointMeasure, len(m.meters))}
+	out := &Measure{addresses: m.addresses, Endpoints: make([]EndpointMeasure, len(m.meters))}
 	m.shares(out)
 	m.use(c, out)
 	return out
@@ -442,13 +442,13 @@ func median(values []float64) float64 {
 }
 
 // Of is what was measured of an endpoint; unknown where there is nothing.
-func (m *Measure) Of(address string) endpointMeasure {
+func (m *Measure) Of(address string) EndpointMeasure {
 	if m == nil {
-		return endpointMeasure{}
+		return EndpointMeasure{}
 	}
 	i, found := slices.BinarySearch(m.addresses, address)
 	if !found {
-		return endpointMeasure{}
+		return EndpointMeasure{}
 	}
 	return m.Endpoints[i]
 }

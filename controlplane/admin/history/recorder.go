@@ -33,7 +33,7 @@ type Recorder struct {
 	o      RecorderOptions
 	events events
 	latest atomic.Pointer[Moment]
-	hub    hub
+	hub    Hub
 
 	mu       sync.Mutex // guards the following, which loops and the configuration use, too
 	clusters map[string]*recorded
@@ -69,7 +69,7 @@ func NewRecorder(o RecorderOptions) *Recorder {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Recorder{o: o, clusters: map[string]*recorded{}, envoys: map[envoyid.ID]api.LeftEnvoy{},
-		hub: hub{next: make(chan struct{})}}
+		hub: Hub{next: make(chan struct{})}}
 }
 
 // Run looks once a second until ctx is done, and ends the streams then.
@@ -85,7 +85,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 func (r *Recorder) Latest() *Moment { return r.latest.Load() }
 
 // Hub wakes the streams that show each second.
-func (r *Recorder) Hub() *hub { return &r.hub }
+func (r *Recorder) Hub() *Hub { return &r.hub }
 
 // History has the past of the clusters.
 func (r *Recorder) History() *History { return r.o.History }

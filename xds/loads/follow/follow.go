@@ -128,15 +128,15 @@ func (p *Pool) forget(endpoints []picking.Endpoint, moved bool) {
 	}
 }
 
-// The headers in which clients of llm-d name what is a class and a tenant here. They count if a request does not have the
-// header that the configuration names.
+// The headers in which clients of llm-d name what is a class and a tenant here. They count if a request does not have
+// the header that the configuration names.
 const (
 	objective  = "x-llm-d-inference-objective"
 	fairnessID = "x-llm-d-inference-fairness-id"
 )
 
-// Queue returns the class and the tenant of a request with these headers in the queue of the cluster; ok is false if its
-// requests do not wait.
+// Queue returns the class and the tenant of a request with these headers in the queue of the cluster; ok is false if
+// its requests do not wait.
 func (p *Pool) Queue(header func(name string) string) (class, tenant string, ok bool) {
 	p.mu.Lock()
 	queue := p.queue
