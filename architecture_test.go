@@ -39,7 +39,7 @@ var rules = []rule{
 	{folder: "weighting/shed", stdOnly: true,
 		reason: "values in, values out, and nothing of the law: what a pool refuses depends on its slots and flows"},
 	{folder: "weighting/health", stdOnly: true,
-		reason: "values in, values out, and nothing of the law: what an endpoint does with requests says if it gets any"},
+		reason: "values in, values out, and nothing of the law: what becomes of requests says who gets any"},
 	{folder: "weighting", project: []string{"weighting/health", "weighting/shed"}, stdOnly: true,
 		reason: "the law is values in, values out: no clock, network, log or library can get into it"},
 	{folder: "picking/queue", project: []string{"weighting", "picking"}, stdOnly: true,

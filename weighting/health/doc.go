@@ -29,8 +29,8 @@
 //	               cache that changed while the numbers waiting and running did not
 //	unanswered     requests in flight, without those that no report showed while the endpoint made progress
 //	F              unanswered requests times seconds since the last answer; or, where tokens are counted, seconds
-//	               since the last progress in which a gauge shows requests: an iteration ends when it ends, however many
-//	               requests are in it
+//	               since the last progress in which a gauge shows requests: an iteration ends when it ends,
+//	               however many requests are in it
 //	stall          F ≥ 9.2·f, and of requests F ≥ 2·F_max; and no progress for a time T; and two requests are
 //	               unanswered or a gauge shows one
 //	               f      F for each answer or progress, over about a minute, and twenty of them at least
@@ -40,8 +40,8 @@
 //	               requests completed is no evidence
 //	T              StalledAfter; where tokens are counted, the larger of StalledAfter and P, plus half of P, or a
 //	               quarter of StalledAfter if that is more: progress shows late, and until it does the gauges are
-//	               those of the iteration before. P is the longest F in the last minutes that ended with progress, of the
-//	               endpoint or of a typical one, 10 s at most
+//	               those of the iteration before. P is the longest F in the last minutes that ended with progress,
+//	               of the endpoint or of a typical one, 10 s at most
 //
 // If progress were a Poisson process, F would have the probability exp(−F/f): 9.2 is 1e-4. Requests that began together
 // end together, and long ones come in runs, so F must also be twice as long as any that ended well.
