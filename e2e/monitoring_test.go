@@ -25,12 +25,13 @@ import (
 
 // mayBeEmpty are the series of which a fleet that is well has none, with the reason.
 var mayBeEmpty = map[string]string{
-	"steelyard_certificate_expiry_timestamp_seconds": "the xDS port of this fleet speaks plain text",
-	"steelyard_refused_handshakes_total":             "the same",
-	"steelyard_expected_wait_seconds":                "engines that batch continuously have no slots to wait for",
-	"steelyard_replicas_connected":                   "this fleet has one",
-	"steelyard_kubernetes_requests_total":            "the endpoints of this fleet are a list",
-	"steelyard_xds_port_refused_total":               "counted from the first refusal on",
+	"steelyard_certificate_expiry_timestamp_seconds":    "the xDS port of this fleet speaks plain text",
+	"steelyard_refused_handshakes_total":                "the same",
+	"steelyard_expected_wait_seconds":                   "engines that batch continuously have no slots to wait for",
+	"steelyard_replicas_connected":                      "this fleet has one",
+	"steelyard_kubernetes_requests_total":               "the endpoints of this fleet are a list",
+	"steelyard_xds_port_refused_total":                  "counted from the first refusal on",
+	"steelyard_endpoint_override_end_timestamp_seconds": "nothing is drained",
 }
 
 // TestEveryQueryOfTheRulesAndTheDashboardHasData: on a real Prometheus that scrapes a Steelyard with Envoys, engines

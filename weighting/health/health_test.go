@@ -168,6 +168,24 @@ func TestAFlaggedEndpointIsNotUnused(t *testing.T) {
 	}
 }
 
+// A share that has just been decided does not count: what came before it was in force could not have come here.
+func TestRequestsOfTheFirstMomentsLeaveNoEndpointUnused(t *testing.T) {
+	for after, unused := range map[time.Duration]bool{500 * time.Millisecond: false, 2 * time.Second: true} {
+		u, all := use{}, 0.0
+		for passed := time.Duration(0); passed < 6*time.Second; passed += 100 * time.Millisecond {
+			if passed == after {
+				all = 200
+			}
+			now := epoch.Add(passed)
+			u.observe(&Endpoint{Sample: Sample{Given: Given{Share: 0.3, Part: 0.3, CameAt: now}}},
+				&common{now: now, arrived: all, Traffic: Traffic{InForce: time.Second}})
+		}
+		if u.none != unused {
+			t.Errorf("200 requests elsewhere after %v: unused %v (%v were due)", after, u.none, u.due)
+		}
+	}
+}
+
 // What was missing when an endpoint was found not to be used is forgotten with the request that ends it.
 func TestWhatWasFoundOfOneEjectionIsNotThatOfTheNext(t *testing.T) {
 	u := use{due: 90, found: 46, none: true}

@@ -4,8 +4,10 @@ import "time"
 
 // use is whether the proxies send an endpoint what it is given.
 type use struct {
-	at    time.Time // of the last step
-	share float64   // of the traffic, as far as it has been in force
+	// The least share since a time, and in the span before it: what both have has been decided for long enough.
+	least, before float64
+	from          time.Time
+
 	seen  time.Time // of the last reading of what arrived there
 	came  time.Time // of the last one that came
 	all   float64   // requests that arrived at the pool until the last reading
@@ -67,9 +69,10 @@ func (u *use) observe(e *Endpoint, c *common) {
 		unusedFor = 2 * time.Second  // without an arrival that was due: gauges lag by as much
 	)
 	in, now, all := &e.Sample, c.now, c.arrived
-	// A share that rose is in force as far as it has been decided for long enough.
-	u.share = min(in.Share, u.share+in.Share*now.Sub(u.at).Seconds()/c.InForce.Seconds())
-	u.at = now
+	if now.Sub(u.from) >= c.InForce {
+		u.before, u.least, u.from = u.least, in.Share, now
+	}
+	u.least = min(u.least, in.Share)
 	if in.Any {
 		gap := u.due
 		if u.none { // the rest of it may be the time of an ejection
@@ -84,7 +87,7 @@ func (u *use) observe(e *Endpoint, c *common) {
 	if u.due < 1 {
 		u.since = u.seen
 	}
-	u.due += (all - u.all) * u.share
+	u.due += (all - u.all) * min(u.before, u.least) // the share that is in force
 	u.seen, u.all = in.CameAt, all
 	u.none = u.due >= improbable && u.seen.Sub(u.since) > unusedFor
 }
