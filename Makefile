@@ -126,12 +126,12 @@ $(RUNNER): tools/go.mod tools/go.sum | need-go
 unit: need-cc tools $(RUNNER) ## tests of the packages, with the race detector where there is anything to race
 	$(call step,go test -race)
 	@$(call gotest,.,unit) --packages \
-	"$$(go list ./... | grep -vxF "$$(go list .)" | grep -vE '/(e2e|weighting)($$|/)|/picking$$' | xargs) \
+	"$$(go list ./... | grep -vxF "$$(go list .)" | grep -vE '/(e2e|weighting|sim)($$|/)|/picking$$' | xargs) \
 	$$(go list ./e2e/rig/... | xargs)" \
 	-- -race -timeout 20m
 	@$(call gotest,$(ENVOY_MODULE),module) --packages ./... -- -race -timeout 10m
 	$(call step,go test of the law and of choices and of the rules for code and documents: values in and values out)
-	@$(call gotest,.,law) --packages ". ./weighting/... ./picking" -- -timeout 20m
+	@$(call gotest,.,law) --packages ". ./weighting/... ./sim/... ./picking" -- -timeout 20m
 
 .PHONY: e2e
 e2e: tools $(RUNNER) ## tests with real Envoys, Redis and model servers, end to end

@@ -34,7 +34,7 @@ var libraries = []string{"internal/engines", "internal/envoyid", "internal/loops
 
 // The rules; the first that fits a package applies. They do not bind tests.
 var rules = []rule{
-	{folder: "weighting/sim", project: []string{"weighting", "picking", "xds/envoyspec"}, stdOnly: true,
+	{folder: "sim", project: []string{"weighting", "picking", "xds/envoyspec"}, stdOnly: true,
 		reason: "a simulation of the law, of pickers and of Envoys needs them, and the numbers measured on Envoy"},
 	{folder: "weighting/shed", stdOnly: true,
 		reason: "values in, values out, and nothing of the law: what a pool refuses depends on its slots and flows"},
@@ -137,7 +137,7 @@ var rules = []rule{
 	{folder: "envoy-bootstrap",
 		reason: "a bootstrap is a text made of options"},
 	{folder: "e2e",
-		project: []string{"weighting", "xds", "collectors", "controlplane", "envoy-bootstrap", "cmd"},
+		project: []string{"weighting", "sim", "xds", "collectors", "controlplane", "envoy-bootstrap", "cmd"},
 		reason:  "the rig and its tests may use everything"},
 	{folder: "cmd/internal/asynclog",
 		reason: "all logs of a process are written the same way"},
@@ -155,11 +155,11 @@ var rules = []rule{
 	{folder: "cmd/internal/console", project: []string{"cmd/internal/table", "controlplane/admin",
 		"internal/credentials", "internal/files"},
 		reason: "it prints what the admin API answers, and decides nothing by itself"},
-	{folder: "cmd/internal/simulate", project: []string{"weighting", "controlplane/config", "controlplane/discovery",
+	{folder: "cmd/internal/simulate", project: []string{"weighting", "sim", "controlplane/config", "controlplane/discovery",
 		"collectors/loadstats", "xds/envoyspec", "internal/files", "cmd/internal/table"},
 		reason: "a simulation needs the law, a configuration, and the lists and the interval that serve derives from " +
 			"it, instead of rules of its own for these; and nothing that runs"},
-	{folder: "cmd/internal/demo", project: []string{"e2e/rig", "envoy-bootstrap", "weighting/sim/engine"},
+	{folder: "cmd/internal/demo", project: []string{"e2e/rig", "envoy-bootstrap", "sim/engine"},
 		reason: "the demo drives the product from outside, as a user would"},
 	{folder: "cmd/steelyard-demo", project: []string{"cmd/internal/daemon", "cmd/internal/demo",
 		"cmd/internal/router", "controlplane/config", "e2e/rig/proc"},
@@ -258,7 +258,7 @@ func TestEveryPackageHasOnePackageComment(t *testing.T) {
 }
 
 // pure are the packages, with all below, that are values in, values out.
-var pure = []string{"weighting", "picking", "xds/assignment", "xds/envoyspec", "collectors/modelserver",
+var pure = []string{"weighting", "sim", "picking", "xds/assignment", "xds/envoyspec", "collectors/modelserver",
 	"collectors/ledger", "collectors/replicas/merge", "internal/engines", "internal/envoyid", "internal/spelling",
 	"internal/api", "internal/customrouter/leastlatency"}
 
@@ -270,7 +270,7 @@ func TestPureCodeHasNoClock(t *testing.T) {
 	}
 	seeded := []string{"Rand", "New", "NewPCG", "NewZipf"} // all else in rand draws from the source of the process
 	// A constant date, whose monotonic reading only a clock can give.
-	const monotonic = "weighting/sim/epoch.go"
+	const monotonic = "sim/epoch.go"
 	for _, folder := range pure {
 		eachFile(t, folder, func(name string, f *ast.File) {
 			ast.Inspect(f, func(n ast.Node) bool {

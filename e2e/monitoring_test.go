@@ -20,7 +20,7 @@ import (
 	"steelyard/e2e/rig/modelsim"
 	"steelyard/e2e/rig/proc"
 	"steelyard/e2e/rig/proc/proctest"
-	"steelyard/weighting/sim/engine"
+	"steelyard/sim/engine"
 )
 
 // mayBeEmpty are the series of which a fleet that is well has none, with the reason.

@@ -13,7 +13,7 @@ import (
 
 	"steelyard/e2e/rig/modelsim"
 	"steelyard/internal/api"
-	"steelyard/weighting/sim/engine"
+	"steelyard/sim/engine"
 )
 
 // A chat is a conversation with an engine.

@@ -13,7 +13,7 @@ import (
 	"steelyard/e2e/rig/load"
 	"steelyard/e2e/rig/modelsim"
 	envoybootstrap "steelyard/envoy-bootstrap"
-	"steelyard/weighting/sim/engine"
+	"steelyard/sim/engine"
 	"steelyard/xds"
 )
 

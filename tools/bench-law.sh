@@ -14,6 +14,8 @@ if [[ -n $base ]]; then
 	git archive "$base^{commit}" | tar -x -C "$tree"
 	rm -rf "$tree/e2e/bench/law"
 	cp -r e2e/bench/law "$tree/e2e/bench/"
+	# Until 2026-11-29 the simulator was a part of package weighting.
+	[[ -d $tree/sim ]] || sed -i 's#"steelyard/sim#"steelyard/weighting/sim#' "$tree"/e2e/bench/law/*.go
 	go build -C "$tree/e2e/bench" -o "$tree/bench-law" ./law
 	"$tree/bench-law" "$@" --out bench/law-base.csv
 	set -- "$@" --against bench/law-base.csv

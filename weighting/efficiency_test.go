@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"steelyard/weighting/sim/engine"
+	"steelyard/sim/engine"
 )
 
 // What the law learns of engines is what they do: prompts of 100 to 60,000 tokens, of which more or fewer are cached,

@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"steelyard/weighting/sim/engine"
+	"steelyard/sim/engine"
 )
 
 // An engine that batches continuously holds requests back at any number running. What one of four

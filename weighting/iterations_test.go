@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"steelyard/weighting/sim/engine"
+	"steelyard/sim/engine"
 )
 
 // Engines on small GPUs compute the prompts of many requests in an iteration of seconds, at the end of which their

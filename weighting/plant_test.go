@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"steelyard/weighting/sim/engine"
-	"steelyard/weighting/sim/trace"
+	"steelyard/sim/engine"
+	"steelyard/sim/trace"
 )
 
 // A plant is a pool of engines behind proxies that follow the law's shares, or that choose by themselves.

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"steelyard/weighting/sim/engine"
+	"steelyard/sim/engine"
 )
 
 // Of requests of which only some have a size, the others count as mean ones.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"steelyard/weighting/sim/engine"
+	"steelyard/sim/engine"
 )
 
 // An engine that stands still goes on to show the requests that it has: nothing is missing in its report but progress.

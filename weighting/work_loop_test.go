@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"steelyard/weighting/sim/engine"
+	"steelyard/sim/engine"
 )
 
 // engines is a pool of engines on the trace of Azure whose law sees all that there is.

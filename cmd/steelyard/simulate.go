@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"steelyard/cmd/internal/simulate"
-	"steelyard/weighting/sim"
+	"steelyard/sim"
 )
 
 func simulateCommand() *cobra.Command {

@@ -17,7 +17,7 @@ import (
 	"steelyard/e2e/rig/modelsim"
 	"steelyard/e2e/rig/proc"
 	"steelyard/e2e/rig/proc/proctest"
-	"steelyard/weighting/sim/engine"
+	"steelyard/sim/engine"
 )
 
 // A fleet is a control plane, its Envoys and the model servers behind them: an LLM whose engines count tokens, and

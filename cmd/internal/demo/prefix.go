@@ -10,7 +10,7 @@ import (
 	"steelyard/e2e/rig/load"
 	"steelyard/e2e/rig/modelsim"
 	envoybootstrap "steelyard/envoy-bootstrap"
-	"steelyard/weighting/sim/engine"
+	"steelyard/sim/engine"
 )
 
 // The demo of prefix caches.

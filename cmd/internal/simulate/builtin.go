@@ -3,7 +3,7 @@ package simulate
 import (
 	"embed"
 
-	"steelyard/weighting/sim"
+	"steelyard/sim"
 )
 
 // scenarios are the built-in scenarios, each a file as --print shows it.

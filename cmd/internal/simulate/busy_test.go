@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"steelyard/weighting/sim"
+	"steelyard/sim"
 )
 
 // TestABusyEnvoysLogGivesWayAsInTheDaemon: what is simulated of the signals is what

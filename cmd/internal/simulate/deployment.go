@@ -14,8 +14,8 @@ import (
 	"steelyard/collectors/loadstats"
 	"steelyard/controlplane/config"
 	"steelyard/controlplane/discovery"
+	"steelyard/sim"
 	"steelyard/weighting/push"
-	"steelyard/weighting/sim"
 	"steelyard/xds/envoyspec"
 )
 

@@ -13,11 +13,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"steelyard/e2e/rig/golden"
+	"steelyard/sim"
+	"steelyard/sim/engine"
+	"steelyard/sim/trace"
 	"steelyard/weighting"
 	"steelyard/weighting/push"
-	"steelyard/weighting/sim"
-	"steelyard/weighting/sim/engine"
-	"steelyard/weighting/sim/trace"
 	"steelyard/xds/envoyspec"
 )
 

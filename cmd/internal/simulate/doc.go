@@ -1,10 +1,10 @@
 // Package simulate is the command "steelyard simulate": it runs scenarios through
-// the simulator of package weighting/sim and shows how long requests would wait under
+// the simulator of package sim and shows how long requests would wait under
 // each policy.
 //
 // Only cmd/steelyard calls it. It reads scenario files and the deployment that a
 // configuration describes, and shows the results; the simulation itself, events and
-// queues, is in weighting/sim.
+// queues, is in sim.
 //
 // # What is shown
 //

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"steelyard/e2e/rig/golden"
-	"steelyard/weighting/sim"
-	"steelyard/weighting/sim/trace"
+	"steelyard/sim"
+	"steelyard/sim/trace"
 )
 
 // someTrace has requests whose times are rounded to seconds, and two that failed.

@@ -10,9 +10,9 @@ import (
 
 	"steelyard/controlplane/config"
 	"steelyard/internal/files"
-	"steelyard/weighting/sim"
-	"steelyard/weighting/sim/engine"
-	"steelyard/weighting/sim/trace"
+	"steelyard/sim"
+	"steelyard/sim/engine"
+	"steelyard/sim/trace"
 )
 
 // A file is a scenario file; the tags are those of the configuration.

@@ -14,9 +14,9 @@ import (
 
 	"steelyard/controlplane/config"
 	"steelyard/e2e/rig/golden"
-	"steelyard/weighting/sim"
-	"steelyard/weighting/sim/engine"
-	"steelyard/weighting/sim/trace"
+	"steelyard/sim"
+	"steelyard/sim/engine"
+	"steelyard/sim/trace"
 )
 
 // difference is cmp.Diff, except that it compares traces as a whole: some have ten thousands of requests, which cmp

@@ -14,8 +14,8 @@ import (
 
 	"steelyard/controlplane/config"
 	"steelyard/internal/files"
-	"steelyard/weighting/sim"
-	"steelyard/weighting/sim/trace"
+	"steelyard/sim"
+	"steelyard/sim/trace"
 )
 
 // Options select what to simulate and what to show.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"steelyard/controlplane/config"
-	"steelyard/weighting/sim"
+	"steelyard/sim"
 )
 
 // steelyardAt is how the names of policies with an interval begin.

@@ -11,8 +11,8 @@ import (
 
 	"steelyard/cmd/internal/table"
 	"steelyard/controlplane/config"
-	"steelyard/weighting/sim"
-	"steelyard/weighting/sim/trace"
+	"steelyard/sim"
+	"steelyard/sim/trace"
 )
 
 // printed is a scenario as a file to start from; parsing it gives the scenario

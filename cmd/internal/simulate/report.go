@@ -12,8 +12,8 @@ import (
 
 	"steelyard/cmd/internal/table"
 	"steelyard/controlplane/config"
-	"steelyard/weighting/sim"
-	"steelyard/weighting/sim/trace"
+	"steelyard/sim"
+	"steelyard/sim/trace"
 )
 
 // A run is one scenario with its results under some policies.

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"steelyard/e2e/rig/golden"
-	"steelyard/weighting/sim"
+	"steelyard/sim"
 )
 
 // someRun is a run with given results: what is shown of it hangs on no law.

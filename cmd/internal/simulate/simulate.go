@@ -10,7 +10,7 @@ import (
 
 	"steelyard/cmd/internal/table"
 	"steelyard/controlplane/config"
-	"steelyard/weighting/sim"
+	"steelyard/sim"
 )
 
 // Run simulates by the options. Errors of type Usage are mistakes in the options.

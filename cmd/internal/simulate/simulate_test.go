@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"steelyard/e2e/rig/golden"
-	"steelyard/weighting/sim"
+	"steelyard/sim"
 )
 
 // shortScenario takes a moment.

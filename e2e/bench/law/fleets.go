@@ -7,10 +7,10 @@ import (
 	"slices"
 	"time"
 
+	"steelyard/sim"
+	"steelyard/sim/engine"
+	"steelyard/sim/trace"
 	"steelyard/weighting"
-	"steelyard/weighting/sim"
-	"steelyard/weighting/sim/engine"
-	"steelyard/weighting/sim/trace"
 )
 
 // A fleet is a scenario, and the sources of reports by which it is placed.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"steelyard/weighting/sim"
+	"steelyard/sim"
 )
 
 func TestRowsAreWrittenAndComparedWithThemselves(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"math"
 	"strconv"
 
-	"steelyard/weighting/sim"
+	"steelyard/sim"
 )
 
 // A row is what one law did in one run.

@@ -9,7 +9,7 @@
 // # The rows
 //
 // Every row is a fleet of its own (package placement/fleet): Envoys, engines that batch continuously (package
-// weighting/sim/engine in real time), and a Steelyard if the row has one. All rows get the same requests at the same
+// sim/engine in real time), and a Steelyard if the row has one. All rows get the same requests at the same
 // time, those of a trace with its times stretched to the requested load: any disturbance of the machine affects all of
 // them.
 //

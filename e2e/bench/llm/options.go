@@ -16,9 +16,9 @@ import (
 	"steelyard/e2e/bench/placement/stats"
 	"steelyard/e2e/rig/load"
 	"steelyard/e2e/rig/modelsim"
-	"steelyard/weighting/sim"
-	"steelyard/weighting/sim/engine"
-	"steelyard/weighting/sim/trace"
+	"steelyard/sim"
+	"steelyard/sim/engine"
+	"steelyard/sim/trace"
 )
 
 // Options say what to measure.

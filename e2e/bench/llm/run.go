@@ -17,7 +17,7 @@ import (
 	"steelyard/e2e/rig/load"
 	"steelyard/e2e/rig/modelsim"
 	"steelyard/e2e/rig/proc"
-	"steelyard/weighting/sim/trace"
+	"steelyard/sim/trace"
 )
 
 // measureAll measures all rows, and all of them again where requests left late: something else

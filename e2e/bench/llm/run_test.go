@@ -14,7 +14,7 @@ import (
 	"steelyard/e2e/bench/placement/report"
 	"steelyard/e2e/rig/load"
 	"steelyard/e2e/rig/proc/proctest"
-	"steelyard/weighting/sim/trace"
+	"steelyard/sim/trace"
 )
 
 // short returns a bench of seconds: a trace of short answers.

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"time"
 
-	"steelyard/weighting/sim"
-	"steelyard/weighting/sim/engine"
-	"steelyard/weighting/sim/trace"
+	"steelyard/sim"
+	"steelyard/sim/engine"
+	"steelyard/sim/trace"
 )
 
 // matrix is every combination of service time, slots, load, speeds and shares of

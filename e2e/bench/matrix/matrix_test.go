@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"steelyard/weighting/sim"
+	"steelyard/sim"
 )
 
 var full = flag.Bool("full", false, "run each cell as long as its tail needs: ten minutes of two cores")

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"steelyard/e2e/rig/modelsim"
-	"steelyard/weighting/sim/engine"
+	"steelyard/sim/engine"
 )
 
 func TestCompletionsArriveAtTheirMoments(t *testing.T) {

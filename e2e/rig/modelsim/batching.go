@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"steelyard/weighting/sim/engine"
+	"steelyard/sim/engine"
 )
 
 // A batcher is the executing half of a server that batches continuously: an engine

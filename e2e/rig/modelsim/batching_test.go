@@ -20,7 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"steelyard/collectors/modelserver"
-	"steelyard/weighting/sim/engine"
+	"steelyard/sim/engine"
 )
 
 func want[T comparable](t *testing.T, what string, got, want T) {

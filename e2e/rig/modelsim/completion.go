@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"strings"
 
-	"steelyard/weighting/sim/engine"
+	"steelyard/sim/engine"
 )
 
 // Bounds and habits of the API of OpenAI, as vLLM has them.

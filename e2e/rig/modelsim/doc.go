@@ -4,7 +4,7 @@
 //
 // It is not part of the product, and does not depend on it: no collector is
 // imported, so that a misread series name cannot be wrong on both sides. The engine
-// is that of package weighting/sim/engine, which the simulator has too.
+// is that of package sim/engine, which the simulator has too.
 //
 // # Service
 //

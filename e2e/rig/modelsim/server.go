@@ -15,7 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"steelyard/weighting/sim/engine"
+	"steelyard/sim/engine"
 )
 
 // Engine is the kind of server to simulate.

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"steelyard/weighting/sim/engine"
+	"steelyard/sim/engine"
 )
 
 // batchingFormat returns vLLM's page with live series of an engine, and with the engine's real configuration.

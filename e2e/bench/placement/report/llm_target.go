@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"steelyard/weighting/sim/engine"
+	"steelyard/sim/engine"
 )
 
 // The rows with Steelyard that targets speak of.

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"steelyard/e2e/bench/placement/stats"
-	"steelyard/weighting/sim/engine"
+	"steelyard/sim/engine"
 )
 
 // measuredAs returns a hundred requests: the k-th has k times as much of everything.

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"steelyard/weighting/sim/engine"
+	"steelyard/sim/engine"
 )
 
 // Whatever Steelyard gets to see of engines, it is never worse than Envoy's least request, in simulated Envoys on the

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
+	"steelyard/sim/trace"
 	"steelyard/weighting"
 	"steelyard/weighting/push"
-	"steelyard/weighting/sim/trace"
 	"steelyard/xds/envoyspec"
 )
 

@@ -4,8 +4,8 @@ import (
 	"math"
 	"math/rand/v2"
 
-	"steelyard/weighting/sim/engine"
-	"steelyard/weighting/sim/trace"
+	"steelyard/sim/engine"
+	"steelyard/sim/trace"
 )
 
 // A prompt is what a request asks of an engine.

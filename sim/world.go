@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"steelyard/picking/prefix"
-	"steelyard/weighting/sim/engine"
+	"steelyard/sim/engine"
 )
 
 // A world is one run in progress.

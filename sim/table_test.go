@@ -142,7 +142,7 @@ func TestNeverWorseThanLeastRequest(t *testing.T) {
 	}
 }
 
-// go test -run '^$' -bench Hour ./weighting/sim
+// go test -run '^$' -bench Hour ./sim
 func BenchmarkHour(b *testing.B) {
 	s := photoroom()
 	s.Duration = 10 * time.Minute

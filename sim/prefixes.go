@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"steelyard/picking/prefix"
-	"steelyard/weighting/sim/engine"
+	"steelyard/sim/engine"
 )
 
 // The policies that look at the content of each request, with one view of all engines. What they know of the caches is

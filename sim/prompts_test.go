@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"steelyard/weighting/sim/engine"
-	"steelyard/weighting/sim/trace"
+	"steelyard/sim/engine"
+	"steelyard/sim/trace"
 )
 
 // The policies that see engines for every request, and Envoy's own, against a
@@ -227,7 +227,7 @@ func TestSameSeedSameResultOfEngines(t *testing.T) {
 	want(t, "the same with another seed", reflect.DeepEqual(first[0], run(t, s, EnginePolicies()[0])), false)
 }
 
-// go test -run '^$' -bench Engines ./weighting/sim
+// go test -run '^$' -bench Engines ./sim
 func BenchmarkEngines(b *testing.B) {
 	s := engines()
 	for _, p := range EnginePolicies() {

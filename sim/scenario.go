@@ -3,8 +3,8 @@ package sim
 import (
 	"time"
 
-	"steelyard/weighting/sim/engine"
-	"steelyard/weighting/sim/trace"
+	"steelyard/sim/engine"
+	"steelyard/sim/trace"
 )
 
 // A Scenario is the world in which policies are compared: clients, servers,

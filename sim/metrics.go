@@ -3,8 +3,8 @@ package sim
 import (
 	"time"
 
+	"steelyard/sim/engine"
 	"steelyard/weighting"
-	"steelyard/weighting/sim/engine"
 )
 
 // Metrics are how the metrics page of a server falls short of the truth.

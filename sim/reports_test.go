@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"steelyard/weighting/sim/engine"
+	"steelyard/sim/engine"
 )
 
 // fewestSeeds is how many seeds a ratio to least request is taken over: a tail of one run is off by a tenth.

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"steelyard/weighting/sim/engine"
+	"steelyard/sim/engine"
 )
 
 // A tally is what is measured.

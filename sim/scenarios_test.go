@@ -3,8 +3,8 @@ package sim
 import (
 	"time"
 
-	"steelyard/weighting/sim/engine"
-	"steelyard/weighting/sim/trace"
+	"steelyard/sim/engine"
+	"steelyard/sim/trace"
 )
 
 // photoroom is twenty pods of one slot.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"steelyard/weighting/sim/engine"
+	"steelyard/sim/engine"
 )
 
 // An act is one change of the world: an event's beginning or its end.

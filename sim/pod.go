@@ -3,7 +3,7 @@ package sim
 import (
 	"math"
 
-	"steelyard/weighting/sim/engine"
+	"steelyard/sim/engine"
 )
 
 // A pod is a model server: an engine that batches continuously, or slots, and one

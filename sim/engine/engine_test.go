@@ -369,7 +369,7 @@ func TestConstantsThatMakeNoSense(t *testing.T) {
 	}
 }
 
-// go test -run '^$' -bench . ./weighting/sim/engine
+// go test -run '^$' -bench . ./sim/engine
 func BenchmarkIteration(b *testing.B) {
 	e := New(Defaults())
 	var now time.Duration

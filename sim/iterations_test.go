@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"steelyard/weighting/sim/engine"
-	"steelyard/weighting/sim/trace"
+	"steelyard/sim/engine"
+	"steelyard/sim/trace"
 )
 
 // crowds are prompts that come five times as often for eight seconds of each minute.

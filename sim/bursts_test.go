@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"steelyard/weighting/sim/engine"
-	"steelyard/weighting/sim/trace"
+	"steelyard/sim/engine"
+	"steelyard/sim/trace"
 )
 
 // Requests that arrive together are spread as they come: no decision is between them. Clients that start at the full
