@@ -164,7 +164,7 @@ var rules = []rule{
 	{folder: "cmd/steelyard-demo", project: []string{"cmd/internal/daemon", "cmd/internal/demo",
 		"cmd/internal/router", "controlplane/config", "e2e/rig/proc"},
 		reason: "the demo is a program of its own, so that the product does not contain simulated servers"},
-	{folder: "cmd", project: []string{"weighting", "xds", "collectors", "controlplane", "envoy-bootstrap",
+	{folder: "cmd", project: []string{"weighting", "sim", "xds", "collectors", "controlplane", "envoy-bootstrap",
 		"cmd/internal/daemon", "cmd/internal/picker", "cmd/internal/router", "cmd/internal/simulate",
 		"cmd/internal/console", "internal/files", "internal/credentials"},
 		reason: "commands wire the packages together; simulated servers are no part of the product"},
