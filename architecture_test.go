@@ -155,8 +155,8 @@ var rules = []rule{
 	{folder: "cmd/internal/console", project: []string{"cmd/internal/table", "controlplane/admin",
 		"internal/credentials", "internal/files"},
 		reason: "it prints what the admin API answers, and decides nothing by itself"},
-	{folder: "cmd/internal/simulate", project: []string{"weighting", "sim", "controlplane/config", "controlplane/discovery",
-		"collectors/loadstats", "xds/envoyspec", "internal/files", "cmd/internal/table"},
+	{folder: "cmd/internal/simulate", project: []string{"weighting", "sim", "controlplane/config",
+		"controlplane/discovery", "collectors/loadstats", "xds/envoyspec", "internal/files", "cmd/internal/table"},
 		reason: "a simulation needs the law, a configuration, and the lists and the interval that serve derives from " +
 			"it, instead of rules of its own for these; and nothing that runs"},
 	{folder: "cmd/internal/demo", project: []string{"e2e/rig", "envoy-bootstrap", "sim/engine"},
