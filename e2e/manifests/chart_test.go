@@ -1,7 +1,6 @@
 package manifests
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -32,7 +31,7 @@ func TestTheChartRefusesWhatIsNoValueOfIt(t *testing.T) {
 		"config: {clusters: [{name: llama, endpoint: {}}]}":                   "endpoint",
 		"config: {xds: {listen: 7}}":                                          "/config/xds/listen",
 		"monitoring: {alerts: {SteelyardShedding: {fro: 10m}}}":               "fro",
-		"monitoring: {enabled: true, alerts: {SteelyardSheding: {for: 10m}}}": "monitoring.alerts names SteelyardSheding",
+		"monitoring: {enabled: true, alerts: {SteelyardSheding: {for: 10m}}}": "alerts names SteelyardSheding",
 	} {
 		_, err := renderAs(t, "steelyard", namespace, "", valuesOf(t, values))
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -56,18 +55,19 @@ func TestTheSchemaOfTheChartHasEveryValue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	of := config.Schema()
-	of = of[bytes.Index(of, []byte(`"title"`)):] // without $schema, which only a whole document has
+	_, of, _ := strings.Cut(string(config.Schema()), "\"$schema\"") // which only a whole document has
+	_, of, _ = strings.Cut(of, "\n  ")
 	var schema struct{ Properties map[string]any }
 	if err := json.Unmarshal(text, &schema); err != nil {
 		t.Fatal(err)
 	}
-	begin := bytes.Index(text, []byte("\n    \"config\": {\n"))
-	if begin < 0 {
+	const key = "\n    \"config\": {\n      "
+	before, _, found := strings.Cut(string(text), key)
+	if !found {
 		t.Fatal("config is not a property")
 	}
-	indented := strings.ReplaceAll(strings.TrimSuffix(string(of), "\n"), "\n", "\n    ")
-	golden.Check(t, path, string(text[:begin])+"\n    \"config\": {\n      "+indented+"\n  }\n}\n")
+	indented := strings.ReplaceAll(strings.TrimSuffix(of, "\n"), "\n", "\n    ")
+	golden.Check(t, path, before+key+indented+"\n  }\n}\n")
 
 	values := chartValues(t)
 	for key := range values {
@@ -293,7 +293,8 @@ func TestTheReadmeOfTheChartHasEveryValue(t *testing.T) {
 	}
 	var rows strings.Builder
 	section, comment := "", []string(nil)
-	for line := range strings.Lines(string(text[bytes.Index(text, []byte("\n\n")):])) {
+	_, values, _ := strings.Cut(string(text), "\n\n") // below the comment on the whole
+	for line := range strings.Lines(values) {
 		line = strings.TrimRight(line, "\n")
 		trimmed := strings.TrimSpace(line)
 		indent := len(line) - len(trimmed)
