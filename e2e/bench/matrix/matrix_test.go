@@ -203,12 +203,13 @@ func TestSteelyardIsNeverWorseThanLeastRequest(t *testing.T) {
 // requests at these for twenty seconds, and the fast ones emptier: there the median and the time per output token are
 // what the shorter tail and the shorter mean cost. In the other cells the ratio of the time per output token has a
 // standard deviation of 0.025 from seed to seed, about a mean of 1.02 at most (twelve seeds of the scenario llm, load
-// 0.8, scrapes; at load 0.5 one of 0.06, about a mean below 1): so the mean over the cells is held to 1.03 as well.
+// 0.8, scrapes; at load 0.5 one of 0.06, about a mean below 1). So one cell of one seed is held to 1.1, three
+// deviations, which only shows what is grossly wrong, and the mean over the cells to 1.03.
 func engineLimits(cell sim.Scenario) times {
 	if cell.Load >= 0.95 && len(cell.Pods) > 1 {
 		return times{firstMean: 1, endMean: 1, endP50: 1.1, perTokenP99: 1.25}
 	}
-	return times{firstMean: 1, endMean: 1.01, endP50: 1.01, perTokenP99: 1.06}
+	return times{firstMean: 1, endMean: 1.01, endP50: 1.01, perTokenP99: 1.1}
 }
 
 // TestSteelyardIsNeverWorseThanLeastRequestOnEngines takes half a minute of two cores. The access log wins in every
