@@ -85,20 +85,10 @@ func (d *apiDocument) link(t reflect.Type) string {
 func (d *apiDocument) object(t reflect.Type) {
 	d.WriteString("\n### " + title(t) + "\n")
 	d.Head("key", "type", "meaning")
-	var add func(t reflect.Type)
-	add = func(t reflect.Type) {
-		for field := range t.Fields() {
-			key, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-			switch {
-			case field.Anonymous:
-				add(field.Type)
-			case field.IsExported() && key != "-":
-				meaning := d.sources[t.PkgPath()].Fields[t.Name()+"."+field.Name]
-				d.Row("`"+key+"`", d.typeOf(key, field.Type), d.short(meaning))
-			}
-		}
+	for _, key := range keysOf(t) {
+		meaning := d.sources[key.of.PkgPath()].Fields[key.of.Name()+"."+key.field.Name]
+		d.Row("`"+key.name+"`", d.typeOf(key.name, key.field.Type), d.short(meaning))
 	}
-	add(t)
 }
 
 func (d *apiDocument) short(meaning string) string {

@@ -163,25 +163,34 @@ func (s schemas) ofRequest(t reflect.Type) map[string]any {
 // object is the schema of a struct: all keys are always there, but the endpoints in the list of clusters.
 func (s schemas) object(t reflect.Type) map[string]any {
 	properties, required := map[string]any{}, []string{}
-	var add func(t reflect.Type)
-	add = func(t reflect.Type) {
-		for field := range t.Fields() {
-			name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
-			switch {
-			case field.Anonymous:
-				add(field.Type)
-				continue
-			case !field.IsExported() || name == "-":
-				continue
-			}
-			properties[name] = s.of(field.Type)
-			if options == "" {
-				required = append(required, name)
-			}
+	for _, key := range keysOf(t) {
+		properties[key.name] = s.of(key.field.Type)
+		if key.options == "" {
+			required = append(required, key.name)
 		}
 	}
-	add(t)
 	return map[string]any{"type": "object", "properties": properties, "required": required}
+}
+
+// A structKey is a key of a struct as JSON, with the struct that declares its field and the options of its tag.
+type structKey struct {
+	of            reflect.Type
+	field         reflect.StructField
+	name, options string
+}
+
+// keysOf returns the keys of a struct. Those of an embedded one are in its place.
+func keysOf(t reflect.Type) (keys []structKey) {
+	for field := range t.Fields() {
+		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
+		switch {
+		case field.Anonymous:
+			keys = append(keys, keysOf(field.Type)...)
+		case field.IsExported() && name != "-":
+			keys = append(keys, structKey{t, field, name, options})
+		}
+	}
+	return keys
 }
 
 // of returns the schema of a type, for an object a reference to it.
