@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"steelyard/internal/api"
+	"steelyard/internal/api/apitest"
 )
 
 // A scene is an observation that a test changes from second to second.
@@ -17,26 +18,10 @@ type scene struct {
 	states []IncidentState
 }
 
-// calm is a pool of eight endpoints, and three Envoys that follow.
 func calm() *scene {
-	c := api.Cluster{Name: "llama", Engine: "vllm", Ready: true,
-		Decision: api.Decision{At: api.At(noon), ArrivalRate: api.Num(40), ArrivalRateSource: "issued"},
-		Sources:  []api.SourceStatus{{Name: "scrape", State: api.SourceOK, LastSuccess: api.At(noon)}}}
-	for i := range 8 {
-		c.Endpoints = append(c.Endpoints, api.Endpoint{Address: fmt.Sprintf("10.0.0.%d:8000", i+1), Engine: "vllm",
-			Reason: "fill", LoadSource: "fused", Capacity: api.Num(8),
-			Inputs: []api.Input{{Field: "queue", Value: api.Num(1), AgeSeconds: api.Num(0.1), State: "fresh"}}})
-	}
-	s := &scene{Observation: Observation{Now: noon, Clusters: []api.Cluster{c},
+	c, clients := apitest.Calm(noon)
+	return &scene{Observation: Observation{Now: noon, Clusters: []api.Cluster{c}, Clients: clients,
 		Status: api.Status{ConfigGeneration: 3, Now: api.At(noon)}}}
-	for i := range 3 {
-		sub := api.Subscription{Resource: "llama", Cluster: "llama", Known: true, InSync: true, VersionSent: "7",
-			VersionAcked: "7", LastSent: api.At(noon), LastAck: api.At(noon)}
-		s.Clients = append(s.Clients, api.Client{Connection: api.Connection{
-			Node:    api.Node{NodeID: fmt.Sprintf("edge-%d", i+1), Version: "1.40.0"},
-			Address: "10.9.0.1:4000", Subscriptions: []api.Subscription{sub}}})
-	}
-	return s
 }
 
 // after lets time pass, second by second, and returns the incidents of the last.
