@@ -76,8 +76,9 @@ release: need-go ## archives, SBOMs, the chart and checksums of a version, into 
 
 ##@ Check
 
+# It installs what it lacks into .tools.
 .PHONY: test
-test: tools tidy format vet lint clear-flaky unit e2e page ## everything that checks; installs what it lacks into .tools
+test: tools tidy format vet lint clear-flaky unit e2e manifests benches page ## everything that checks
 	$(call step,all checks passed)
 	@sed 's/^/failed once, then passed: /' bin/flaky/* 2>/dev/null || true
 
@@ -133,14 +134,21 @@ unit: need-cc tools $(RUNNER) ## tests of the packages, with the race detector w
 	$(call step,go test of the law and of choices and of the rules for code and documents: values in and values out)
 	@$(call gotest,.,law) --packages ". ./weighting/... ./sim/... ./picking" -- -timeout 20m
 
+# Subjects wait more than they compute, so several run at once.
 .PHONY: e2e
-e2e: tools $(RUNNER) ## tests with real Envoys, Redis and model servers, end to end
+e2e: tools $(RUNNER) ## tests with real Envoys, Redis and model servers, end to end (SUBJECT=weights: of one subject)
 	$(call step,end to end)
-	@packages=$$(go list ./e2e/... | grep -vE '/e2e/(rig/|images$$)' || true); \
+	@packages=$$(go list $(or $(SUBJECT:%=./e2e/%/...),./e2e/...) | grep -vE '/e2e/(rig/|images$$)' || true); \
 	if [ -z "$$packages" ]; then echo "no package under e2e holds end-to-end tests"; exit 1; fi; \
-	$(call gotest,.,e2e) --packages "$$(echo $$packages)" -- -count=1 -p 1 -parallel 4 -timeout 30m
+	$(call gotest,.,e2e) --packages "$$(echo $$packages)" -- -count=1 -p 3 -parallel 2 -timeout 30m
+
+.PHONY: manifests
+manifests: tools $(RUNNER) ## tests of manifests, chart and examples, with a Kubernetes API server
 	$(call step,manifests)
 	@$(call gotest,$(MANIFESTS_MODULE),manifests) --packages ./... -- -count=1 -timeout 20m
+
+.PHONY: benches
+benches: tools $(RUNNER) ## tests of the benchmarks themselves
 	$(call step,benches)
 	@$(call gotest,$(BENCH_MODULE),benches) --packages ./... -- -p 1 -timeout 20m
 
@@ -162,7 +170,7 @@ chaos: need-go tools-envoy tools-redis ## ten minutes of every part killed and c
 
 .PHONY: counts
 counts: need-cc tools-envoy tools-redis ## a million requests and kills, then all counts are zero (REQUESTS=1000000)
-	@go test ./e2e -run '^TestAfterManyRequestsAndKillsAllCountsAreZero$$' -count=1 -v -timeout 0 \
+	@go test ./e2e/picking -run '^TestAfterManyRequestsAndKillsAllCountsAreZero$$' -count=1 -v -timeout 0 \
 	-requests $(REQUESTS)
 
 .PHONY: fuzz
