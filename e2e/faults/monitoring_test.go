@@ -140,7 +140,7 @@ func dashboard(t *testing.T) (queries []string) {
 // deployed reads a file below deploy.
 func deployed(t *testing.T, path ...string) []byte {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(append([]string{"..", "deploy"}, path...)...))
+	text, err := os.ReadFile(filepath.Join(append([]string{"..", "..", "deploy"}, path...)...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +163,7 @@ func startPrometheus(t *testing.T, target string) prometheus {
 	if err != nil {
 		t.Fatal(err)
 	}
-	here, err := filepath.Abs(filepath.Join("..", "deploy", "prometheus"))
+	here, err := filepath.Abs(filepath.Join("..", "..", "deploy", "prometheus"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +176,7 @@ func startPrometheus(t *testing.T, target string) prometheus {
 			}
 		}
 	}
-	text, err := os.ReadFile(filepath.Join("..", "manifests", "overlays", "monitoring", "servicemonitor.yaml"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "manifests", "overlays", "monitoring", "servicemonitor.yaml"))
 	if err == nil {
 		err = yaml.Unmarshal(text, &monitor)
 	}
