@@ -147,7 +147,7 @@ func TestCountsOfEnvoysInModeReportsComeBackWithARestartedControlPlane(t *testin
 	wait := testbed.Asking(ctx, t, long, f.URLs[0], modelsim.HeaderService, "60")
 	traffic := f.Send(load.Plan{Rate: 100, Work: load.Work{Mean: 10 * time.Millisecond}, Seed: 4})
 	counted := func() error {
-		if err := f.modes(api.ModeReports); err != nil {
+		if err := f.Modes(api.ModeReports); err != nil {
 			return err
 		}
 		return f.countedByReports(long)
@@ -171,25 +171,6 @@ func TestCountsOfEnvoysInModeReportsComeBackWithARestartedControlPlane(t *testin
 	}
 	end()
 	wait()
-}
-
-// modes wants every Envoy to report its requests in a mode.
-func (f *fleet) modes(want api.SignalMode) error {
-	clients, err := f.Clients()
-	if err != nil {
-		return err
-	}
-	seen := make(map[string]bool)
-	for _, c := range clients {
-		if s := c.Signals; s.Mode != want || s.State != api.SignalOK || !s.Runtime.InSync {
-			return fmt.Errorf("%s is %s in mode %q, runtime %+v", c.NodeID, s.State, s.Mode, s.Runtime)
-		}
-		seen[c.NodeID] = true
-	}
-	if len(seen) != len(f.Envoys) {
-		return fmt.Errorf("%d Envoys, want %d", len(seen), len(f.Envoys))
-	}
-	return nil
 }
 
 // countedByReports wants at least this number of requests to be counted, by load reports.

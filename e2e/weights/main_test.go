@@ -1,4 +1,4 @@
-// Package weights tests what real Envoys do with the weights, and when an endpoint gets none.
+// Package weights tests what real Envoys do with the weights, and where these come from.
 package weights
 
 import (

@@ -84,6 +84,25 @@ func (f *Fleet) Endpoint(address string) (api.Endpoint, error) {
 	return api.Endpoint{}, fmt.Errorf("no endpoint %s", address)
 }
 
+// Modes wants every Envoy to report its requests in a mode.
+func (f *Fleet) Modes(want api.SignalMode) error {
+	clients, err := f.Clients()
+	if err != nil {
+		return err
+	}
+	seen := make(map[string]bool)
+	for _, c := range clients {
+		if s := c.Signals; s.Mode != want || s.State != api.SignalOK || !s.Runtime.InSync {
+			return fmt.Errorf("%s is %s in mode %q, runtime %+v", c.NodeID, s.State, s.Mode, s.Runtime)
+		}
+		seen[c.NodeID] = true
+	}
+	if len(seen) != len(f.Envoys) {
+		return fmt.Errorf("%d Envoys, want %d", len(seen), len(f.Envoys))
+	}
+	return nil
+}
+
 // Source returns a source of the cluster, by its name.
 func (f *Fleet) Source(name string) (api.SourceStatus, error) {
 	v, err := f.View()

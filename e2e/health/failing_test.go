@@ -1,4 +1,4 @@
-package weights
+package health
 
 import (
 	"context"
@@ -270,7 +270,7 @@ func TestErrorsFlagAServerInEveryModeOfTheLog(t *testing.T) {
 			f := start(t, testbed.Plan{Servers: pool, Listen: c.listen})
 			f.Send(short)
 			f.serving(pool)
-			f.Eventually("the Envoy is in the mode", func() error { return f.modes(c.mode) })
+			f.Eventually("the Envoy is in the mode", func() error { return f.Modes(c.mode) })
 			pool[1].SetServingFault(c.fault)
 			f.flaggedWithin(5*time.Second, pool[1].Address(), "failing: ")
 			if c.fault == modelsim.ServingUnavailable {
@@ -283,7 +283,7 @@ func TestErrorsFlagAServerInEveryModeOfTheLog(t *testing.T) {
 	t.Run("reports, gRPC", func(t *testing.T) {
 		t.Parallel()
 		f, pool := grpcFleet(t, 4, testbed.Plan{Listen: noLog})
-		f.Eventually("the Envoy is in the mode", func() error { return f.modes(api.ModeReports) })
+		f.Eventually("the Envoy is in the mode", func() error { return f.Modes(api.ModeReports) })
 		pool[1].fault.Store(uint32(codes.Unavailable))
 		f.flaggedWithin(5*time.Second, pool[1].address, "failing: ")
 	})
@@ -305,11 +305,11 @@ func TestAChangeOfTheModeUnflagsNoEndpoint(t *testing.T) {
 			f.flaggedWithin(5*time.Second, bad, "failing: ")
 			watched := f.watchTrust(bad)
 			more := f.Send(load.Plan{Rate: 200, Work: load.Work{Mean: 20 * time.Millisecond}, Seed: 3})
-			f.Eventually("the log goes off", func() error { return f.modes(api.ModeReports) })
+			f.Eventually("the log goes off", func() error { return f.Modes(api.ModeReports) })
 			f.tries(bad)
 			more.Stop(t)
 			f.Eventually("the log comes back", func() error {
-				if f.modes(api.ModeReports) == nil {
+				if f.Modes(api.ModeReports) == nil {
 					return fmt.Errorf("still by reports")
 				}
 				return nil
