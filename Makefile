@@ -82,6 +82,15 @@ test: tools tidy format vet lint clear-flaky unit e2e manifests benches page ## 
 	$(call step,all checks passed)
 	@sed 's/^/failed once, then passed: /' bin/flaky/* 2>/dev/null || true
 
+# Files with the build tag long: long worlds, requests by the hundred thousand, kills at random, all compilers, and the
+# whole matrix of fleets. The packages' other tests run with them.
+.PHONY: test-long
+test-long: need-cc tools tools-zig clear-flaky $(RUNNER) ## what takes too long for each change
+	$(call step,long tests)
+	@$(call gotest,.,long) --packages "./weighting/... ./sim/... ./e2e/chaos ./e2e/counts ./e2e/release" \
+	-- -tags long -count=1 -p 1 -timeout 45m
+	@$(call gotest,$(BENCH_MODULE),matrix) --packages ./matrix -- -tags long -count=1 -timeout 20m
+
 .PHONY: clear-flaky
 clear-flaky:
 	@rm -rf bin/flaky
@@ -103,8 +112,8 @@ tidy: need-go
 .PHONY: vet
 vet: need-go
 	$(call step,go vet)
-	@go vet ./...
-	@for module in $(MODULES); do go vet -C $$module ./... || exit 1; done
+	@go vet -tags long ./...
+	@for module in $(MODULES); do go vet -C $$module -tags long ./... || exit 1; done
 
 .PHONY: lint
 lint: $(LINTER)
@@ -165,13 +174,12 @@ images: need-cc tools-envoy tools-rootfs ## the Dockerfile's steps without a con
 
 .PHONY: chaos
 chaos: need-go tools-envoy tools-redis ## ten minutes of every part killed and cut off (ARGS="--length 1m --seed 7")
-	@go test ./e2e/chaos -run '^TestRequestsFailOnlyWhereAServerOrAnEnvoyDiedWithThem$$|^TestNoRequestThatWaits' \
+	@go test -tags long ./e2e/chaos -run '^TestRequestsFailOnlyWhereAServerOrAnEnvoyDiedWithThem$$|^TestNoRequestThat' \
 	-count=1 -v -timeout 0 -args --length 10m --seed 0 $(ARGS)
 
 .PHONY: counts
 counts: need-cc tools-envoy tools-redis ## a million requests and kills, then all counts are zero (REQUESTS=1000000)
-	@go test ./e2e/picking -run '^TestAfterManyRequestsAndKillsAllCountsAreZero$$' -count=1 -v -timeout 0 \
-	-requests $(REQUESTS)
+	@go test -tags long ./e2e/counts -count=1 -v -timeout 0 -requests $(REQUESTS)
 
 .PHONY: fuzz
 fuzz: need-go ## every fuzz target for FUZZTIME (10s)
@@ -247,12 +255,12 @@ vuln: need-go ## known vulnerabilities in what is used; asks the Go vulnerabilit
 ##@ Set up
 
 programs := tools-envoy tools-redis tools-promtool tools-prometheus tools-triton tools-etcd tools-apiserver \
-	tools-chromium tools-zig
+	tools-chromium
 
 .PHONY: tools
 tools: need-go $(programs) ## all that the tests run, into .tools/bin
 
-.PHONY: $(programs) tools-rootfs
+.PHONY: $(programs) tools-zig tools-rootfs
 tools-envoy: ## Envoy 1.40: ENVOY=, else from PATH, else downloaded
 tools-redis: ## redis-server: REDIS_SERVER=, else from PATH, else Debian's
 tools-promtool: ## promtool: PROMTOOL=, else from PATH, else Debian's
@@ -263,7 +271,7 @@ tools-apiserver: ## kube-apiserver 1.36: KUBE_APISERVER=, else built from Go mod
 tools-chromium: ## Chromium: CHROMIUM=, else from PATH, else Debian's; axe-core from the npm registry
 tools-zig: ## Zig's C compiler: the module for amd64 and arm64, from any of them
 tools-rootfs: ## what stands for the base images in `make images`, of unpacked Debian packages
-$(programs) tools-rootfs: tools-%:
+$(programs) tools-zig tools-rootfs: tools-%:
 	@tools/$*.sh
 
 .PHONY: clean

@@ -1,3 +1,5 @@
+//go:build long
+
 package chaos
 
 import (
@@ -9,9 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9/logging"
-	"go.uber.org/goleak"
-
 	"steelyard/e2e/rig/proc"
 	"steelyard/e2e/rig/proc/proctest"
 )
@@ -22,13 +21,6 @@ var (
 	dir    = flag.String("dir", "", "an existing folder that keeps the files of all processes; none: they are removed")
 	skip   = flag.String("skip", "", "kinds of faults to leave out, separated by commas")
 )
-
-func TestMain(m *testing.M) {
-	logging.Disable() // of the Redis client: a Redis that is away is meant to be
-	BeServer()
-	flag.Parse()
-	goleak.VerifyTestMain(m)
-}
 
 func TestRequestsFailOnlyWhereAServerOrAnEnvoyDiedWithThem(t *testing.T) {
 	storm(t, Options{Length: *length})

@@ -34,21 +34,8 @@ func (f *fleet) startModules(t *testing.T, envoys int, loads string, args ...str
 	f.follows(loads, args...)
 	for i := range envoys {
 		f.StartEnvoy(i)
-		f.chooses(t, i)
+		f.Chooses(t, i)
 	}
-}
-
-// chooses waits until an Envoy's module has loads.
-func (f *fleet) chooses(t *testing.T, envoy int) {
-	t.Helper()
-	f.Eventually("the module has loads", func() error {
-		before := f.Choices(t, envoy, "fill")
-		f.PostTo(t, envoy, []byte("{}"))
-		if f.Choices(t, envoy, "fill") == before {
-			return fmt.Errorf("no choice")
-		}
-		return nil
-	})
 }
 
 // settled waits until the modules have loads that contain the latest choice.

@@ -194,7 +194,7 @@ func TestThePrefixSectionIsFollowedWhileEnvoyRuns(t *testing.T) {
 	const engine = "engine: triton\n"
 	pool := testbed.Servers(t, testbed.Same(2, modelsim.Options{Engine: modelsim.Triton, Slots: 8})...)
 	f := start(t, testbed.Plan{Servers: pool, Cluster: engine, Bootstrap: []string{"--module", "--prefix"}})
-	f.chooses(t, 0)
+	f.Chooses(t, 0)
 	prompt := testbed.Talk("a conversation")
 	f.Post(t, prompt)
 	if got := f.reason(t, prompt); got != "fill" {
@@ -222,7 +222,7 @@ func TestAnEngineThatRestartedTakesItsRoutesWithIt(t *testing.T) {
 	pool := testbed.Pool(t, 2)
 	f := start(t, testbed.Plan{Servers: pool, Cluster: "prefix: {choice: longest-match}",
 		Bootstrap: []string{"--module", "--prefix"}})
-	f.chooses(t, 0)
+	f.Chooses(t, 0)
 	prompt := testbed.Talk("a conversation")
 	answered := pool[f.Post(t, prompt)]
 	if got := f.reason(t, prompt); got == "fill" {

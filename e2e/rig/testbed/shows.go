@@ -320,6 +320,19 @@ func (f *Fleet) Choices(t *testing.T, envoy int, reason string) float64 {
 	return stats[series]
 }
 
+// Chooses waits until an Envoy's module has loads.
+func (f *Fleet) Chooses(t *testing.T, envoy int) {
+	t.Helper()
+	f.Eventually("the module has loads", func() error {
+		before := f.Choices(t, envoy, "fill")
+		f.PostTo(t, envoy, []byte("{}"))
+		if f.Choices(t, envoy, "fill") == before {
+			return fmt.Errorf("no choice")
+		}
+		return nil
+	})
+}
+
 // Served is the requests that all servers answered.
 func (f *Fleet) Served() (n uint64) {
 	for _, s := range f.Plan.Servers {

@@ -1,4 +1,7 @@
-package picking
+//go:build long
+
+// Package counts tests that no request is counted for ever, whatever is killed while it is in flight.
+package counts
 
 import (
 	"context"
@@ -33,10 +36,12 @@ const (
 	deadFor        = 100   // requests
 )
 
+func TestMain(m *testing.M) { testbed.Main(m) }
+
 // A counted is a fleet whose requests are counted by the Envoys' logs, which Steelyard adds to the scores in Redis, and
 // by the servers, in the same scores, as a picker counts them.
 type counted struct {
-	*fleet
+	*testbed.Fleet
 	random *rand.Rand
 	redis  *proc.Redis
 	counts *modelsim.Counter
@@ -73,7 +78,7 @@ func startCounted(t *testing.T) *counted {
 	c.counts = modelsim.NewCounter(c.client, testbed.CountsKey, slog.New(slog.DiscardHandler))
 	c.background(t, func(ctx context.Context) { _ = c.counts.Run(ctx) })
 	pool := testbed.Servers(t, testbed.Same(4, modelsim.Options{Slots: testbed.Wide.Slots, Observer: c.counts})...)
-	c.fleet = withoutEnvoys(t, testbed.Plan{Servers: pool, Top: testbed.RedisSection(c.redis),
+	c.Fleet = testbed.WithoutEnvoys(t, testbed.Plan{Servers: pool, Top: testbed.RedisSection(c.redis),
 		// No scrapes: the servers' own counts would correct those of the Envoys.
 		Cluster: "scrape: {disabled: true}\ninflight: {redis_key: \"" + testbed.CountsKey + "\", sync_members: true, " +
 			"add_counts: true}"})
@@ -85,7 +90,7 @@ func startCounted(t *testing.T) *counted {
 	for i, address := range c.listen {
 		c.URLs = append(c.URLs, "http://"+address+"/")
 		c.launch(i)
-		c.chooses(t, i)
+		c.Chooses(t, i)
 	}
 	c.background(t, c.watch)
 	return c
