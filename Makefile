@@ -24,7 +24,8 @@ RUNNER := .tools/bin/gotestsum
 
 # Runs tests, as `$(call gotest,module,name) FLAGS`. The tests start real processes, on machines that others load: a
 # failed one runs once more by itself. One that passes then is listed at the end of `make test`, as a defect to repair.
-gotest = mkdir -p bin/flaky && cd $(1) && $(CURDIR)/$(RUNNER) \
+# The linter has vetted them.
+gotest = mkdir -p bin/flaky && cd $(1) && GOFLAGS="$(GOFLAGS) -vet=off" $(CURDIR)/$(RUNNER) \
 	--format pkgname-and-test-fails --hide-summary skipped,output --rerun-fails=1 --rerun-fails-max-failures=4 \
 	--rerun-fails-run-root-test --rerun-fails-abort-on-data-race --rerun-fails-report $(CURDIR)/bin/flaky/$(2)
 
@@ -78,7 +79,7 @@ release: need-go ## archives, SBOMs, the chart and checksums of a version, into 
 
 # It installs what it lacks into .tools.
 .PHONY: test
-test: tools tidy format vet lint clear-flaky unit e2e manifests benches page ## everything that checks
+test: tools tidy format lint clear-flaky unit e2e manifests benches page ## everything that checks
 	$(call step,all checks passed)
 	@sed 's/^/failed once, then passed: /' bin/flaky/* 2>/dev/null || true
 
@@ -108,12 +109,6 @@ tidy: need-go
 	go mod tidy -C $$module -diff || { \
 	echo "go.mod or go.sum in $$module is not tidy: run go mod tidy -C $$module"; exit 1; }; \
 	done
-
-.PHONY: vet
-vet: need-go
-	$(call step,go vet)
-	@go vet -tags long ./...
-	@for module in $(MODULES); do go vet -C $$module -tags long ./... || exit 1; done
 
 .PHONY: lint
 lint: $(LINTER)
