@@ -77,9 +77,12 @@ release: need-go ## archives, SBOMs, the chart and checksums of a version, into 
 
 ##@ Check
 
-# It installs what it lacks into .tools.
+# It installs what it lacks into .tools. What starts programs waits more than it computes, so two parts run at a time.
 .PHONY: test
-test: tools tidy format lint clear-flaky unit e2e manifests benches page ## everything that checks
+test: tools tidy format lint clear-flaky unit ## everything that checks
+	$(call step,tests of running programs: page; e2e; manifests; benches)
+	@mkdir -p bin && printf '%s\n' page e2e manifests benches | xargs -P 2 -I{} sh -c \
+	'$(MAKE) {} >bin/{}.log 2>&1; code=$$?; cat bin/{}.log; exit $$code'
 	$(call step,all checks passed)
 	@sed 's/^/failed once, then passed: /' bin/flaky/* 2>/dev/null || true
 
@@ -131,12 +134,12 @@ $(RUNNER): tools/go.mod tools/go.sum | need-go
 unit: need-cc tools $(RUNNER) ## tests of the packages, with the race detector where there is anything to race
 	$(call step,go test -race)
 	@$(call gotest,.,unit) --packages \
-	"$$(go list ./... | grep -vxF "$$(go list .)" | grep -vE '/(e2e|weighting|sim)($$|/)|/picking$$' | xargs) \
+	"$$(go list ./... | grep -vxF "$$(go list .)" | grep -vE '/(e2e|weighting|sim)($$|/)|/(picking|simulate)$$' | xargs) \
 	$$(go list ./e2e/rig/... | xargs)" \
-	-- -race -timeout 20m
+	-- -race -p 3 -timeout 20m
 	@$(call gotest,$(ENVOY_MODULE),module) --packages ./... -- -race -timeout 10m
-	$(call step,go test of the law and of choices and of the rules for code and documents: values in and values out)
-	@$(call gotest,.,law) --packages ". ./weighting/... ./sim/... ./picking" -- -timeout 20m
+	$(call step,go test of the law and of choices and of simulations and of the rules for code and documents)
+	@$(call gotest,.,law) --packages ". ./weighting/... ./sim/... ./picking ./cmd/internal/simulate" -- -timeout 20m
 
 # Subjects wait more than they compute, so several run at once.
 .PHONY: e2e

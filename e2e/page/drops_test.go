@@ -13,6 +13,7 @@ import (
 
 // TestDropsAreOnThePageAndTheTimeline offers a pool three times what it can do, and then nothing.
 func TestDropsAreOnThePageAndTheTimeline(t *testing.T) {
+	t.Parallel()
 	f := &fleet{t: t, dir: proctest.Dir(t), urls: map[string][]string{}}
 	f.xds, f.admin = port(t), port(t)
 	one, two := server(t, modelsim.Options{Slots: 1}), server(t, modelsim.Options{Slots: 1, Seed: 1})

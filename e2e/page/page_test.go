@@ -33,6 +33,7 @@ func routes(endpoint string) map[string]string {
 
 // TestThePage runs one fleet for all that can be looked at one after the other: first what is calm, then trouble.
 func TestThePage(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t)
 	f.traffic()
 	f.counters = countServed(t, f.embed)

@@ -31,6 +31,7 @@ clusters:
 }
 
 func TestAQueueHasARowForEachClass(t *testing.T) {
+	t.Parallel()
 	f := queueing(t, 1,
 		"{max_in_flight: 2, classes: [{name: urgent, strict: true}, {name: interactive, weight: 3}, {name: batch}]}")
 	p := newBrowser(t).tab(t, 1280, 900)

@@ -125,6 +125,7 @@ func scrollsSmoothly(p *tab, promised float64) {
 
 // TestAThousandEndpoints: frames while scrolling, filter and sort.
 func TestAThousandEndpoints(t *testing.T) {
+	t.Parallel()
 	const promised = 100.0 // milliseconds
 	source := thousand{time.Now()}
 	recorder := history.NewRecorder(history.RecorderOptions{Source: source})

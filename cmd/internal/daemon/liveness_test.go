@@ -27,7 +27,7 @@ import (
 // health asks /healthz.
 func health(t *testing.T, base string) (code int, body string) {
 	t.Helper()
-	client := http.Client{Timeout: 5 * time.Second}
+	client := http.Client{Timeout: time.Minute}
 	resp, err := client.Get(base + "/healthz")
 	if err != nil {
 		t.Fatal(err)
