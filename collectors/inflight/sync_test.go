@@ -3,7 +3,6 @@ package inflight
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -14,6 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
+
+	"steelyard/e2e/rig/long"
 )
 
 // The tests in this file are with a real server, because the script is what they are about.
@@ -337,8 +338,6 @@ func fields(text string) (out []any) {
 	return out
 }
 
-var requests = flag.Int("requests", 500_000, "of each case of TestNoCountIsLeftWhenAllRequestsHaveEnded")
-
 // TestNoCountIsLeftWhenAllRequestsHaveEnded: pickers count by the scripts that they are known for, which never lower a
 // count below zero. Replicas are killed all the time. A flush has a case of its own: the ends of requests from before
 // it would hide what else is left.
@@ -357,10 +356,14 @@ func TestNoCountIsLeftWhenAllRequestsHaveEnded(t *testing.T) {
 			a.lasts, b.lasts = 20, 20 // so that those of killed replicas keep nothing
 			a.sync(list...)
 			const pickers = 4
+			requests := 20_000
+			if long.Is {
+				requests = 500_000
+			}
 			var working sync.WaitGroup
 			for i := range pickers {
 				working.Go(func() {
-					if err := pickMany(a.client, *requests/pickers, rand.New(rand.NewPCG(uint64(i), 7))); err != nil {
+					if err := pickMany(a.client, requests/pickers, rand.New(rand.NewPCG(uint64(i), 7))); err != nil {
 						t.Error(err)
 					}
 				})

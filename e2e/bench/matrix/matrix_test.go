@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"steelyard/e2e/rig/long"
 	"steelyard/sim"
 )
 
@@ -183,9 +184,12 @@ func TestSteelyardIsNeverWorseThanLeastRequest(t *testing.T) {
 			cells[i] = shortened(cells[i])
 		}
 	}
-	var played []sim.Scenario
-	for i := 0; i < len(cells); i += oneIn {
-		played = append(played, cells[i])
+	played := cells
+	if !long.Is { // every seventh: seven shares no factor with the axes
+		played = nil
+		for i := 0; i < len(cells); i += 7 {
+			played = append(played, cells[i])
+		}
 	}
 	var all strings.Builder
 	for _, o := range play(t, played) {
