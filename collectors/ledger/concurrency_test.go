@@ -15,9 +15,9 @@ import (
 	"steelyard/weighting/flight"
 )
 
-// TestManyStreamsAtOnce: in whatever order they come, the counts are right in the end, and the
+// TestConcurrentStreams: in whatever order they come, the counts are right in the end, and the
 // wake may read.
-func TestManyStreamsAtOnce(t *testing.T) {
+func TestConcurrentStreams(t *testing.T) {
 	const envoys, requests = 8, 300
 	var l *Ledger
 	l = New(func(cluster string) { l.Read(cluster, start, nil) })
@@ -125,9 +125,9 @@ func history(read func(*world)) *world {
 	return w
 }
 
-// TestReadsChangeNothing: all that read at the same moment get the same, and what comes later is as if
+// TestConcurrentReadsChangeNothing: all that read at the same moment get the same, and what comes later is as if
 // there were no reads.
-func TestReadsChangeNothing(t *testing.T) {
+func TestConcurrentReadsChangeNothing(t *testing.T) {
 	unread := history(func(*world) {})
 	read := history(func(w *world) {
 		var all [4]everything

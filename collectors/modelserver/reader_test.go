@@ -387,7 +387,7 @@ func TestExplainShowsWhyNothingWasRead(t *testing.T) {
 	}
 }
 
-func TestAReaderServesManyGoroutines(t *testing.T) {
+func TestAReaderServesConcurrentCallers(t *testing.T) {
 	r := newReader(t, EngineVLLM)
 	loaded, old := read(t, "recorded", "vllm-0.32.0-loaded.prom"), read(t, "handmade", "vllm-0.8-no-engine-label.prom")
 	var wg sync.WaitGroup
