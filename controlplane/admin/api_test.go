@@ -13,8 +13,8 @@ import (
 	"steelyard/internal/api"
 )
 
-// TestAnswersHaveWhatClientsRelyOn: moments are RFC 3339, durations seconds, a list is never null, and what is unknown is
-// null and not zero. That each answer has all its keys, each of its type, is checked by the OpenAPI document.
+// TestAnswersHaveWhatClientsRelyOn: moments are RFC 3339, durations seconds, a list is never null, and what is unknown
+// is null and not zero. That each answer has all its keys, each of its type, is checked by the OpenAPI document.
 func TestAnswersHaveWhatClientsRelyOn(t *testing.T) {
 	h := handlerOf(typical(noon))
 	for route, want := range map[string]map[string]any{

@@ -16,8 +16,3 @@ func start(t *testing.T, p testbed.Plan) *fleet {
 	t.Helper()
 	return &fleet{testbed.Start(t, p)}
 }
-
-func withoutEnvoys(t *testing.T, p testbed.Plan) *fleet {
-	t.Helper()
-	return &fleet{testbed.WithoutEnvoys(t, p)}
-}

@@ -75,8 +75,6 @@ func (c *callers) next() answer {
 	return answer{}
 }
 
-const ()
-
 // queueing returns a fleet with a queue.
 func queueing(t *testing.T, c testbed.Carrier, pool []*modelsim.Server, envoys int, queue string) *testbed.Fleet {
 	t.Helper()
