@@ -133,14 +133,15 @@ $(RUNNER): tools/go.mod tools/go.sum | need-go
 # Packages whose tests compute, which takes ten times as long with the race detector: with it, only those of their tests
 # run that are named Concurrent.
 computing := . ./weighting/... ./sim/... ./picking ./picking/queue ./cmd/internal/simulate ./collectors/ledger \
-	./collectors/modelserver
+	./collectors/modelserver ./controlplane/admin/history
 
 .PHONY: unit
 unit: need-cc tools $(RUNNER) ## tests of the packages, with the race detector where there is anything to race
 	$(call step,go test -race)
 	@$(call gotest,.,unit) --packages "$$({ go list ./... | grep -v '/e2e/'; go list ./e2e/rig/...; } | \
 	grep -vxF "$$(go list $(computing))" | xargs)" -- -race -p 3 -timeout 20m
-	@$(call gotest,.,concurrent) --packages "./collectors/ledger ./collectors/modelserver" -- -race -run Concurrent
+	@$(call gotest,.,concurrent) --packages "./collectors/ledger ./collectors/modelserver ./controlplane/admin/history" \
+	-- -race -run Concurrent
 	@$(call gotest,$(ENVOY_MODULE),module) --packages ./... -- -race -timeout 10m
 	$(call step,go test of what computes)
 	@$(call gotest,.,computing) --packages "$(computing)" -- -timeout 20m
