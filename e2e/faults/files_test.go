@@ -1,18 +1,14 @@
 package faults
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"steelyard/e2e/rig/proc"
 	"steelyard/e2e/rig/testbed"
 )
 
@@ -23,66 +19,6 @@ func pipe(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	return path
-}
-
-// check runs steelyard check and returns its exit status and its standard error.
-func check(t *testing.T, path string) (status int, said string) {
-	t.Helper()
-	binary, err := proc.BuildSteelyard()
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), testbed.Limit)
-	defer cancel()
-	var errs strings.Builder
-	cmd := exec.CommandContext(ctx, binary, "check", "--config", path)
-	cmd.Stderr = &errs
-	err = cmd.Run()
-	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
-		t.Fatal(err)
-	}
-	if ctx.Err() != nil {
-		t.Fatalf("check of %s did not end within %v", path, testbed.Limit)
-	}
-	return cmd.ProcessState.ExitCode(), errs.String()
-}
-
-func TestCheckOfAFileThatNeverEndsFailsAtOnce(t *testing.T) {
-	if _, err := proc.BuildSteelyard(); err != nil { // which takes its time
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	endless := pipe(t, filepath.Join(dir, "pipe"))
-	naming := func(name, scrape, top string) string {
-		path := filepath.Join(dir, name)
-		text := fmt.Sprintf("%s\nclusters:\n- name: llama\n  engine: vllm\n"+
-			"  endpoints: {static: [{address: 127.0.0.1:9}]}\n  scrape: {%s}\n", top, scrape)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	cert, password := "xds: {tls: {cert_file: "+endless+", key_file: /dev/null}}",
-		"redis: {addresses: [127.0.0.1:1], password_file: "+endless+"}"
-	for path, says := range map[string]string{
-		endless:     endless + " is a named pipe, not a regular file",
-		"/dev/zero": "/dev/zero is a device, not a regular file",
-		naming("token.yaml", "bearer_token_file: "+endless, ""): "token.yaml:6:12: " +
-			"clusters[llama].scrape.bearer_token_file: ",
-		naming("ca.yaml", "scheme: https, tls: {ca_file: /dev/zero}", ""): "ca.yaml:6:33: " +
-			"clusters[llama].scrape.tls.ca_file: /dev/zero is a device",
-		naming("cert.yaml", "", cert):         "cert.yaml:1:13: xds.tls.cert_file: " + endless + " is a named pipe",
-		naming("password.yaml", "", password): "password.yaml:1:35: redis.password_file: ",
-	} {
-		began := time.Now()
-		status, said := check(t, path)
-		if status != 1 || !strings.Contains(said, says) || !strings.Contains(said, "not a regular file") {
-			t.Errorf("%s: status %d, %q; want %q", path, status, said, says)
-		}
-		if took := time.Since(began); took > 5*time.Second {
-			t.Errorf("%s: refused after %v", path, took)
-		}
-	}
 }
 
 // Scrape loops read these files again and again.

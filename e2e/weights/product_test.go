@@ -20,26 +20,6 @@ import (
 	"steelyard/internal/api"
 )
 
-func TestItsOwnMetricsPassPromtool(t *testing.T) {
-	pool := testbed.Pool(t, 2)
-	f := start(t, testbed.Plan{Servers: pool})
-	f.Send(testbed.Quick(100)).Wait(t)
-	resp, err := http.Get("http://" + f.Admin + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	promtool, err := proc.Find(proc.ProgramPromtool)
-	if err != nil {
-		t.Fatal(err)
-	}
-	check := exec.CommandContext(t.Context(), promtool, "check", "metrics")
-	check.Stdin = resp.Body
-	if out, err := check.CombinedOutput(); err != nil {
-		t.Errorf("promtool: %v\n%s", err, out)
-	}
-}
-
 func TestFailsafeEnvoysFallBackWhenTheWeightsAreStaleAndReturn(t *testing.T) {
 	t.Parallel()
 	// Wide enough that what the fallback sends to the busy server is served too.
