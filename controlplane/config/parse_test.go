@@ -403,8 +403,8 @@ func used() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// TestHostileFilesAreRefusedSoon has a limit of CPU time a hundred times of what is needed, to catch what grows with the
-// square of the size.
+// TestHostileFilesAreRefusedSoon has a limit of CPU time a hundred times of what is needed, to catch what grows with
+// the square of the size.
 func TestHostileFilesAreRefusedSoon(t *testing.T) {
 	const limit = 20 * time.Second
 	manyKeys := func() string {
