@@ -16,7 +16,7 @@
 // the same target: the timeout is at most the interval, and starts that were missed (a machine that was paused) are
 // skipped. A target that is taken over from another process (TakeOver) is also scraped once within 200 ms.
 //
-// Between two scrapes a loop is a timer and a connection. All loops share what a scrape needs besides, such as a
+// Between two scrapes a loop is a timer and a connection of net/http. All loops share what a scrape needs besides, such as a
 // goroutine, buffers and the reader of the page: of thousands of loops, few scrape at a time.
 //
 // The sums of a target's counters (modelserver.Counters) belong to its loop. If
@@ -32,12 +32,10 @@
 //
 // # Connections
 //
-// Each loop has one connection, which it keeps from scrape to scrape and closes when it ends, and does all the work on
-// it itself. (The transport of net/http has two more goroutines for each connection, and passes every request and
-// response between them: a scrape, with the server's part, takes 52 µs of CPU with it and 42 without, see
-// BenchmarkScrape.) A connection that the server has closed between two scrapes is replaced without a failure. Only
-// HTTP/1.1 is used. Every new connection uses the current client certificate and authorities ([credentials.Store]), and
-// the token file is read again whenever it has changed, so all of them can be rotated.
+// Each loop has one connection, by a transport of its own, which it keeps from scrape to scrape and closes when it ends.
+// A connection that the server has closed between two scrapes is replaced without a failure. Only HTTP/1.1 is used.
+// Every new connection uses the current client certificate and authorities ([credentials.Store]), and the token file is
+// read again whenever it has changed, so all of them can be rotated.
 //
 // [Kind] sorts failures for a metric. The log has an Info line when a target
 // starts or stops failing, or fails in another way; each further failure is

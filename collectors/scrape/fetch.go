@@ -20,11 +20,10 @@ const maxDrain = 64 << 10
 
 // A fetcher fetches one target's page. It belongs to the target's loop, which closes it.
 type fetcher struct {
-	target     *Target
-	connection connection
-	client     http.Client
-	token      *tokenFile // nil without one
-	request    *http.Request
+	target  *Target
+	client  http.Client
+	token   *tokenFile // nil without one
+	request *http.Request
 }
 
 func newFetcher(t *Target, n *network) (*fetcher, error) {
@@ -44,15 +43,15 @@ func newFetcher(t *Target, n *network) (*fetcher, error) {
 		password, _ := u.Password()
 		request.SetBasicAuth(u.Username(), password)
 	}
-	f := &fetcher{target: t, connection: connection{network: n, tls: t.TLS}, request: request}
-	f.client = http.Client{Transport: &f.connection, CheckRedirect: sameHostOnly}
+	f := &fetcher{target: t, request: request}
+	f.client = http.Client{Transport: n.transport(t), CheckRedirect: sameHostOnly}
 	if t.BearerTokenFile != "" {
 		f.token = &tokenFile{path: t.BearerTokenFile}
 	}
 	return f, nil
 }
 
-func (f *fetcher) close() { f.connection.end() }
+func (f *fetcher) close() { f.client.CloseIdleConnections() }
 
 // An exchange records when a page was fetched and how much of it.
 type exchange struct {
@@ -68,7 +67,9 @@ func (x exchange) at() time.Time { return x.start.Add(x.end.Sub(x.start) / 2) }
 // be read.
 func (f *fetcher) fetch(ctx context.Context, bodies *sync.Pool) (exchange, *bytes.Buffer, error) {
 	x := exchange{start: time.Now()}
-	body, err := f.exchange(ctx, bodies, x.start.Add(f.target.Timeout))
+	ctx, cancel := context.WithDeadline(ctx, x.start.Add(f.target.Timeout))
+	defer cancel()
+	body, err := f.exchange(ctx, bodies)
 	x.end = time.Now()
 	if body != nil {
 		x.bytes = int64(body.Len())
@@ -81,12 +82,10 @@ func (f *fetcher) fetch(ctx context.Context, bodies *sync.Pool) (exchange, *byte
 
 // exchange gets a buffer only when an answer begins, so that thousands of slow servers do not each hold the memory of a
 // page.
-func (f *fetcher) exchange(ctx context.Context, bodies *sync.Pool, deadline time.Time) (*bytes.Buffer, error) {
-	if err := f.authorize(ctx, deadline); err != nil {
+func (f *fetcher) exchange(ctx context.Context, bodies *sync.Pool) (*bytes.Buffer, error) {
+	if err := f.authorize(ctx); err != nil {
 		return nil, failure(KindConfig, "%w", err)
 	}
-	f.connection.begin(ctx, deadline)
-	defer f.connection.rest()
 	response, err := f.client.Do(f.request.WithContext(ctx))
 	if err != nil {
 		return nil, err
@@ -98,12 +97,10 @@ func (f *fetcher) exchange(ctx context.Context, bodies *sync.Pool, deadline time
 }
 
 // authorize puts the current token into the request.
-func (f *fetcher) authorize(ctx context.Context, deadline time.Time) error {
+func (f *fetcher) authorize(ctx context.Context) error {
 	if f.token == nil {
 		return nil
 	}
-	ctx, cancel := context.WithDeadline(ctx, deadline)
-	defer cancel()
 	token, err := f.token.read(ctx)
 	if err != nil {
 		return err

@@ -56,6 +56,12 @@ func once(t *testing.T, tgt Target) Result {
 // looped returns the loop of a target, to be scraped by hand.
 func looped(t *testing.T, tgt Target) *loop {
 	t.Helper()
+	l, _ := loopAndNetwork(t, tgt)
+	return l
+}
+
+func loopAndNetwork(t *testing.T, tgt Target) (*loop, *network) {
+	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	s := newShared()
 	s.network.credentials = credentials.New(log)
@@ -64,7 +70,7 @@ func looped(t *testing.T, tgt Target) *loop {
 		t.Fatal(l.broken)
 	}
 	t.Cleanup(l.fetcher.close)
-	return l
+	return l, &s.network
 }
 
 // A recorder is a sink that remembers.

@@ -165,7 +165,7 @@ func TestANewConnectionHasTheCurrentCertificateAndAuthorities(t *testing.T) {
 	cert, key := a.issue(t, "old")
 	tgt := patient(s.URL)
 	tgt.TLS = credentials.Client{CAFile: a.file, CertFile: cert, KeyFile: key}
-	l := looped(t, tgt)
+	l, n := loopAndNetwork(t, tgt)
 	if r := l.scrape(t.Context()); r.Err != nil || r.Report.Queue.Value != 3 {
 		t.Fatalf("queue %v, error %v", r.Report.Queue, r.Err)
 	}
@@ -182,7 +182,7 @@ func TestANewConnectionHasTheCurrentCertificateAndAuthorities(t *testing.T) {
 		}
 	}
 	for range 2 {
-		l.fetcher.connection.network.credentials.Refresh(t.Context())
+		n.credentials.Refresh(t.Context())
 	}
 	if r := l.scrape(t.Context()); r.Err != nil || r.Report.Queue.Value != 5 {
 		t.Errorf("queue %v, error %v; want the new certificate's 5", r.Report.Queue, r.Err)
