@@ -14,23 +14,22 @@ const clientSmoothing = 0.2
 // An answer is an Envoy's ACK or NACK of a response, for the observer, and the names that it is the first to subscribe
 // to. The tracker reports both after it has released its lock.
 type answer struct {
-	node, message string
-	acked         []answeredPart
-	nacked        []answeredPart
-	firstNames    []string
+	acked      []ack
+	nacked     []string // clusters
+	firstNames []string
 }
 
-type answeredPart struct {
-	cluster, version string
-	delay            time.Duration // of an ACK
+type ack struct {
+	cluster string
+	delay   time.Duration
 }
 
 func (a answer) report(o Observer) {
 	for _, p := range a.acked {
-		o.Acked(p.cluster, Answered{a.node, p.version}, p.delay)
+		o.Acked(p.cluster, p.delay)
 	}
-	for _, p := range a.nacked {
-		o.Nacked(p.cluster, Answered{a.node, p.version}, a.message)
+	for _, cluster := range a.nacked {
+		o.Nacked(cluster)
 	}
 }
 
@@ -42,11 +41,11 @@ func (t *tracker) answer(st *stream, r request, a *answer) {
 	}
 	sent := st.pending[i]
 	st.pending = slices.Delete(st.pending, 0, i+1) // answers come in order: no earlier response gets one now
-	a.node, a.message = st.node.NodeID, refusal(r.message)
 	now := t.now()
 	for _, p := range sent.parts {
 		if r.refused {
-			t.nack(st, p, a, now)
+			a.nacked = append(a.nacked, p.cluster)
+			t.nack(st, p, refusal(r.message), now)
 		} else {
 			t.ack(st, p, sent.at, a, now)
 		}
@@ -65,7 +64,7 @@ func (t *tracker) ack(st *stream, p part, sentAt time.Time, a *answer, now time.
 		start = sentAt
 	}
 	delay := max(0, now.Sub(start))
-	a.acked = append(a.acked, answeredPart{p.cluster, p.version, delay})
+	a.acked = append(a.acked, ack{p.cluster, delay})
 	t.clusters[p.cluster].acked(delay, t.watches.names[p.cluster])
 	if sub == nil {
 		return
@@ -82,18 +81,17 @@ func (t *tracker) ack(st *stream, p part, sentAt time.Time, a *answer, now time.
 }
 
 // nack records a NACK. It covers the whole response, so it marks every cluster in it.
-func (t *tracker) nack(st *stream, p part, a *answer, now time.Time) {
-	a.nacked = append(a.nacked, answeredPart{cluster: p.cluster, version: p.version})
+func (t *tracker) nack(st *stream, p part, message string, now time.Time) {
 	level := slog.LevelWarn
 	if sub := st.subscriptions[p.cluster]; sub != nil {
 		if sub.Nack.Current {
 			level = slog.LevelDebug // already logged: the state has not changed
 		}
 		sub.Nacks++
-		sub.Nack = api.Nack{Message: a.message, At: api.At(now), Current: true}
+		sub.Nack = api.Nack{Message: message, At: api.At(now), Current: true}
 	}
 	t.mu.note(level, "envoy refuses the assignment",
-		"cluster", p.cluster, "node", st.node.NodeID, "peer", st.peer, "version", p.version, "message", a.message)
+		"cluster", p.cluster, "node", st.node.NodeID, "peer", st.peer, "version", p.version, "message", message)
 }
 
 // smooth moves an average towards the newest value by weight, 0 to 1. An average of zero is unknown.

@@ -64,8 +64,8 @@ func benchmarkPublish(b *testing.B, endpoints, streams int, delta bool) {
 // signal is an observer that passes every ACK on.
 type signal chan struct{}
 
-func (s signal) Acked(string, xds.Answered, time.Duration) { s <- struct{}{} }
-func (signal) Nacked(string, xds.Answered, string)         {}
+func (s signal) Acked(string, time.Duration) { s <- struct{}{} }
+func (signal) Nacked(string)                 {}
 
 // BenchmarkPublishToVariants measures what a push of 1000 endpoints under all names of a cluster costs before it
 // reaches a stream, depending on which names have subscribers.

@@ -185,7 +185,7 @@ type observer struct {
 	nacked []string
 }
 
-func (o *observer) Acked(cluster string, _ xds.Answered, delay time.Duration) {
+func (o *observer) Acked(cluster string, delay time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.acked == nil {
@@ -194,10 +194,10 @@ func (o *observer) Acked(cluster string, _ xds.Answered, delay time.Duration) {
 	o.acked[cluster] = append(o.acked[cluster], delay)
 }
 
-func (o *observer) Nacked(cluster string, a xds.Answered, message string) {
+func (o *observer) Nacked(cluster string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.nacked = append(o.nacked, cluster+" "+a.Node+" "+message)
+	o.nacked = append(o.nacked, cluster)
 }
 
 // delays waits until the observer has n ACKs, which is after the server has recorded them.

@@ -263,5 +263,5 @@ func (s *Server) AckDelay(cluster string) time.Duration {
 
 type noObserver struct{}
 
-func (noObserver) Acked(string, Answered, time.Duration) {}
-func (noObserver) Nacked(string, Answered, string)       {}
+func (noObserver) Acked(string, time.Duration) {}
+func (noObserver) Nacked(string)               {}

@@ -29,13 +29,10 @@ const DefaultNames = 262_144
 // the streams, and must not block. Cluster names are those that were published, so their number is limited.
 type Observer interface {
 	// Acked is called when an Envoy accepted an assignment, delay after its push.
-	Acked(cluster string, a Answered, delay time.Duration)
-	// Nacked is called when an Envoy refused an assignment, with Envoy's message.
-	Nacked(cluster string, a Answered, message string)
+	Acked(cluster string, delay time.Duration)
+	// Nacked is called when an Envoy refused an assignment.
+	Nacked(cluster string)
 }
-
-// Answered identifies what an Envoy answered.
-type Answered struct{ Node, Version string }
 
 // Transports of a stat.Client.
 const (

@@ -122,8 +122,7 @@ func typical(now time.Time) fixed {
 				{Name: "gateway-7f9c", Address: "10.0.9.4:50122", Clusters: []string{"llama"},
 					Since: api.At(now.Add(-time.Hour))},
 				{Name: "gateway-x2x4", Address: "10.0.9.5:40990", Since: api.At(now.Add(-20 * time.Minute))}}},
-			Tracing: api.Tracing{Enabled: true, Skipped: 3, Exported: 4_096, Failed: 12},
-			Log:     api.LogStatus{DroppedLines: 17, LastDrop: api.At(now.Add(-time.Hour))},
+			Log: api.LogStatus{DroppedLines: 17, LastDrop: api.At(now.Add(-time.Hour))},
 		},
 	}
 }

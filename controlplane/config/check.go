@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"net/url"
 	"reflect"
 	"regexp"
 	"slices"
@@ -27,9 +26,6 @@ func (d *decoder) check(cfg *Config) {
 	}
 	if cfg.Replicas != nil {
 		d.checkReplicas(cfg)
-	}
-	if cfg.Tracing != nil {
-		d.checkTracing(cfg.Tracing)
 	}
 	lines := map[string]int{}
 	for i := range cfg.Clusters {
@@ -166,20 +162,6 @@ func (d *decoder) checkReplicas(cfg *Config) {
 	if cfg.Redis == nil {
 		d.conflict(&cfg.Replicas, &cfg.Redis, "replicas are connected through Redis, and there is no redis section: "+
 			"add redis: {addresses: [127.0.0.1:6379]} at the top level, or remove this section")
-	}
-}
-
-func (d *decoder) checkTracing(t *Tracing) {
-	if t.Endpoint == "" {
-		return
-	}
-	u, err := url.Parse(t.Endpoint)
-	switch {
-	case err == nil && u.User != nil: // not shown: it is a secret
-		d.fail(&t.Endpoint, "the URL has a user or password in it: write them into the environment "+
-			"(OTEL_EXPORTER_OTLP_HEADERS)")
-	case err != nil || u.Host == "" || !slices.Contains([]string{"http", "https"}, u.Scheme):
-		d.refuse(&t.Endpoint, "is not a valid URL of a collector: for example, http://127.0.0.1:4318")
 	}
 }
 

@@ -33,8 +33,6 @@ type Config struct {
 	// Replicas connects several processes that serve Envoys at the same time, through that Redis. Default none: this
 	// process is the only one, or the processes share nothing.
 	Replicas *Replicas `yaml:"replicas"`
-	// Tracing exports traces of the decisions by OTLP. Default none: no traces.
-	Tracing *Tracing `yaml:"tracing"`
 	// Clusters are the pools to weigh, 1 to 1000. Required.
 	Clusters []Cluster `yaml:"clusters" max:"1000" required:"write a list with at least one cluster, e.g. clusters: [{name: llama, engine: vllm, endpoints: {static: [{address: 10.0.0.1:8000}]}}]"`
 }
@@ -208,18 +206,6 @@ type Replicas struct {
 	Prefix string `yaml:"prefix" default:"steelyard"`
 	// Name is shown to people for this replica: at most 256 bytes. Default none: the name of the host.
 	Name string `yaml:"name"`
-}
-
-// Tracing says which decisions are traced, and where the traces go. The environment variables OTEL_EXPORTER_OTLP_* of
-// OpenTelemetry have what is not written here, such as headers and certificates.
-type Tracing struct {
-	// Endpoint is the URL of the collector, http:// or https://. Default none: that of the environment, else this
-	// machine, at port 4317 for grpc and 4318 for http/protobuf.
-	Endpoint string `yaml:"endpoint"`
-	// Protocol carries OTLP: grpc or http/protobuf. Default none: that of the environment, else http/protobuf.
-	Protocol string `yaml:"protocol" oneof:"grpc http/protobuf"`
-	// SampleRatio is the share of the pushes that are traced, 0 to 1; no more than ten a second are. Default 0.01.
-	SampleRatio float64 `yaml:"sample_ratio" default:"0.01" range:"0..1"`
 }
 
 // Cluster is one pool of endpoints, weighed together and served as one assignment.

@@ -30,7 +30,7 @@ func (c *Cluster) Equal(other *Cluster) bool { return reflect.DeepEqual(c, other
 // Change is what a reload has to do. The names are those of clusters, sorted.
 type Change struct {
 	XDS, Admin, Redis, Kubernetes bool // the section differs; XDS by more than Clients
-	Replicas, Tracing             bool // the same
+	Replicas                      bool // the same
 	Clients                       bool // xds.clients differs
 	Added, Removed, Changed       []string
 }
@@ -47,7 +47,6 @@ func Diff(running, next *Config) Change {
 
 		Kubernetes: running.Kubernetes != next.Kubernetes,
 		Replicas:   !reflect.DeepEqual(running.Replicas, next.Replicas),
-		Tracing:    !reflect.DeepEqual(running.Tracing, next.Tracing),
 	}
 	for i := range next.Clusters {
 		c := &next.Clusters[i]

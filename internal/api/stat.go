@@ -71,17 +71,6 @@ const (
 	DisputeFailures DisputeKind = "failures"  // failures of endpoints that answer other Envoys
 )
 
-// Tracing is what became of the traces of decisions, since tracing was configured. The zero value is that of a process
-// that makes none.
-type Tracing struct {
-	Enabled  bool   `json:"enabled"`  // the configuration has a section `tracing`
-	Skipped  uint64 `json:"skipped"`  // pushes that were drawn and exceed the bounds
-	Exported uint64 `json:"exported"` // spans that the collector took
-	Failed   uint64 `json:"failed"`   // spans that are lost
-	Error    string `json:"error"`    // why the latest export failed
-	ErrorAt  Time   `json:"error_at"` // when an export last failed
-}
-
 // A LogStatus is the state of the process's log.
 type LogStatus struct {
 	DroppedLines   uint64 `json:"dropped_lines"`   // not written since the start

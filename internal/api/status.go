@@ -108,7 +108,6 @@ type Status struct {
 	GoneEnvoys []GoneEnvoy    `json:"gone_envoys"`
 	Log        LogStatus      `json:"log"`       // state of the log
 	Overrides  OverrideStatus `json:"overrides"` // endpoints that operators drained or pinned
-	Tracing    Tracing        `json:"tracing"`   // traces of decisions
 
 	// Filled in by the handler.
 

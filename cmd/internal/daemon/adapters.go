@@ -1,28 +1,23 @@
 package daemon
 
 import (
-	"sync/atomic"
 	"time"
 
-	"steelyard/cmd/internal/tracing"
 	"steelyard/controlplane"
 	"steelyard/controlplane/admin/history"
 	"steelyard/controlplane/admin/metrics"
 	"steelyard/internal/api"
 	"steelyard/weighting"
-	"steelyard/weighting/push"
 	"steelyard/xds"
 	"steelyard/xds/loads"
 	"steelyard/xds/places"
 )
 
 // publisher is where the loops' decisions go.
-func (d *Daemon) publisher() publisher { return publisher{d.streams, d.metrics, d.loads, &d.tracing} }
+func (d *Daemon) publisher() publisher { return publisher{d.streams, d.metrics, d.loads} }
 
 // observer is what watches every step of the loops.
-func (d *Daemon) observer() observer {
-	return observer{d.metrics, d.recorder, d.loads, d.places, &d.tracing}
-}
+func (d *Daemon) observer() observer { return observer{d.metrics, d.recorder, d.loads, d.places} }
 
 // publisher publishes the loops' decisions through the xDS server. When a cluster is removed, it also removes its
 // series.
@@ -30,51 +25,35 @@ type publisher struct {
 	*xds.Server
 	metrics *metrics.Metrics
 	loads   *loads.Server
-	tracing *atomic.Pointer[tracing.Recorder]
-}
-
-// Publish also traces the push, where it is drawn.
-func (p publisher) Publish(cluster string, v push.Verdict) (string, error) {
-	publishing := p.tracing.Load().Publishing(cluster, time.Now())
-	version, err := p.Server.Publish(cluster, v)
-	publishing.Published(version, err, time.Now())
-	return version, err
 }
 
 func (p publisher) Remove(cluster string) {
-	p.tracing.Load().Forget(cluster)
 	p.Server.Remove(cluster)
 	p.loads.Remove(cluster)
 	p.metrics.Forget(cluster)
 }
 
-// acks keeps the metrics and traces in step with the streams, by cluster and not by variant.
+// acks keeps the metrics in step with the streams, by cluster and not by variant.
 type acks struct {
 	metrics *metrics.Metrics
-	tracing *atomic.Pointer[tracing.Recorder]
 }
 
 // Acked records an ACK.
-func (a acks) Acked(name string, by xds.Answered, delay time.Duration) {
-	cluster := xds.BaseName(name)
-	a.metrics.Acked(cluster, delay)
-	a.tracing.Load().Answered(cluster, by.Version, by.Node, false, "", time.Now())
+func (a acks) Acked(name string, delay time.Duration) {
+	a.metrics.Acked(xds.BaseName(name), delay)
 }
 
 // Nacked records a NACK.
-func (a acks) Nacked(name string, by xds.Answered, message string) {
-	cluster := xds.BaseName(name)
-	a.metrics.Nacked(cluster)
-	a.tracing.Load().Answered(cluster, by.Version, by.Node, true, message, time.Now())
+func (a acks) Nacked(name string) {
+	a.metrics.Nacked(xds.BaseName(name))
 }
 
-// observer keeps the metrics, the records and the traces in step with the loops.
+// observer keeps the metrics, and the records in step with the loops.
 type observer struct {
 	metrics  *metrics.Metrics
 	recorder *history.Recorder
 	loads    *loads.Server
 	places   *places.Server
-	tracing  *atomic.Pointer[tracing.Recorder]
 }
 
 func (o observer) Stepped(cluster string, before, d weighting.Decision, p controlplane.Push, took time.Duration) {
@@ -90,9 +69,6 @@ func (o observer) Stepped(cluster string, before, d weighting.Decision, p contro
 		if flagged := len(was) > 0 && was[0].Address == e.Address && was[0].Overloaded; flagged != e.Overloaded {
 			o.metrics.OverloadChanged(cluster, e.Overloaded)
 		}
-	}
-	if p.Pushed || p.Err != nil {
-		o.tracing.Load().Decided(cluster, &d, p.Reason)
 	}
 	if !p.Pushed {
 		o.metrics.Suppressed(cluster, p.Reason)
@@ -175,7 +151,7 @@ func (d *Daemon) Status() api.Status {
 		StartedAt:        api.At(d.started),
 		ConfigGeneration: generation, Draining: d.draining.Load(), BeenReady: d.manager.EverReady(),
 	}
-	s.Replicas, s.Tracing = d.replicasStatus(), d.tracing.Load().Status()
+	s.Replicas = d.replicasStatus()
 	s.Overrides = d.operate.status()
 	s.Pickers = api.Pickers{List: d.loads.Followers(), SharedPrompts: d.loads.SharedPrompts()}
 	s.GoneEnvoys, s.XDSAccess = d.streams.Gone(), d.viewAccess()

@@ -17,7 +17,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
-	"steelyard/cmd/internal/tracing"
 	"steelyard/collectors/inflight"
 	"steelyard/collectors/replicas"
 	"steelyard/collectors/scrape"
@@ -74,12 +73,10 @@ type Daemon struct {
 	recorder *history.Recorder
 
 	draining atomic.Bool
-	stale    loops.Signal           // the targets of the collectors are out of date
-	pollers  chan *inflight.Poller  // the poller to run from now on, nil for none; capacity one
-	links    chan *replicas.Link    // the same of the link to other replicas
-	tracers  chan *tracing.Recorder // the same of what records traces
+	stale    loops.Signal          // the targets of the collectors are out of date
+	pollers  chan *inflight.Poller // the poller to run from now on, nil for none; capacity one
+	links    chan *replicas.Link   // the same of the link to other replicas
 	division division
-	tracing  atomic.Pointer[tracing.Recorder] // in force; nil for none
 
 	allowedHosts []string // of the admin listener; the section cannot change while running
 	access       *admin.Access
@@ -105,7 +102,6 @@ type Daemon struct {
 func New(cfg *config.Config, o Options) (*Daemon, error) {
 	d := &Daemon{options: o, started: time.Now(), replica: rand.Text(), stale: loops.NewSignal(),
 		pollers: make(chan *inflight.Poller, 1), links: make(chan *replicas.Link, 1),
-		tracers:     make(chan *tracing.Recorder, 1),
 		credentials: credentials.New(o.Log),
 		guard:       access.NewGuard(o.Log)}
 	xdsTLS, err := d.serverTLS(cfg.XDS.TLS, "xds.tls")
@@ -122,7 +118,7 @@ func New(cfg *config.Config, o Options) (*Daemon, error) {
 	d.monitor, d.allowedHosts = liveness.New(o.Log), cfg.Admin.AllowedHosts
 	d.metrics = metrics.NewMetrics(o.Version)
 	d.recorder = history.NewRecorder(history.RecorderOptions{Source: d, Stuck: d.stuck, Log: o.Log})
-	d.streams = xds.NewServer(xds.Options{Log: o.Log, Observer: acks{d.metrics, &d.tracing},
+	d.streams = xds.NewServer(xds.Options{Log: o.Log, Observer: acks{d.metrics},
 		Runtime: normalRuntime(cfg.XDS), Names: cfg.XDS.Limits.Subscriptions})
 	d.signals = newSignals(o, cfg.XDS, d.streams, d.guard.Reporter, d.poke)
 	d.grpc = d.newGRPC(d.transport(xdsTLS))
@@ -177,7 +173,6 @@ func (d *Daemon) Run(ctx context.Context) error {
 	group.Go(func() error { return d.scrapes.Run(failed) })
 	group.Go(func() error { return runLatest(failed, d.pollers) })
 	group.Go(func() error { return runLatest(failed, d.links) })
-	group.Go(func() error { return runLatest(failed, d.tracers) })
 	group.Go(func() error { return d.followEndpoints(failed) })
 	group.Go(func() error { return d.followSignals(failed) })
 	group.Go(func() error { return d.places.Run(failed) })
@@ -259,12 +254,6 @@ func (d *Daemon) apply(cfg *config.Config) (change config.Change, generation uin
 			return change, 0, err
 		}
 	}
-	tracer := d.tracing.Load()
-	if change.Tracing {
-		if tracer, err = d.newTracer(cfg.Tracing); err != nil {
-			return change, 0, err
-		}
-	}
 	if change.Redis {
 		if err := d.operate.connect(cfg.Redis); err != nil {
 			return change, 0, err
@@ -273,9 +262,6 @@ func (d *Daemon) apply(cfg *config.Config) (change config.Change, generation uin
 	}
 	if link != d.signals.link.Swap(link) {
 		replace(d.links, link)
-	}
-	if tracer != d.tracing.Swap(tracer) {
-		replace(d.tracers, tracer)
 	}
 	generation = d.swap(cfg, poller)
 	d.followCredentials(cfg)

@@ -129,7 +129,6 @@ func (d *Daemon) scraped(r scrape.Result) {
 	}
 	kind := scrape.Kind(r.Err)
 	d.metrics.ScrapeDone(r.Cluster, kind, r.Duration, r.BodyBytes)
-	d.traceScrape(r)
 	s := controlplane.Scrape{At: r.At, Took: r.Duration, Err: r.Err, Refused: kind == scrape.KindRefused,
 		Doubt: r.Doubt, WrongCounters: r.WrongCounters, FirstToken: r.FirstToken}
 	link := d.signals.link.Load()

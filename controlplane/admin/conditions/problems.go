@@ -38,9 +38,6 @@ func StatusProblems(p *Observation) []api.Problem {
 	out = append(out, xdsAccessProblems(s.XDSAccess, p.Now)...)
 	out = append(out, accessProblems(s.AdminAccess, p.Now)...)
 	out = append(out, replicaProblems(s.Replicas, p.Now)...)
-	if s.Tracing.Error != "" {
-		out.warn("traces cannot be exported%s", because(s.Tracing.Error))
-	}
 	out = append(out, leftProblems(p)...)
 	if o := s.Overrides; o.Count > 0 && o.Error != "" {
 		out.warn("%d overrides may be lost with a restart, because Redis does not keep them: %s", o.Count, o.Error)

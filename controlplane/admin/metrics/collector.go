@@ -37,7 +37,6 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	collectCertificates(s, status.Certificates, now)
 	collectRefusals(s, &status, state)
 	collectReplicas(s, current.CompleteReplicas(status.Replicas, now))
-	collectTracing(s, status.Tracing)
 	collectPickers(s, &status.Pickers)
 }
 

@@ -130,11 +130,3 @@ func collectReplicas(s sink, r api.Replicas) {
 			"sent": m.Sent, "failed": m.Failed, "received": m.Received, "lost": m.Lost, "stale": m.Stale,
 			"foreign": m.Foreign, "invalid": m.Invalid, "refused": m.Refused})
 }
-
-// collectTracing has no series where there are no traces.
-func collectTracing(s sink, t api.Tracing) {
-	if t.Enabled {
-		each(s, labelResult, "steelyard_trace_spans_total", "Spans of decisions that were exported or lost.",
-			map[string]uint64{resultOK: t.Exported, resultError: t.Failed})
-	}
-}
