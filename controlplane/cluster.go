@@ -161,7 +161,6 @@ type Scrape struct {
 	Err     error
 	Doubt   string // why a number of the page is unknown although it is there; empty for none
 	Refused bool   // nothing listens there
-	Replica string // name of the replica that scraped; empty for this one
 
 	WrongCounters string         // counters of the page that cannot be right, and why; empty for none
 	FirstToken    *api.Histogram // nil: not read this time

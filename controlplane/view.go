@@ -202,7 +202,7 @@ func viewScrape(s Scrape) api.Scrape {
 	if s.At.IsZero() {
 		return api.Scrape{}
 	}
-	v := api.Scrape{At: api.At(s.At), DurationSeconds: api.Seconds(s.Took), Doubt: s.Doubt, Replica: s.Replica}
+	v := api.Scrape{At: api.At(s.At), DurationSeconds: api.Seconds(s.Took), Doubt: s.Doubt}
 	if s.Err != nil {
 		v.Error = s.Err.Error()
 	}

@@ -1,15 +1,15 @@
 // Package replicas connects, through Redis, the replicas of a control plane that serve Envoys at the same time. Each
-// Envoy reports its requests to one of them, so each publishes what its own Envoys have at each endpoint, and what its
-// scrapes found, and adds up the others' (package merge). All decide on the same loads; there is no leader.
+// Envoy reports its requests to one of them, so each publishes what its own Envoys have at each endpoint, and adds up
+// the others' (package merge). All decide on the same counts; there is no leader.
 //
 // # Over the wire
 //
-//	PREFIX:replicas         a channel: one binary message for each replica and change, gathered for 5 ms, and at least
+//	PREFIX:replicas         a channel: one message for each replica and change, gathered for 5 ms, and at least
 //	                        one every 100 ms, which repeats a tenth of the endpoints
 //	PREFIX:replicas:state   a hash with a field for each replica, its whole state, written every 2 s and valid for 5 s
 //	                        by the clock of Redis: for a replica that has just connected
 //
-// A message begins with SYRP and a version. A message of another version is ignored and counted, so replicas of two
+// A message is SYRP, a version and CBOR. A message of another version is ignored and counted, so replicas of two
 // versions may run at the same time, each as if the other did not exist. A message has at most 256 KiB; a state that is
 // larger takes several. What is received is bounded in size, and names and addresses in length.
 //
@@ -26,7 +26,6 @@
 //
 // # What it is not
 //
-// It holds no counts of its own Envoys (collectors/ledger does) and fetches no metrics page (collectors/scrape): the
-// caller gives it both. A client that may publish on the channel can set the counts of endpoints, as one that writes
+// It holds no counts of its own Envoys: collectors/ledger does. Each replica scrapes all endpoints by itself. A client that may publish on the channel can set the counts of endpoints, as one that writes
 // the in-flight sets can.
 package replicas

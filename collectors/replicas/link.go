@@ -28,7 +28,6 @@ const (
 	storing    = 2 * time.Second        // between two states in the hash
 	valid      = 5 * time.Second        // of a state in the hash
 	farewell   = 200 * time.Millisecond // the last message may take
-	maxScrape  = 10_000                 // scrapes that wait to be sent
 )
 
 // A Client is a connection to Redis.
@@ -47,11 +46,8 @@ type Options struct {
 
 	// Own returns the counts of this replica's Envoys for a cluster. It may overwrite into.
 	Own func(cluster string, into []flight.Part) (flight.Watchers, []flight.Part)
-	// Changed is called when the counts of other replicas changed, and Scraped for each of their scrapes. Looked is
-	// called several times a second, after a check of which other replicas are live. None of them may block.
+	// Changed is called when the counts of other replicas changed. It may not block.
 	Changed func(clusters []string)
-	Scraped func(from merge.ID, name string, s merge.Scrape)
-	Looked  func()
 }
 
 // A Link publishes this replica's state, and follows the others.
@@ -65,11 +61,10 @@ type Link struct {
 	peers    *merge.Peers
 	clusters []string // that are configured here
 	dirty    map[string]struct{}
-	scrapes  map[[2]string]merge.Scrape // to be sent, by cluster and address
-	client   *Client                    // of the current session; nil between two
-	abort    context.CancelCauseFunc    // ends that session
-	whole    bool                       // the next message has everything
-	err      error                      // why there is no session, or the latest message could not be sent
+	client   *Client                 // of the current session; nil between two
+	abort    context.CancelCauseFunc // ends that session
+	whole    bool                    // the next message has everything
+	err      error                   // why there is no session, or the latest message could not be sent
 	known    map[string]api.ReplicaState
 	wasCut   bool // as of the last line of the log
 	warned   bool // of a cut, in the log
@@ -79,7 +74,7 @@ type Link struct {
 func New(id merge.ID, o Options) *Link {
 	return &Link{
 		o: o, id: id, log: o.Log, changed: loops.NewSignal(), peers: merge.New(id, time.Now()),
-		dirty: make(map[string]struct{}), scrapes: make(map[[2]string]merge.Scrape),
+		dirty: make(map[string]struct{}),
 		known: make(map[string]api.ReplicaState), wasCut: true,
 	}
 }
@@ -103,29 +98,12 @@ func (l *Link) Note(cluster string) {
 	l.changed.Set()
 }
 
-// Share publishes a scrape of this replica.
-func (l *Link) Share(s merge.Scrape) {
-	l.mu.Lock()
-	if key := [2]string{s.Cluster, s.Address}; len(l.scrapes) < maxScrape {
-		l.scrapes[key] = s
-	}
-	l.mu.Unlock()
-	l.changed.Set()
-}
-
 // Merge calls merge.Peers.Merge under the lock.
 func (l *Link) Merge(now time.Time, cluster string, own flight.Watchers, parts []flight.Part, counts []flight.Counts,
 	before time.Time) flight.Watchers {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.peers.Merge(now, cluster, own, parts, counts, before)
-}
-
-// Mine calls merge.Peers.Mine under the lock.
-func (l *Link) Mine(now time.Time, cluster, address string, interval time.Duration) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.peers.Mine(now, cluster, address, interval)
 }
 
 // Served calls merge.Peers.Served under the lock.
@@ -165,7 +143,6 @@ func (l *Link) Run(ctx context.Context) error {
 
 // look checks periodically which replicas are silent, and reports changes.
 func (l *Link) look(ctx context.Context) {
-	n := 0
 	loops.Every(ctx, checkEvery, func(time.Time) {
 		l.mu.Lock()
 		changed := l.peers.Tick(time.Now())
@@ -176,9 +153,6 @@ func (l *Link) look(ctx context.Context) {
 		}
 		if changed {
 			l.o.Changed(clusters)
-		}
-		if n++; changed || n%2 == 1 {
-			l.o.Looked()
 		}
 	})
 }
@@ -197,7 +171,7 @@ func (l *Link) news() (lines []line) {
 		l.wasCut, l.warned = cut, cut
 		if cut {
 			lines = append(lines, line{slog.LevelWarn, "replicas cannot be reached through Redis: using only the " +
-				"counts of this replica's Envoys, and scraping all endpoints", []any{"error", fmt.Sprint(l.err)}})
+				"counts of this replica's Envoys", []any{"error", fmt.Sprint(l.err)}})
 		} else {
 			lines = append(lines, line{slog.LevelInfo, "the replicas are connected through Redis", nil})
 		}

@@ -18,7 +18,6 @@ import (
 	"steelyard/e2e/rig/proc"
 	"steelyard/e2e/rig/proc/proctest"
 	"steelyard/internal/api"
-	"steelyard/weighting"
 	"steelyard/weighting/flight"
 )
 
@@ -35,9 +34,8 @@ type node struct {
 	link *Link
 	stop func()
 
-	mu      sync.Mutex
-	own     map[string]flight.Part
-	scrapes map[string]merge.Scrape // of others, by address
+	mu  sync.Mutex
+	own map[string]flight.Part
 }
 
 func startNode(t *testing.T, address, name string) *node {
@@ -48,8 +46,7 @@ func startNode(t *testing.T, address, name string) *node {
 // startNodeAs starts one with a user of Redis.
 func startNodeAs(t *testing.T, address, name, user string, log slog.Handler) *node {
 	t.Helper()
-	n := &node{t: t, own: map[string]flight.Part{x: {Address: x}, y: {Address: y}},
-		scrapes: make(map[string]merge.Scrape)}
+	n := &node{t: t, own: map[string]flight.Part{x: {Address: x}, y: {Address: y}}}
 	n.link = New(merge.ID("run of "+name), Options{
 		Connect: func() Client {
 			c := redis.NewClient(&redis.Options{Addr: address, Username: user, Password: user, MaxRetries: -1,
@@ -57,12 +54,7 @@ func startNodeAs(t *testing.T, address, name, user string, log slog.Handler) *no
 			return Client{UniversalClient: c, Stop: func() { _ = c.Close() }}
 		},
 		Prefix: "test", Name: name, Log: slog.New(log),
-		Own: n.counts, Changed: func([]string) {}, Looked: func() {},
-		Scraped: func(_ merge.ID, _ string, s merge.Scrape) {
-			n.mu.Lock()
-			defer n.mu.Unlock()
-			n.scrapes[s.Address] = s
-		},
+		Own: n.counts, Changed: func([]string) {},
 	})
 	n.link.SetMembers(map[string][]string{llama: {x, y}})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -135,7 +127,7 @@ func (n *node) other(state api.ReplicaState) func() error {
 
 func startStore(t *testing.T) *proc.Redis { return proctest.Redis(t, proc.RedisConfig{}) }
 
-func TestCountsAndScrapesReachTheOther(t *testing.T) {
+func TestCountsReachTheOther(t *testing.T) {
 	store := startStore(t)
 	a, b := startNode(t, store.Address(), "a"), startNode(t, store.Address(), "b")
 	a.until("the other is live", a.other(api.ReplicaLive))
@@ -146,19 +138,6 @@ func TestCountsAndScrapesReachTheOther(t *testing.T) {
 	want := map[string]float64{x: 4, y: 2}
 	a.untilInFlight(want)
 	b.untilInFlight(want)
-
-	at := time.Now()
-	a.link.Share(merge.Scrape{Cluster: llama, Address: y, At: at, Took: time.Millisecond,
-		Report: weighting.ServerReport{Queue: weighting.Reading{Value: 7, At: at}}})
-	b.until("the scrape is there", func() error {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		got := b.scrapes[y]
-		if got.Report.Queue.Value != 7 || got.Took != time.Millisecond || got.At.Sub(at).Abs() > time.Second {
-			return fmt.Errorf("%+v", got)
-		}
-		return nil
-	})
 
 	a.stop()
 	b.until("one that stops is gone", b.other(api.ReplicaGone))
@@ -189,7 +168,7 @@ func TestOneThatJoinsLateBeginsWithTheStoredStates(t *testing.T) {
 			return err
 		}
 		_, blob, _ := cut(state)
-		m, err := decode([]byte(blob), time.Now(), maxState)
+		m, err := decode([]byte(blob), maxState)
 		if err == nil && m.Clusters[0].Parts[0].InFlight != 5 {
 			err = fmt.Errorf("%+v", m)
 		}
@@ -255,7 +234,7 @@ func TestMessagesOfAnotherVersionAndNonsenseAreIgnoredAndCounted(t *testing.T) {
 		return nil
 	})
 	client := redisOf(t, store)
-	foreign := encode(&merge.Message{From: "b", Seq: 1}, time.Now())
+	foreign := encode(&merge.Message{From: "b", Seq: 1})
 	foreign[len(magic)]++
 	for _, m := range [][]byte{foreign, foreign, []byte("hello")} {
 		if err := client.Publish(t.Context(), "test:replicas", m).Err(); err != nil {

@@ -59,8 +59,8 @@ func (l *Link) send(ctx context.Context) {
 func (s *sender) step(ctx context.Context, now time.Time) (making time.Duration) {
 	const stoodStill = 250 * time.Millisecond
 	s.mu.Lock()
-	client, whole, dirty, scrapes := s.client, s.whole, s.dirty, s.scrapes
-	s.dirty, s.scrapes = make(map[string]struct{}), make(map[[2]string]merge.Scrape)
+	client, whole, dirty := s.client, s.whole, s.dirty
+	s.dirty = make(map[string]struct{})
 	if client != nil {
 		s.whole = false
 	}
@@ -76,7 +76,7 @@ func (s *sender) step(ctx context.Context, now time.Time) (making time.Duration)
 	if client == nil {
 		return 0 // the next session begins with everything
 	}
-	m := &merge.Message{From: s.id, Name: s.o.Name, Scrapes: slices.Collect(maps.Values(scrapes))}
+	m := &merge.Message{From: s.id, Name: s.o.Name}
 	for _, name := range clusters {
 		if _, changed := dirty[name]; changed || beats || whole {
 			if c, any := s.changes(name, beats, whole); any {
@@ -86,7 +86,7 @@ func (s *sender) step(ctx context.Context, now time.Time) (making time.Duration)
 	}
 	making = time.Since(now)
 	maps.DeleteFunc(s.sent, func(name string, _ *sentCluster) bool { return !slices.Contains(clusters, name) })
-	if beats || whole || len(m.Clusters)+len(m.Scrapes) > 0 {
+	if beats || whole || len(m.Clusters) > 0 {
 		if !s.publish(ctx, client, m) {
 			return making // not stored: a replica that joins would start with the state of one that sends nothing
 		}
@@ -133,7 +133,7 @@ func (s *sender) publish(ctx context.Context, client *Client, m *merge.Message) 
 	for _, piece := range pieces {
 		s.seq++
 		piece.Seq = s.seq
-		pipe.Publish(ctx, s.channel(), encode(piece, time.Now()))
+		pipe.Publish(ctx, s.channel(), encode(piece))
 	}
 	_, err := pipe.Exec(ctx)
 	s.mu.Lock()
@@ -153,7 +153,7 @@ func (s *sender) publish(ctx context.Context, client *Client, m *merge.Message) 
 
 // split divides a message into pieces of maxMessage bytes at most.
 func split(m *merge.Message) (pieces []*merge.Message) {
-	const aPart, aScrape, aCluster = 120, 150 + maxError, 80 // bytes at most, without an address and names
+	const aPart, aCluster = 160, 100 // bytes at most, without an address and names
 	head := 40 + len(m.From) + len(m.Name)
 	var piece *merge.Message
 	left := 0
@@ -179,10 +179,6 @@ func split(m *merge.Message) (pieces []*merge.Message) {
 			last.Parts = append(last.Parts, p)
 		}
 	}
-	for _, scrape := range m.Scrapes {
-		need(aScrape + len(scrape.Cluster) + len(scrape.Address))
-		piece.Scrapes = append(piece.Scrapes, scrape)
-	}
 	return pieces
 }
 
@@ -193,7 +189,7 @@ func (s *sender) store(ctx context.Context, client *Client, clusters []string) {
 		head, parts := s.o.Own(name, nil)
 		m.Clusters = append(m.Clusters, merge.Cluster{Name: name, Head: head, Parts: parts})
 	}
-	state := encode(m, time.Now())
+	state := encode(m)
 	if len(state) > maxState || s.seq == 0 {
 		return // the beats send the same within a second
 	}

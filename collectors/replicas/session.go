@@ -180,7 +180,7 @@ func (l *Link) echoed(now time.Time, states []string) {
 
 // take takes in a message of at most `most` bytes, and reports whether this replica sent it.
 func (l *Link) take(now time.Time, b []byte, most int) (own bool) {
-	m, err := decode(b, now, most)
+	m, err := decode(b, most)
 	l.mu.Lock()
 	if err != nil {
 		if errors.Is(err, errVersion) {
@@ -192,11 +192,8 @@ func (l *Link) take(now time.Time, b []byte, most int) (own bool) {
 		l.mu.Unlock()
 		return false
 	}
-	changed, scrapes := l.peers.Take(now, m)
+	changed := l.peers.Take(now, m)
 	l.mu.Unlock()
-	for _, s := range scrapes {
-		l.o.Scraped(m.From, m.Name, s)
-	}
 	if len(changed) > 0 {
 		l.o.Changed(changed)
 	}

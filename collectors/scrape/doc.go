@@ -14,7 +14,7 @@
 // The offset spreads the targets over the beats of the interval, 25 ms or a tenth of it: pages that are requested
 // together often arrive together, and the process is woken once for them. A scrape never overlaps the one before it of
 // the same target: the timeout is at most the interval, and starts that were missed (a machine that was paused) are
-// skipped. A target that is taken over from another process (TakeOver) is also scraped once within 200 ms.
+// skipped.
 //
 // Between two scrapes a loop is a timer and a connection of net/http. All loops share what a scrape needs besides, such as a
 // goroutine, buffers and the reader of the page: of thousands of loops, few scrape at a time.

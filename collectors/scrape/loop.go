@@ -26,8 +26,7 @@ type loop struct {
 
 	scraping sync.Mutex  // held by a scrape and its planning
 	timer    *time.Timer // of the next scrape
-	planned  time.Time   // the next beat
-	next     time.Time   // the next scrape: on that beat, or once before it
+	planned  time.Time   // the next scrape, on the beat
 
 	kind  string // of the last result, to detect a change; empty before the first
 	flaps flaps
@@ -43,9 +42,8 @@ func newLoop(t Target, s *shared, sink func(Result), log *slog.Logger) *loop {
 }
 
 // start scrapes until ctx is done, on the beat of all loops with this epoch, and then calls ended. A target that can
-// never be scraped is reported once, and not again until it is replaced. With soon, a target is scraped once before its
-// beat, if the beat is late.
-func (l *loop) start(ctx context.Context, epoch time.Time, soon bool, ended func()) {
+// never be scraped is reported once, and not again until it is replaced.
+func (l *loop) start(ctx context.Context, epoch time.Time, ended func()) {
 	if l.broken != nil {
 		go func() {
 			defer ended()
@@ -55,12 +53,8 @@ func (l *loop) start(ctx context.Context, epoch time.Time, soon bool, ended func
 	}
 	now := time.Now()
 	l.planned = firstStart(epoch.Add(l.target.offset()), now, l.target.Interval)
-	l.next = l.planned
-	if early := now.Add(l.target.offset() % takeOverWithin); soon && early.Before(l.planned) {
-		l.next = early
-	}
 	l.timer = time.AfterFunc(time.Hour, func() { l.scrapeAndPlan(ctx) })
-	l.timer.Reset(l.next.Sub(now)) // last, because the first scrape uses what is set above
+	l.timer.Reset(l.planned.Sub(now)) // last, because the first scrape uses what is set above
 	context.AfterFunc(ctx, func() {
 		l.scraping.Lock()
 		defer l.scraping.Unlock()
@@ -83,20 +77,14 @@ func (l *loop) scrapeAndPlan(ctx context.Context) {
 	}
 	l.deliver(result)
 	now := time.Now()
-	if now.After(l.planned) || !l.next.Before(l.planned) {
-		l.planned = nextStart(l.planned, now, l.target.Interval)
-	}
-	l.next = l.planned
-	l.timer.Reset(l.next.Sub(now))
+	l.planned = nextStart(l.planned, now, l.target.Interval)
+	l.timer.Reset(l.planned.Sub(now))
 }
 
 // refuse reports why this target can never be scraped.
 func (l *loop) refuse() {
 	l.deliver(Result{At: time.Now(), Err: failure(KindConfig, "target %s: %w", l.target.URL, l.broken)})
 }
-
-// takeOverWithin is the time within which targets that are taken over are scraped once, spread as their beats are.
-const takeOverWithin = 200 * time.Millisecond
 
 // firstStart returns the first moment from now on that is a multiple of the interval after origin.
 func firstStart(origin, now time.Time, interval time.Duration) time.Time {

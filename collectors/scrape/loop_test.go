@@ -68,13 +68,6 @@ func (p *pipeNet) Addr() net.Addr { return &net.TCPAddr{} }
 func bubble(t *testing.T, h http.HandlerFunc, targets []Target, d time.Duration) (results []Result,
 	asked []time.Duration) {
 	t.Helper()
-	return bubbleOf(t, h, func(p *Pool) { p.SetTargets(targets) }, d)
-}
-
-// bubbleOf returns the same with targets that set sets.
-func bubbleOf(t *testing.T, h http.HandlerFunc, set func(p *Pool), d time.Duration) (results []Result,
-	asked []time.Duration) {
-	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		var mu sync.Mutex
@@ -87,7 +80,7 @@ func bubbleOf(t *testing.T, h http.HandlerFunc, set func(p *Pool), d time.Durati
 		rec := newRecorder()
 		p := New(rec.sink, slog.New(slog.DiscardHandler))
 		p.shared.network.dial = network.dial
-		set(p)
+		p.SetTargets(targets)
 		ctx, cancel := context.WithTimeout(t.Context(), d)
 		defer cancel()
 		if err := p.Run(ctx); err != nil {
@@ -128,22 +121,6 @@ func TestBeginsAtTheOffsetAndKeepsTheBeat(t *testing.T) {
 	}
 	if between := results[1].At.Sub(results[0].At); between != time.Second {
 		t.Errorf("reports are true %v apart, want 1s", between)
-	}
-}
-
-func TestATargetThatIsTakenOverDoesNotWaitForItsBeat(t *testing.T) {
-	tgt := everySecond("http://server/metrics")
-	for tgt.offset() < 2*takeOverWithin {
-		tgt.Address += "0" // another one, with a later beat
-	}
-	_, asked := bubbleOf(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, page(1)) },
-		func(p *Pool) { p.TakeOver([]Target{tgt}) }, 3*time.Second)
-	want := []time.Duration{tgt.offset() % takeOverWithin}
-	for at := tgt.offset(); at < 3*time.Second; at += time.Second {
-		want = append(want, at)
-	}
-	if !slices.Equal(asked, want) {
-		t.Errorf("asked at %v\nwant     %v", asked, want)
 	}
 }
 

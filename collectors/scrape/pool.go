@@ -45,7 +45,6 @@ type Pool struct {
 	changed loops.Signal // wanted differs from what runs
 	mu      sync.Mutex
 	wanted  map[Target]struct{}
-	soon    bool // targets that are new since then are scraped soon
 }
 
 // A Progress is notified when work begins that must end soon whatever the servers do, and when it has ended.
@@ -69,19 +68,13 @@ func New(sink func(Result), log *slog.Logger) *Pool {
 // SetTargets replaces the set of targets, and returns at once. A target that was in the set before keeps its loop,
 // connection and counters; one that differs in any field is stopped and started again; the others are not affected.
 // Targets can be set before Run, and at any time.
-func (p *Pool) SetTargets(targets []Target) { p.set(targets, false) }
-
-// TakeOver is SetTargets for targets that another process scraped until now: the first scrape of each does not wait for
-// its beat, however long the interval is.
-func (p *Pool) TakeOver(targets []Target) { p.set(targets, true) }
-
-func (p *Pool) set(targets []Target, soon bool) {
+func (p *Pool) SetTargets(targets []Target) {
 	wanted := make(map[Target]struct{}, len(targets))
 	for _, t := range targets {
 		wanted[t] = struct{}{}
 	}
 	p.mu.Lock()
-	p.wanted, p.soon = wanted, soon
+	p.wanted = wanted
 	p.mu.Unlock()
 	p.changed.Set()
 }
@@ -94,7 +87,7 @@ func (p *Pool) Run(ctx context.Context) error {
 		p.shared.network.credentials = credentials.New(p.log)
 	}
 	running := make(map[Target]*running)
-	defer p.reconcile(ctx, running, nil, false)
+	defer p.reconcile(ctx, running, nil)
 	for {
 		select {
 		case <-ctx.Done():
@@ -102,9 +95,9 @@ func (p *Pool) Run(ctx context.Context) error {
 		case <-p.changed:
 		}
 		p.mu.Lock()
-		wanted, soon := p.wanted, p.soon
+		wanted := p.wanted
 		p.mu.Unlock()
-		p.reconcile(ctx, running, wanted, soon)
+		p.reconcile(ctx, running, wanted)
 	}
 }
 
@@ -117,7 +110,7 @@ type running struct {
 // reconcile starts and stops loops until those of the wanted targets run. It waits for the loops that it stops before
 // it starts others: an endpoint whose target has changed must not be reported by two loops at once. A stopped loop ends
 // at once, even in the middle of a fetch.
-func (p *Pool) reconcile(ctx context.Context, loops map[Target]*running, wanted map[Target]struct{}, soon bool) {
+func (p *Pool) reconcile(ctx context.Context, loops map[Target]*running, wanted map[Target]struct{}) {
 	if p.Progress != nil {
 		p.Progress.Begin()
 		defer p.Progress.End()
@@ -136,15 +129,15 @@ func (p *Pool) reconcile(ctx context.Context, loops map[Target]*running, wanted 
 	p.shared.keepReaders(wanted)
 	for t := range wanted {
 		if loops[t] == nil {
-			loops[t] = p.start(ctx, t, soon)
+			loops[t] = p.start(ctx, t)
 		}
 	}
 }
 
-func (p *Pool) start(ctx context.Context, t Target, soon bool) *running {
+func (p *Pool) start(ctx context.Context, t Target) *running {
 	ctx, cancel := context.WithCancel(ctx)
 	r := &running{stop: cancel, done: make(chan struct{})}
-	newLoop(t, p.shared, p.sink, p.log).start(ctx, p.epoch, soon, func() {
+	newLoop(t, p.shared, p.sink, p.log).start(ctx, p.epoch, func() {
 		cancel()
 		close(r.done)
 	})

@@ -108,7 +108,7 @@ func typical(now time.Time) fixed {
 			},
 			Replicas: api.Replicas{Enabled: true, ID: "MF2XK3DJNZTSA43UMVSWY6LBOJSA", Name: "steelyard-0",
 				Connected: true,
-				Since:     api.At(now.Add(-2 * time.Hour)), Scraping: api.Num(2),
+				Since:     api.At(now.Add(-2 * time.Hour)),
 				Messages: api.ReplicaMessages{Sent: 90_211, Failed: 2, Received: 88_120, Lost: 1, Stale: 3, Foreign: 4,
 					Invalid: 5, Refused: 6, LastForeign: api.At(now.Add(-time.Hour))},
 				Others: []api.Replica{

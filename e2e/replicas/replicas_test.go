@@ -57,25 +57,11 @@ func startReplicas(t *testing.T) (*replicas, *proc.Redis) {
 	return r, store
 }
 
-// together waits until both replicas are connected, and divide the scrapes.
+// together waits until both replicas know each other.
 func (r *replicas) together(t *testing.T) {
 	t.Helper()
-	r.b.Eventually("both replicas know each other and divide the endpoints", func() error {
-		scraped := 0.0
-		for _, f := range []*fleet{r.a, r.b} {
-			s, err := f.Status()
-			if err != nil {
-				return err
-			}
-			if err := f.others("live"); err != nil {
-				return err
-			}
-			scraped += s.Replicas.Scraping.Or(0)
-		}
-		if scraped != replicated {
-			return fmt.Errorf("%v endpoints are scraped, want %d", scraped, replicated)
-		}
-		return nil
+	r.b.Eventually("both replicas know each other", func() error {
+		return errors.Join(r.a.others("live"), r.b.others("live"))
 	})
 }
 
@@ -121,24 +107,6 @@ func holdUntil(ctx context.Context, t *testing.T, f *fleet, n int) {
 		}()
 		t.Cleanup(func() { <-done }) // the test's context has ended by then
 	}
-}
-
-// scrapesAll wants the replica to scrape every endpoint itself, and each to have been scraped since.
-func (f *fleet) scrapesAll(since time.Time) error {
-	s, err := f.Status()
-	if err != nil {
-		return err
-	}
-	if n := s.Replicas.Scraping.Or(0); n != replicated {
-		return fmt.Errorf("it scrapes %v endpoints", n)
-	}
-	v, err := f.View()
-	for _, e := range v.Endpoints {
-		if e.LastScrape.Replica != "" || e.LastScrape.At.Before(since) || e.LastScrape.Error != "" {
-			err = errors.Join(err, fmt.Errorf("last scrape of %s: %+v", e.Address, e.LastScrape))
-		}
-	}
-	return err
 }
 
 // promised checks a time that is promised of processes which get a core when they need one. While the machine has
@@ -191,12 +159,8 @@ func TestAReplicaThatHangsOrDiesIsReplacedWithinASecond(t *testing.T) {
 	if err := r.a.Control.Pause(); err != nil {
 		t.Fatal(err)
 	}
-	stopped := time.Now()
-	promised(t, "the other scraped everything", time.Second, func() {
-		promised(t, "the one that hangs is gone", time.Second, func() {
-			r.b.Eventually("it is gone", func() error { return r.b.others("gone") })
-		})
-		r.b.Eventually("the other scrapes everything", func() error { return r.b.scrapesAll(stopped) })
+	promised(t, "the one that hangs is gone", time.Second, func() {
+		r.b.Eventually("it is gone", func() error { return r.b.others("gone") })
 	})
 	if err := r.a.Control.Resume(); err != nil {
 		t.Fatal(err)
@@ -258,7 +222,6 @@ func TestReplicasGoOnByThemselvesWhileRedisIsCut(t *testing.T) {
 			}
 			return errors.Join(err, f.SourceIs(api.SourceReplicas, api.SourceDown))
 		})
-		f.Eventually("it scrapes everything", func() error { return f.scrapesAll(cut) })
 		if n := f.Metric("steelyard_replicas_connected"); n != 0 {
 			t.Errorf("steelyard_replicas_connected is %v, want 0", n)
 		}

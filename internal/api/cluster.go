@@ -254,5 +254,4 @@ type Scrape struct {
 	DurationSeconds Number `json:"duration_seconds"` // time that it took
 	Error           string `json:"error"`            // why it failed
 	Doubt           string `json:"doubt"`            // why a number on the page is not used
-	Replica         string `json:"replica"`          // replica that scraped it; empty: this one
 }

@@ -9,7 +9,6 @@ type Replicas struct {
 	Connected bool            `json:"connected"` // its own messages come back through Redis
 	Since     Time            `json:"since"`     // since when that holds
 	Error     string          `json:"error"`     // why it is not connected
-	Scraping  Number          `json:"scraping"`  // endpoints that this replica scrapes
 	Messages  ReplicaMessages `json:"messages"`  // between replicas, since the start
 	Others    []Replica       `json:"others"`    // by name, at most 32
 }

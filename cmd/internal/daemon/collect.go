@@ -75,7 +75,7 @@ func (d *Daemon) retarget() {
 	d.keepFiles(len(targets))
 	d.signals.setMembers(members)
 	d.guard.SetMembers(clusters)
-	d.setTargets(targets)
+	d.scrapes.SetTargets(targets)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.poller != nil {

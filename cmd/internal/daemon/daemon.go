@@ -76,7 +76,6 @@ type Daemon struct {
 	stale    loops.Signal          // the targets of the collectors are out of date
 	pollers  chan *inflight.Poller // the poller to run from now on, nil for none; capacity one
 	links    chan *replicas.Link   // the same of the link to other replicas
-	division division
 
 	allowedHosts []string // of the admin listener; the section cannot change while running
 	access       *admin.Access

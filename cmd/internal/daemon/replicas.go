@@ -3,11 +3,8 @@ package daemon
 import (
 	"cmp"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"os"
-	"slices"
-	"sync"
 	"time"
 
 	"steelyard/collectors/inflight"
@@ -17,7 +14,6 @@ import (
 	"steelyard/controlplane"
 	"steelyard/controlplane/config"
 	"steelyard/internal/api"
-	"steelyard/weighting"
 	"steelyard/weighting/flight"
 )
 
@@ -41,7 +37,7 @@ func (d *Daemon) newLink(cfg *config.Config) (*replicas.Link, error) {
 			return replicas.Client{UniversalClient: client, Stop: stop}
 		},
 		Prefix: cfg.Replicas.Prefix, Name: name, Log: d.options.Log,
-		Own: d.signals.own, Scraped: d.scrapedElsewhere, Looked: d.divide,
+		Own: d.signals.own,
 		Changed: func(clusters []string) {
 			for _, name := range clusters {
 				d.pokeCluster(name)
@@ -65,63 +61,7 @@ func (d *Daemon) pokeCluster(cluster string) {
 	}
 }
 
-// A division is which endpoints this replica scrapes, and what all of them report.
-type division struct {
-	mu      sync.Mutex
-	all     []scrape.Target
-	mine    []scrape.Target // as the pool has them
-	servers map[[2]string]*merge.Server
-}
-
-// setTargets replaces the targets of all replicas.
-func (d *Daemon) setTargets(all []scrape.Target) {
-	d.division.mu.Lock()
-	servers := make(map[[2]string]*merge.Server, len(all))
-	for _, t := range all {
-		key := [2]string{t.Cluster, t.Address}
-		if servers[key] = d.division.servers[key]; servers[key] == nil {
-			servers[key] = &merge.Server{}
-		}
-	}
-	d.division.all, d.division.servers = all, servers
-	d.division.mine = d.division.part(d.signals.link.Load())
-	d.scrapes.SetTargets(d.division.mine)
-	d.division.mu.Unlock()
-}
-
-// divide gives the pool what has become this replica's, because others went or came.
-func (d *Daemon) divide() {
-	v := &d.division
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if mine := v.part(d.signals.link.Load()); !slices.Equal(mine, v.mine) {
-		v.mine = mine
-		d.scrapes.TakeOver(mine)
-	}
-}
-
-// part is the targets that are this replica's: all, where it is the only one.
-func (v *division) part(link *replicas.Link) []scrape.Target {
-	if link == nil {
-		return v.all
-	}
-	mine, now := make([]scrape.Target, 0, len(v.all)), time.Now()
-	for _, t := range v.all {
-		if link.Mine(now, t.Cluster, t.Address, t.Interval) {
-			mine = append(mine, t)
-		}
-	}
-	return mine
-}
-
-// scrapedHere is how many endpoints this replica scrapes.
-func (d *Daemon) scrapedHere() int {
-	d.division.mu.Lock()
-	defer d.division.mu.Unlock()
-	return len(d.division.mine)
-}
-
-// scraped passes the result of a scrape to its cluster, and to the other replicas.
+// scraped passes the result of a scrape to its cluster.
 func (d *Daemon) scraped(r scrape.Result) {
 	c := d.manager.Cluster(r.Cluster)
 	if c == nil {
@@ -131,49 +71,7 @@ func (d *Daemon) scraped(r scrape.Result) {
 	d.metrics.ScrapeDone(r.Cluster, kind, r.Duration, r.BodyBytes)
 	s := controlplane.Scrape{At: r.At, Took: r.Duration, Err: r.Err, Refused: kind == scrape.KindRefused,
 		Doubt: r.Doubt, WrongCounters: r.WrongCounters, FirstToken: r.FirstToken}
-	link := d.signals.link.Load()
-	if link == nil {
-		c.Scraped(r.Address, r.Report, s)
-		return
-	}
-	shared := merge.Scrape{Cluster: r.Cluster, Address: r.Address, At: r.At, Took: r.Duration, Refused: s.Refused,
-		Doubt: r.Doubt, Report: r.Report, WrongCounters: r.WrongCounters}
-	if r.Err != nil {
-		shared.Error = r.Err.Error()
-	}
-	link.Share(shared)
-	d.join(c, link.ID(), r.Address, r.Report, s)
-}
-
-// scrapedElsewhere passes the result of another replica's scrape to its cluster.
-func (d *Daemon) scrapedElsewhere(from merge.ID, name string, s merge.Scrape) {
-	c := d.manager.Cluster(s.Cluster)
-	if c == nil {
-		return
-	}
-	took := controlplane.Scrape{At: s.At, Took: s.Took, Refused: s.Refused, Replica: name, Doubt: s.Doubt,
-		WrongCounters: s.WrongCounters}
-	if s.Error != "" {
-		took.Err = errors.New(s.Error)
-	}
-	d.join(c, from, s.Address, s.Report, took)
-}
-
-// join passes a result on with sums that go on where those of another replica were.
-func (d *Daemon) join(c *controlplane.Cluster, from merge.ID, address string, r weighting.ServerReport,
-	s controlplane.Scrape) {
-	if s.Err == nil {
-		d.division.mu.Lock()
-		server, ok := d.division.servers[[2]string{c.Name(), address}], false
-		if server != nil {
-			r, ok = server.Take(from, s.At, r)
-		}
-		d.division.mu.Unlock()
-		if !ok {
-			return // of an endpoint that is gone, or older than another
-		}
-	}
-	c.Scraped(address, r, s)
+	c.Scraped(r.Address, r.Report, s)
 }
 
 // own is what the Envoys of this replica have of a cluster.
@@ -213,7 +111,7 @@ func (s *signals) replicasSource() []api.SourceStatus {
 	if !status.Connected {
 		out.State, out.LastSuccess = api.SourceDown, status.Since
 		out.LastError = "Redis: " + status.Error +
-			"; this replica uses only the counts of its own Envoys, and scrapes every endpoint"
+			"; this replica uses only the counts of its own Envoys"
 	}
 	return []api.SourceStatus{out}
 }
@@ -224,7 +122,5 @@ func (d *Daemon) replicasStatus() api.Replicas {
 	if link == nil {
 		return api.Replicas{}
 	}
-	s := link.Status()
-	s.Scraping = api.Num(float64(d.scrapedHere()))
-	return s
+	return link.Status()
 }

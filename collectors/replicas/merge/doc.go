@@ -37,13 +37,6 @@
 // Messages have the time of their receipt here, so the clocks of the replicas do not matter. A replica that was stopped
 // itself (SIGSTOP, a pause of the machine) regards no other as gone because of that time.
 //
-// # Scrapes
-//
-// An endpoint is scraped by the live replica with the highest hash of itself and the endpoint ([Peers.Mine]), and by
-// any that has no report of it, because its list is longer than the other's or its configuration newer. [Server] joins
-// the reports of a server that two replicas scrape one after the other: the counters of each begin with the whole
-// value, so the sums continue where they were.
-//
 // # Bounds
 //
 // Only endpoints that are configured here are kept (SetMembers), of [MaxReplicas] others.

@@ -93,7 +93,7 @@ func TestCountsOfLiveReplicasAddUp(t *testing.T) {
 	want(t, "partial", c[0].Proxies.Partial, false)
 	want(t, "in flight elsewhere", c[1].InFlight, weighting.Reading{At: c[0].InFlight.At})
 
-	changed, _ := f.Take(f.now, by("a", 2, 6, 1007, 1001))
+	changed := f.Take(f.now, by("a", 2, 6, 1007, 1001))
 	if d := cmp.Diff([]string{llama}, changed); d != "" {
 		t.Errorf("changed (-want +got):\n%s", d)
 	}
@@ -142,7 +142,6 @@ func TestASilentReplicaIsGoneWithinASecondAndFades(t *testing.T) {
 	want(t, "in flight", c[0].InFlight.Value, 8)
 	f.pass(700 * time.Millisecond)
 	want(t, "state", f.Status()[0].State, api.ReplicaGone)
-	want(t, "live", len(f.live), 1)
 	var last float64 = 9
 	for range 10 {
 		_, c = f.merged()
@@ -239,7 +238,6 @@ func TestWhileRedisIsCutTheOthersAreUnreachableAndCountsPartial(t *testing.T) {
 	cut, _ := f.Cut()
 	want(t, "cut", cut, true)
 	want(t, "state", f.Status()[0].State, api.ReplicaUnreachable)
-	want(t, "scrapes everything", f.Mine(f.now, llama, x, time.Second) && f.Mine(f.now, llama, y, time.Second), true)
 	f.now = f.now.Add(time.Minute)
 	_, c := f.merged()
 	want(t, "in flight of its own Envoys", c[0].InFlight.Value, 2)
@@ -313,54 +311,14 @@ func TestWhatIsNotConfiguredHereIsNotKept(t *testing.T) {
 	m := by("a", 1, 1, 0, 0)
 	m.Clusters[0].Parts = append(m.Clusters[0].Parts, flight.Part{Address: "10.9.9.9:1"})
 	m.Clusters = append(m.Clusters, Cluster{Name: "other"})
-	m.Scrapes = []Scrape{{Cluster: llama, Address: "10.9.9.9:1"}, {Cluster: llama, Address: x}, {Cluster: "other"}}
-	changed, scrapes := f.Take(f.now, m)
+	changed := f.Take(f.now, m)
 	want(t, "clusters that changed", len(changed), 1)
-	want(t, "scrapes", len(scrapes), 1)
 	want(t, "endpoints kept", len(f.peers["a"].clusters[llama].parts), 1)
 	want(t, "clusters kept", len(f.peers["a"].clusters), 1)
 	f.SetMembers(map[string][]string{llama: {y}})
 	want(t, "endpoints kept", len(f.peers["a"].clusters[llama].parts), 0)
 	f.SetMembers(nil)
 	want(t, "clusters kept", len(f.peers["a"].clusters), 0)
-}
-
-func TestEveryEndpointHasOneOwnerAndFewMoveWhenAReplicaGoes(t *testing.T) {
-	three, two := []ID{"a", "b", "c"}, []ID{"a", "c"}
-	of, moved := make(map[ID]int), 0
-	for i := range 3000 {
-		address := x + string(rune('a'+i%26)) + string(rune('a'+i/26%26)) + string(rune('a'+i/676))
-		before, after := owner(three, llama, address), owner(two, llama, address)
-		of[before]++
-		if before != "b" && before != after {
-			moved++
-		}
-	}
-	want(t, "endpoints that moved though their replica stayed", moved, 0)
-	for id, n := range of {
-		if n < 900 || n > 1100 {
-			t.Errorf("%s has %d of 3000 endpoints", id, n)
-		}
-	}
-}
-
-func TestAnEndpointWithoutReportsOfItsOwnerIsScrapedHere(t *testing.T) {
-	theirs := ""
-	for i := 0; theirs == "" || owner([]ID{"a", "self"}, llama, theirs) == "self"; i++ {
-		theirs = fmt.Sprintf("10.0.0.%d:8000", i)
-	}
-	f := fixtureOf(theirs)
-	m := by("a", 1, 0, 0, 0)
-	f.Take(f.now, m)
-	const interval = 250 * time.Millisecond
-	mine := func() bool { return f.Mine(f.now, llama, theirs, interval) }
-	want(t, "mine before the first report", mine(), true)
-	m.Seq, m.Scrapes = 2, []Scrape{{Cluster: llama, Address: theirs}}
-	f.Take(f.now, m)
-	want(t, "mine after a report", mine(), false)
-	m.Scrapes = nil
-	f.pass(time.Second, m)
-	want(t, "mine when no report came", mine(), true)
 }
 
 // drawn is a replica as it is, and its messages.
@@ -488,65 +446,6 @@ func TestMessagesInAnyOrderComeToTheSameCounts(t *testing.T) {
 		}
 		if got, want := before[0].Proxies.Issued.Value, float64(gone[x].Issued); got != want {
 			t.Fatalf("issued %v, want %v", got, want)
-		}
-	})
-}
-
-func report(completions float64, at time.Time) weighting.ServerReport {
-	return weighting.ServerReport{Queue: weighting.Reading{Value: 1, At: at},
-		Completions: weighting.Reading{Value: completions, At: at}}
-}
-
-func TestTheSumsOfAServerGoOnWhenAnotherReplicaScrapesIt(t *testing.T) {
-	var s Server
-	at := epoch
-	for i, step := range []struct {
-		from     ID
-		counter  float64 // as that replica has it
-		want     float64
-		restarts int
-	}{
-		{"a", 1000, 1000, 0}, {"a", 1010, 1010, 0},
-		{"b", 1012, 1012, 0},                 // the same counter
-		{"a", 1015, 1015, 0},                 // and back
-		{"a", 1020, 1020, 0},                 //
-		{"b", 7, 1020, 1}, {"b", 9, 1022, 1}, // a has seen a restart that b has not
-		{"b", 1, 1022, 2}, {"b", 2, 1023, 2}, // its loop began again
-	} {
-		at = at.Add(time.Second)
-		got, ok := s.Take(step.from, at, report(step.counter, at))
-		if !ok || got.Completions.Value != step.want || got.Restarts != step.restarts || got.Queue.Value != 1 {
-			t.Errorf("step %d: %v, %v with %d restarts, want %v with %d", i, ok, got.Completions.Value, got.Restarts,
-				step.want, step.restarts)
-		}
-	}
-	if _, ok := s.Take("b", at, report(5, at)); ok {
-		t.Error("a report of the same moment counts")
-	}
-}
-
-func TestASumOfAServerNeverGoesBack(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		var s Server
-		last := -1.0
-		for i := range 40 {
-			from := rapid.SampledFrom([]ID{"a", "b"}).Draw(t, "from")
-			at := epoch.Add(time.Duration(i) * time.Second)
-			r := report(float64(rapid.IntRange(0, 1000).Draw(t, "counter")), at)
-			if rapid.IntRange(0, 4).Draw(t, "unknown") == 0 {
-				r.Completions = weighting.Reading{}
-			}
-			got, _ := s.Take(from, at, r)
-			if !r.Completions.Known() {
-				if got.Completions.Known() {
-					t.Fatal("what is unknown became known")
-				}
-				continue
-			}
-			if got.Completions.Value < last {
-				t.Fatalf("%v after %v", got.Completions.Value, last)
-			}
-			last = got.Completions.Value
 		}
 	})
 }

@@ -35,7 +35,6 @@ type Peers struct {
 	ticked   time.Time
 	cut      bool
 	since    time.Time // of cut
-	live     []ID      // sorted, with this one
 	// Messages are counted here, but for those that do not get here, which the caller counts.
 	Messages api.ReplicaMessages
 }
@@ -75,7 +74,6 @@ type cluster struct {
 // A member is an endpoint of a cluster.
 type member struct {
 	sums     flight.Sums // of the others, since their first message
-	reported time.Time   // of the last scrape by another replica
 	served   float64     // requests that its server last reported
 	servedAt time.Time
 }
@@ -83,8 +81,7 @@ type member struct {
 // New returns peers without any replica. Until the first message of this replica has come back, the link through Redis
 // counts as cut.
 func New(self ID, now time.Time) *Peers {
-	return &Peers{self: self, peers: make(map[ID]*peer), clusters: make(map[string]*cluster), cut: true, since: now,
-		live: []ID{self}}
+	return &Peers{self: self, peers: make(map[ID]*peer), clusters: make(map[string]*cluster), cut: true, since: now}
 }
 
 // SetMembers replaces the endpoints of all clusters. What is known of those that stay is kept.
@@ -134,26 +131,24 @@ func (p *Peers) Echo(now time.Time) {
 	}
 }
 
-// Take takes in a message that came at that time. It returns the clusters whose counts changed, and the scrapes that
-// count: those of live replicas, of endpoints that are configured here. While the link is cut nothing counts: a replica
-// whose own messages do not reach the others does not share the work with them.
-func (p *Peers) Take(now time.Time, m *Message) (changed []string, scrapes []Scrape) {
+// Take takes in a message that came at that time, and returns the clusters whose counts changed. While the link is cut
+// nothing counts.
+func (p *Peers) Take(now time.Time, m *Message) (changed []string) {
 	if m.From == p.self || p.cut {
-		return nil, nil
+		return nil
 	}
 	o := p.of(now, m)
 	if o == nil {
-		return nil, nil
+		return nil
 	}
 	p.Messages.Received++
 	o.lastSeen = now
 	switch {
 	case m.Leaving:
 		p.leave(now, o, api.ReplicaGone)
-		return p.names(), nil
+		return p.names()
 	case o.state != api.ReplicaLive:
 		o.state, o.since, o.clusters = api.ReplicaLive, now, make(map[string]*share)
-		p.relist()
 		changed = p.names()
 	}
 	for i := range m.Clusters {
@@ -162,13 +157,7 @@ func (p *Peers) Take(now time.Time, m *Message) (changed []string, scrapes []Scr
 			changed = append(changed, m.Clusters[i].Name)
 		}
 	}
-	for _, s := range m.Scrapes {
-		if c := p.clusters[s.Cluster]; c != nil && c.members[s.Address] != nil {
-			c.members[s.Address].reported = now
-			scrapes = append(scrapes, s)
-		}
-	}
-	return changed, scrapes
+	return changed
 }
 
 // of returns the sender of a message; nil if the message does not count.
@@ -182,7 +171,6 @@ func (p *Peers) of(now time.Time, m *Message) *peer {
 		o = &peer{id: m.From, name: m.Name, state: api.ReplicaLive, since: now, seq: m.Seq,
 			clusters: make(map[string]*share)}
 		p.peers[m.From] = o
-		p.relist()
 		return o
 	}
 	if m.Seq <= o.seq {
@@ -310,7 +298,6 @@ func (p *Peers) leave(now time.Time, o *peer, s api.ReplicaState) {
 		}
 	}
 	o.state = s
-	p.relist()
 }
 
 // reconciled returns how many Envoys with load reports all live replicas except one have for a cluster.
@@ -324,16 +311,6 @@ func (p *Peers) reconciled(name string, but *peer) (n int) {
 		}
 	}
 	return n
-}
-
-func (p *Peers) relist() {
-	p.live = append(p.live[:0:0], p.self)
-	for id, o := range p.peers {
-		if o.state == api.ReplicaLive {
-			p.live = append(p.live, id)
-		}
-	}
-	slices.Sort(p.live)
 }
 
 // names returns the clusters that are configured here.

@@ -962,11 +962,11 @@ function replicasCard() {
 		sign(kind), h('b.break', name))), h('td', { class: 'nowrap is-' + kind }, state), h('td.nowrap', known(seconds(since))
 		? lasts(S.now - seconds(since)) : dash), cells.map((c) => h('td.num', c)));
 	return card('Replicas', r.connected ? 'they share what they count, through Redis' : 'cut off: ' + (r.error ||
-		'no reason given'), null, sheet('Replicas', ['Replica', 'State', 'For', 'Envoys|num', 'Endpoints scraped|num',
+		'no reason given'), null, sheet('Replicas', ['Replica', 'State', 'For', 'Envoys|num',
 		'Last message|num'], [
 		row(r.id, r.connected ? 'good' : 'error', r.connected ? 'connected' : 'cut off', r.name + ' (this one)',
-			r.since, num(S.fleet.envoys.connected), num(r.scraping), dash),
-		r.others.map((o) => row(o.id, replicaStates[o.state] || 'none', o.state, o.name, o.since, num(o.envoys), dash,
+			r.since, num(S.fleet.envoys.connected), dash),
+		r.others.map((o) => row(o.id, replicaStates[o.state] || 'none', o.state, o.name, o.since, num(o.envoys),
 			ago(o.age_seconds)))]));
 }
 // pickersCard is who follows the loads, to name an endpoint for each request.

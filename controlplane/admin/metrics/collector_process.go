@@ -123,7 +123,6 @@ func collectReplicas(s sink, r api.Replicas) {
 	each(s, "state", "steelyard_replicas", "Other replicas by state: live, gone or unreachable.", states)
 	s.set("steelyard_replica_message_age_seconds", "Age of the last message of the replica that is silent for longest.",
 		oldest)
-	s.set("steelyard_replica_scraped_endpoints", "Endpoints that this replica scrapes.", r.Scraping)
 	m := r.Messages
 	each(s, labelResult, "steelyard_replica_messages_total", "Messages between replicas, by what became of them.",
 		map[string]uint64{
