@@ -17,24 +17,17 @@ type account struct {
 	closed int32  // of the Envoy's closed requests, those of the account
 	ended  uint32 // requests, as in the sums; it wraps around
 
-	next    tally  // of the report that is being read
-	watched bool   // the Envoy watches the slot's cluster: the slot counts it
-	shown   uint16 // the most in flight while the endpoint's report had as many
+	next    tally // of the report that is being read
+	watched bool  // the Envoy watches the slot's cluster: the slot counts it
 	recent  outcomes
 }
 
 // A tally adds up a report about one endpoint, over the Envoy's clusters that it may belong to.
 type tally struct{ inProgress, issued, succeeded, errors int32 }
 
-// counted returns how many requests are in flight, without those that are contradicted or not confirmed.
+// counted returns how many requests are in flight, without those that do not count.
 func (s *slot) counted() int64 {
-	n := s.inFlight - s.excess
-	for _, c := range s.discounted {
-		if a := c.account; a.watched {
-			n -= int64(max(0, a.count.InFlight()-int32(c.shown)))
-		}
-	}
-	return n
+	return s.inFlight - s.excess
 }
 
 // apply adds what a step of the counter changed to the slot.

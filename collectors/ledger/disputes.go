@@ -28,12 +28,6 @@ func (l *Ledger) Disputes(name string, now time.Time) (all []Dispute) {
 		return nil
 	}
 	for _, s := range c.members {
-		for _, count := range s.at.served.disputed() {
-			if a := count.account; a.slot == s && a.watched {
-				all = append(all,
-					Dispute{api.DisputeInFlight, a.envoy.node, s.address, int(count.least), count.contradicted})
-			}
-		}
 		all = append(all, l.unconfirmedAt(s, now)...)
 		if s.failures == nil {
 			continue

@@ -81,49 +81,39 @@
 //   - Sized, SizedBytes: those of Issued whose size was in the log, and the sum of these sizes.
 //   - Refused, RefusedBytes: those of Sized that the endpoint answered with a 4xx, and their sizes.
 //
-// # Reports that all others contradict
+// # What an endpoint itself shows
 //
-// A single Envoy's report does not count where all others contradict it. The terms, here and in the code:
+// A single Envoy does not overrule an endpoint. The terms, here and in the code:
 //
-//	confirmed     an Envoy of which a request ended at an endpoint that has completed some since the Envoy came,
-//	              or whose reports do not show what it completes
-//	excess        requests of other Envoys beyond what the endpoint's newest report shows: they do not count
-//	mismatch      a row of an endpoint's own reports that each show fewer requests than the confirmed Envoys have
-//	missing       the requests that such a report lacks
-//	threshold     how many may be missing, and for how long, before the Envoys are compared
-//	contradicted  requests in flight from one Envoy that the endpoint's reports and the other Envoys do not confirm
-//	discounted    not counted: contradicted requests, and failures of an endpoint that serves other hosts
-//	dispute       what is shown of either: Envoy, endpoint, since when (Disputes)
+//	confirmed   an Envoy of which a request ended at an endpoint that has completed some since the Envoy came, or whose
+//	            reports do not show what it completes
+//	excess      requests of Envoys that are not confirmed, beyond what the endpoint's newest report shows besides those
+//	            of the others: they do not count
+//	mismatch    a row of an endpoint's own reports that each show fewer requests than the confirmed Envoys have, by more
+//	            than 8
+//	dispute     what is shown of either, and of failures that do not count: Envoy, endpoint, since when (Disputes)
 //
-// Requests: Served takes in each endpoint's own reports. With, over a mismatch of more than 8 requests at each report,
+// Served takes in each endpoint's own reports. Confirmed Envoys count in full: what a report lacks of theirs may be
+// hidden in a part of the server, or stall there. But with, over a mismatch longer than 2.5 s and two and a half report
+// intervals of the Envoy,
 //
-//	x, e    requests in flight from one confirmed Envoy, the least of the row; and its requests that ended
+//	x, e    requests in flight from one Envoy, the least of the row; and its requests that ended
 //	X, E    requests in flight from the others, in the mean; and theirs that ended, as far as
 //	        the endpoint completed as many
 //
-// an Envoy is contradicted if the row is longer than 2.5 s and two and a half of its report intervals, E > 0, and
+// an Envoy is no longer confirmed, for at least a minute, if E > 0 and
 //
 //	x > 8 + 2 · X · (e + 1) / E
 //
 // X/E is the time that a request takes there (Little's law), so the right side is twice the requests that an Envoy with
-// its ends has in flight if its requests take as long as the others', and 8. Then its requests do not count at the
-// endpoint until there is a report without a mismatch. So these still count: requests that a gauge does not show
-// because it lags by an iteration of up to two seconds (the row is too short), those at an endpoint that stalls,
-// entirely or in part (E = 0, or x is as large as X predicts), and all requests of the only Envoy that uses the
-// endpoint (E = 0). X leaves out Envoys that have requests in flight and end none; E and e leave out ends that the
-// endpoint did not complete.
+// its ends has in flight if its requests take as long as the others', and 8. So these still count: requests that a
+// gauge does not show because it lags by an iteration of up to two seconds (the row is too short), those at an endpoint
+// that stalls, entirely or in part (E = 0, or x is as large as X predicts), and all requests of the only Envoy that uses
+// the endpoint (E = 0). X leaves out Envoys that have requests in flight and end none; E and e leave out ends that the
+// endpoint did not complete. No more Envoys are doubted than it takes to explain what is missing.
 //
-// Where E = 0 because the endpoint showed no request in a whole row and completed none, only one host's Envoys have
-// requests there, and one of another host is confirmed, as many of x count as the endpoint showed of the Envoy at its
-// ends: the server may hang, or the requests may be invented.
-//
-// Fewer requests also influence weights, if they are much for the endpoint. So a second row has the reports that lack
-// more than T: a quarter of the slots, at least 1; or, where these are unknown, as many as the endpoint reports, at
-// least 2; at most 8. After 2.5 s it begins to compare, and 10 s later, once 8 requests of others have ended, the same
-// test applies with T in the place of 8. Envoys without ends share the T of their host, and the hosts share 8 at an
-// endpoint. No more is contradicted than is missing, and no Envoy with more than twice as many requests as that. So up
-// to T slow uploads or idle streams of an Envoy count for any time, without a dispute: an idle WebSocket looks like an
-// invented request. More of them stop counting after about 13 s, with a dispute that names their Envoy.
+// So an Envoy whose requests end may claim 8 more at an endpoint, and at one that nobody else uses any number. Who may
+// report at all, xds.clients decides.
 //
 // A load report that has more than 100,000 requests to an endpoint for each second since the one before, of ten seconds
 // or three intervals at most, adds nothing to the sums.

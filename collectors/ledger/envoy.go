@@ -27,10 +27,9 @@ type envoy struct {
 	wide     bool // its log has requests to other addresses, too
 	grouped  Reporters
 
-	came         time.Time
-	confirmed    bool      // a request of its ended where an endpoint completed some; see mismatch.go
-	contradicted time.Time // when it last was
-	overstated   overstated
+	came       time.Time // or may be confirmed again
+	confirmed  bool      // a request of its ended where an endpoint completed some since; see mismatch.go
+	overstated overstated
 
 	unbatched time.Time   // when Steelyard asked it to stop batching its entries
 	early     map[key]int // ends since then without a beginning, which may be in the last batch

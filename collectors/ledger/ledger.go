@@ -91,11 +91,10 @@ type watching struct{ clusters, busy int }
 
 // A slot is one endpoint of one cluster, with the sums and averages over all Envoys that count.
 type slot struct {
-	cluster    *cluster
-	at         *address
-	address    string // as the caller wrote it
-	inFlight   int64
-	discounted []*reportedCount // their part of inFlight does not count
+	cluster  *cluster
+	at       *address
+	address  string // as the caller wrote it
+	inFlight int64
 
 	unconfirmed int64 // of inFlight, of Envoys that are not confirmed; see mismatch.go
 	excess      int64 // of those, as many do not count

@@ -280,37 +280,7 @@ func TestAnIdleEndpointIsNotKeptFromRequests(t *testing.T) {
 	}
 }
 
-// TestAnEndpointThatFellIdleIsNotKeptFromRequests: by an Envoy that is confirmed, because it reported an end while
-// others worked.
-func TestAnEndpointThatFellIdleIsNotKeptFromRequests(t *testing.T) {
-	for _, claim := range []uint64{9, 1000} {
-		t.Run(fmt.Sprint(claim), func(t *testing.T) {
-			w := newScrapedEndpoint()
-			w.fleet()
-			liar := w.sender("liar@10.0.0.2", false, 0, 0)
-			liar.alsoIssued = once(1)
-			w.run(10 * time.Second)
-			for _, s := range w.senders[:3] {
-				s.every = 0
-			}
-			w.run(10 * time.Second)
-			liar.alsoInFlight = constantly(claim)
-			_, _, named := w.run(5 * time.Second)
-			if !slices.Equal(named, []string{"liar"}) {
-				t.Errorf("named %v, want the liar", named)
-			}
-			for range 1000 {
-				w.step()
-				if c := w.ticked().Read("chat", w.now, nil)[0]; c.InFlight.Value > 0 {
-					t.Fatalf("%v in flight", c.InFlight.Value)
-				}
-			}
-		})
-	}
-}
-
-// TestAServerThatHangsKeepsWhatItsOnlySenderHasThere: the others have no requests there that would be stuck as well. At
-// least as many count as it had while the server showed them.
+// TestAServerThatHangsKeepsWhatItsOnlySenderHasThere: the others have no requests there that would be stuck as well.
 func TestAServerThatHangsKeepsWhatItsOnlySenderHasThere(t *testing.T) {
 	for name, others := range map[string]int{"of several Envoys": 2, "of one": 0} {
 		t.Run(name, func(t *testing.T) {
@@ -369,8 +339,8 @@ func TestOneEnvoyDoesNotOverruleAnEndpoint(t *testing.T) {
 			if !slices.Equal(named, []string{"liar"}) {
 				t.Errorf("named %v, want the liar", named)
 			}
-			if c := w.ticked().Read("chat", w.now, nil)[0]; !c.Exact || c.InFlight.Value != 12 {
-				t.Errorf("%v in flight, exact %t; want the 12 of the others, exactly", c.InFlight.Value, c.Exact)
+			if c := w.ticked().Read("chat", w.now, nil)[0]; !c.Exact || c.InFlight.Value < 12 || c.InFlight.Value > 13 {
+				t.Errorf("%v in flight, exact %t; want the 12 or 13 of the server", c.InFlight.Value, c.Exact)
 			}
 			if d := w.ledger.Disputes("chat", w.now)[0]; d.Requests < 20 || d.Address != one ||
 				w.now.Sub(d.Since) < 4*time.Second {
@@ -504,7 +474,7 @@ func TestWhatIsNoLieStaysExact(t *testing.T) {
 		},
 		"slow uploads": func(w *scrapedEndpoint) {
 			w.fleet()
-			w.stand(w.senders[1], int(smallThreshold(w.slots, 1000).tolerated))
+			w.stand(w.senders[1], tolerated)
 		},
 		"slow uploads through all": func(w *scrapedEndpoint) {
 			w.fleet()
@@ -604,61 +574,46 @@ func TestTheLastAnswersBeforeAClaimAreEnough(t *testing.T) {
 	}
 }
 
-// TestAFewRequestsDoNotOverruleAnEndpointForLong: as many as are tolerated for seconds, where that is much for the
-// endpoint.
-func TestAFewRequestsDoNotOverruleAnEndpointForLong(t *testing.T) {
+// TestAFewRequestsDoNotOverruleAnEndpoint: as many as are tolerated of Envoys that are confirmed.
+func TestAFewRequestsDoNotOverruleAnEndpoint(t *testing.T) {
 	for name, c := range map[string]struct {
 		slots    float64
 		liars    int
-		invented uint64        // requests in flight, by each
-		within   time.Duration // that it does not count any more
-		left     float64       // requests of the liars that may count
-		every    int           // ticks between two requests of the others; 0 is their usual rate
+		invented uint64 // requests in flight, by each
+		every    int    // ticks between two requests of the others; 0 is their usual rate
 	}{
-		"eight, at four slots":               {4, 1, 8, 15 * time.Second, 0, 0},
-		"three, at four slots":               {4, 1, 3, 15 * time.Second, 0, 0},
-		"eight, at sixteen slots":            {16, 1, 8, 15 * time.Second, 0, 0},
-		"eight of each of forty node ids":    {4, 40, 8, 15 * time.Second, 1, 0},
-		"one of each of forty node ids":      {4, 40, 1, 15 * time.Second, 1, 0},
-		"one of each of forty, at 256 slots": {256, 40, 1, 15 * time.Second, 8, 0},
-		"eight, slots are unknown":           {0, 1, 8, 15 * time.Second, 0, 6},
-		"eight of forty, slots are unknown":  {0, 40, 8, 15 * time.Second, 8, 0},
-		"two of twenty, slots are unknown":   {0, 20, 2, 15 * time.Second, 8, 6},
+		"eight, at four slots":              {4, 1, 8, 0},
+		"one of each of forty node ids":     {4, 40, 1, 0},
+		"eight, slots are unknown":          {0, 1, 8, 6},
+		"eight of forty, slots are unknown": {0, 40, 8, 0},
 	} {
-		for _, confirmed := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, confirmed %t", name, confirmed), func(t *testing.T) {
-				w := newScrapedEndpoint()
-				w.slots = c.slots
-				w.fleet()
-				for i := range c.liars {
-					s := w.sender(fmt.Sprint("liar-", i), false, 0, 0)
-					s.alsoInFlight = constantly(c.invented)
-					if confirmed {
-						s.alsoIssued = once(1)
-					}
+		t.Run(name, func(t *testing.T) {
+			w := newScrapedEndpoint()
+			w.slots = c.slots
+			w.fleet()
+			for i := range c.liars {
+				w.sender(fmt.Sprint("liar-", i), false, 0, 0).alsoInFlight = constantly(c.invented)
+			}
+			for _, s := range w.senders[:3] {
+				s.every = max(s.every, c.every)
+			}
+			w.run(5 * time.Second)
+			for range 100 {
+				w.step()
+				if read := w.ticked().Read("chat", w.now, nil)[0].InFlight.Value; read > 12 {
+					t.Fatalf("%v in flight, want at most the 12 of the others", read)
 				}
-				for _, s := range w.senders[:3] {
-					s.every = max(s.every, c.every)
+			}
+			disputes := w.ledger.Disputes("chat", w.now)
+			for _, d := range disputes {
+				if d.Envoy.NodeID[:4] != "liar" {
+					t.Errorf("%+v is no liar", d)
 				}
-				w.run(c.within)
-				for range 100 {
-					w.step()
-					read := w.ticked().Read("chat", w.now, nil)[0].InFlight.Value
-					if most := 12 + c.left; read > most {
-						t.Fatalf("%v in flight, want at most %v, of which 12 are the others'", read, most)
-					}
-				}
-				disputes := w.ledger.Disputes("chat", w.now)
-				for _, d := range disputes {
-					if d.Envoy.NodeID[:4] != "liar" {
-						t.Errorf("%+v is no liar", d)
-					}
-				}
-				if len(disputes) < c.liars-int(c.left) {
-					t.Errorf("%d are named, want %d", len(disputes), c.liars-int(c.left))
-				}
-			})
-		}
+			}
+			if len(disputes) != c.liars {
+				t.Errorf("%d are named, want %d", len(disputes), c.liars)
+			}
+		})
 	}
 }
 
