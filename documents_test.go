@@ -275,8 +275,8 @@ func TestTheTablesOfSimulateAreWhatItPrints(t *testing.T) {
 	}
 	shown := regexp.MustCompile("(?s)\n    steelyard (simulate [^\n]*)\n\n```\n(.*?)```\n")
 	tables := shown.FindAllStringSubmatch(string(text), -1)
-	if len(tables) < 3 {
-		t.Fatalf("%d tables with a command above them, want 3 at least", len(tables))
+	if len(tables) == 0 {
+		t.Fatal("no table with a command above it")
 	}
 	for _, table := range tables {
 		t.Run(table[1], func(t *testing.T) {
