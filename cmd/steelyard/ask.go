@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/term"
 
 	"steelyard/cmd/internal/console"
 	"steelyard/internal/api"
@@ -145,13 +144,11 @@ func topCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "top [CLUSTER]",
 		Short: "Show the endpoints of a cluster, live, the worst first",
-		Long: `Show the endpoints of a cluster, the worst first, until you press q. Without CLUSTER it
+		Long: `Show the endpoints of a cluster, the worst first, until Ctrl-C. Without CLUSTER it
 is the first one. The columns are the part of the requests that each really got in the
 last minute and in ten seconds, its part of the capacity, its load (requests for each
 slot, or seconds of work), requests in flight, the time to the first token or the last
-byte, failed requests, memory, and the age of the oldest number.
-
-In a terminal, ? lists the keys that sort, filter and explain.`,
+byte, failed requests, memory, and the age of the oldest number.`,
 		Example: `  steelyard top llama
   steelyard top llama --count 1 -o json`,
 		Args: cobra.MaximumNArgs(1),
@@ -162,15 +159,21 @@ In a terminal, ? lists the keys that sort, filter and explain.`,
 			if err := cmp.Or(notNegative("count", count), notNegative("limit", limit)); err != nil {
 				return err
 			}
-			cluster := append(args, "")[0]
 			ctx := untilSignal(os.Interrupt, syscall.SIGTERM)
-			if out.Format == console.FormatTable && out.Width > 0 && count == 0 {
-				return topLive(ctx, console.Top{Client: c, Cluster: cluster, Limit: limit, Interval: interval})
-			}
-			return console.Every(ctx, interval, count, func() error {
-				v, err := c.ClusterFrom(ctx, cluster, 0, limit)
+			if len(args) == 0 {
+				first, err := c.FirstCluster(ctx)
 				if err != nil {
 					return err
+				}
+				args = []string{first}
+			}
+			return console.Every(ctx, interval, count, func() error {
+				v, err := c.Cluster(ctx, args[0], limit)
+				if err != nil {
+					return err
+				}
+				if out.Width > 0 && count != 1 && out.Format == console.FormatTable {
+					fmt.Fprint(out.W, "\x1b[H\x1b[J") // home, and clears the screen
 				}
 				return console.PrintCluster(out, v, time.Now())
 			})
@@ -178,26 +181,9 @@ In a terminal, ? lists the keys that sort, filter and explain.`,
 		ValidArgsFunction: a.names,
 	}
 	c.Flags().DurationVar(&interval, "interval", time.Second, "time between two updates")
-	c.Flags().IntVar(&count, "count", 0, "number of updates, without keys (default: until q, or Ctrl-C)")
+	c.Flags().IntVar(&count, "count", 0, "number of updates (default: until Ctrl-C)")
 	c.Flags().IntVar(&limit, "limit", 200, "number of endpoints, the worst, 0 for all")
 	return a.flags(c)
-}
-
-// topLive takes the terminal for as long as it runs. Keys are those of a terminal only: it may be fed by a pipe.
-func topLive(ctx context.Context, t console.Top) error {
-	t.Screen, t.Keys = os.Stdout, os.Stdin
-	t.Size = func() (int, int) { return console.SizeOf(os.Stdout) }
-	in := int(os.Stdin.Fd())
-	if !term.IsTerminal(in) {
-		t.Keys = nil
-		return t.Run(ctx)
-	}
-	before, err := term.MakeRaw(in)
-	if err != nil {
-		return fmt.Errorf("the terminal cannot be read key by key: %w", err)
-	}
-	defer func() { _ = term.Restore(in, before) }()
-	return t.Run(ctx)
 }
 
 func explainCommand() *cobra.Command {

@@ -27,20 +27,16 @@ func (c *Client) Cluster(ctx context.Context, name string, limit int) (*api.Clus
 	return &v, nil
 }
 
-// ClusterFrom asks for the cluster that is step away from this one, or from the first, in the order of their names.
-func (c *Client) ClusterFrom(ctx context.Context, name string, step, limit int) (*api.Cluster, error) {
-	if name == "" || step != 0 {
-		names, err := c.Clusters(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if len(names) == 0 {
-			return nil, errors.New("no cluster is configured")
-		}
-		at := max(0, slices.Index(names, name))
-		name = names[(at+step+len(names))%len(names)]
+// FirstCluster returns the name of the first cluster.
+func (c *Client) FirstCluster(ctx context.Context) (string, error) {
+	names, err := c.Clusters(ctx)
+	if err == nil && len(names) == 0 {
+		err = errors.New("no cluster is configured")
 	}
-	return c.Cluster(ctx, name, limit)
+	if err != nil {
+		return "", err
+	}
+	return names[0], nil
 }
 
 // PrintCluster prints what steelyard top shows.
@@ -49,15 +45,6 @@ func PrintCluster(o Output, c *api.Cluster, now time.Time) error {
 }
 
 func printCluster(w io.Writer, c *api.Cluster, now time.Time, width int) {
-	printHead(w, c, now, width)
-	topTable(c, c.Endpoints, 0, false).Write(w, width)
-	if more := c.Counts.Total - len(c.Endpoints); more > 0 {
-		fmt.Fprintf(w, "and %d more\n", more)
-	}
-}
-
-// printHead prints what stands above the table.
-func printHead(w io.Writer, c *api.Cluster, now time.Time, width int) {
 	fmt.Fprintln(w, table.Fit(fmt.Sprintf("%s  %s  %s  %s requests/s  capacity in use %s  %s", table.Printable(c.Name),
 		now.UTC().Format("15:04:05"), cmp.Or(string(c.State), "ok"), number(arrivalRate(c)),
 		percent(c.Use.CapacityUsed), table.Count(c.Counts.Total, "endpoint")), width))
@@ -68,81 +55,26 @@ func printHead(w io.Writer, c *api.Cluster, now time.Time, width int) {
 		fmt.Fprintln(w, table.Fit(fmt.Sprintf("SHEDDING %s of the requests: the whole pool is saturated",
 			percent(api.Num(drop))), width))
 	}
-}
-
-// A topColumn is one of the table of endpoints. Columns of numbers are sorted from the largest, others from a to z.
-type topColumn struct {
-	head   string
-	text   func(*api.Endpoint) string
-	number func(*api.Endpoint) api.Number // nil where it is text
-}
-
-// compare puts what is not known last.
-func (c *topColumn) compare(a, b *api.Endpoint) int {
-	if c.number == nil {
-		return cmp.Compare(c.text(a), c.text(b))
+	endpointTable(c).Write(w, width)
+	if more := c.Counts.Total - len(c.Endpoints); more > 0 {
+		fmt.Fprintf(w, "and %d more\n", more)
 	}
-	return cmp.Compare(c.number(b).Or(-1), c.number(a).Or(-1))
 }
 
-// topColumns returns the columns for a cluster; nil has none.
-func topColumns(c *api.Cluster) []topColumn {
-	if c == nil {
-		return nil
-	}
-	served, wait, latency := "SERVED", "ANSWER", answerTime
+func endpointTable(c *api.Cluster) *table.Table {
+	served, wait, latency := ">SERVED", ">ANSWER", answerTime
 	if c.Served.Source == api.ServedCompleted {
-		served = "DONE"
+		served = ">DONE"
 	}
 	if slices.ContainsFunc(c.Endpoints, func(e api.Endpoint) bool { return known(e.FirstTokenMean) }) {
-		wait, latency = "TOKEN1", func(e *api.Endpoint) api.Number { return e.FirstTokenMean }
+		wait, latency = ">TOKEN1", func(e *api.Endpoint) api.Number { return e.FirstTokenMean }
 	}
-	numbers := func(head string, words func(api.Number) string, n func(*api.Endpoint) api.Number) topColumn {
-		return topColumn{head, func(e *api.Endpoint) string { return words(n(e)) }, n}
-	}
-	input := func(name string) func(*api.Endpoint) api.Number {
-		return func(e *api.Endpoint) api.Number { return current(e.Input(name)) }
-	}
-	return []topColumn{
-		{head: "ENDPOINT", text: func(e *api.Endpoint) string { return e.Address }},
-		{head: "STATE", text: stateText},
-		numbers(served, percent, func(e *api.Endpoint) api.Number { return e.ServedShare1m }),
-		numbers("10S", percent, func(e *api.Endpoint) api.Number { return e.ServedShare10s }),
-		numbers("CAP%", percent, func(e *api.Endpoint) api.Number { return e.CapacityShare }),
-		{"LOAD", loadText, loadOf},
-		numbers("OPEN", number, input("in_flight")),
-		numbers(wait, seconds, latency),
-		numbers("FAIL", percent, failed),
-		numbers("KV", percent, input("utilization")),
-		numbers("AGE", seconds, func(e *api.Endpoint) api.Number { return e.HeardSeconds }),
-	}
-}
-
-// topTable has a row for each endpoint; the column that it is sorted by, counted from 1, is marked.
-func topTable(c *api.Cluster, endpoints []api.Endpoint, sorted int, reverse bool) *table.Table {
-	columns := topColumns(c)
-	var head []string
-	for i, column := range columns {
-		h := column.head
-		switch falls := (column.number != nil) != reverse; {
-		case sorted != i+1:
-		case falls:
-			h += "↓"
-		default:
-			h += "↑"
-		}
-		if column.number != nil {
-			h = ">" + h
-		}
-		head = append(head, h)
-	}
-	t := table.New(head...)
-	for i := range endpoints {
-		var cells []string
-		for _, column := range columns {
-			cells = append(cells, column.text(&endpoints[i]))
-		}
-		t.Add(cells...)
+	t := table.New("ENDPOINT", "STATE", served, ">10S", ">CAP%", ">LOAD", ">OPEN", wait, ">FAIL", ">KV", ">AGE")
+	for i := range c.Endpoints {
+		e := &c.Endpoints[i]
+		t.Add(e.Address, stateText(e), percent(e.ServedShare1m), percent(e.ServedShare10s), percent(e.CapacityShare),
+			loadText(e), number(current(e.Input("in_flight"))), seconds(latency(e)), percent(failed(e)),
+			percent(current(e.Input("utilization"))), seconds(e.HeardSeconds))
 	}
 	return t
 }
@@ -196,22 +128,15 @@ func answerTime(e *api.Endpoint) api.Number {
 
 func failed(e *api.Endpoint) api.Number { return recent(e, e.FailedShare, e.FailedShareAgeSeconds) }
 
-// loadOf is how full it is: seconds of work, or requests for each slot. It is unknown where the median is used instead.
-func loadOf(e *api.Endpoint) api.Number {
-	if e.LoadSource == "median" {
-		return api.Number{}
-	}
-	if known(e.Work.Seconds) {
-		return e.Work.Seconds
-	}
-	return e.LoadPerSlot
-}
-
+// loadText is how full it is: seconds of work, or requests for each slot. It is unknown where the median is used instead.
 func loadText(e *api.Endpoint) string {
-	if known(e.Work.Seconds) {
-		return seconds(loadOf(e))
+	switch {
+	case e.LoadSource == "median":
+		return unknown
+	case known(e.Work.Seconds):
+		return seconds(e.Work.Seconds)
 	}
-	return number(loadOf(e))
+	return number(e.LoadPerSlot)
 }
 
 // Explain asks why an endpoint has its share; at is a time or how long ago, empty for now.

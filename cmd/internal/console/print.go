@@ -43,17 +43,11 @@ func WidthOf(w io.Writer) int {
 	if !ok || !term.IsTerminal(int(f.Fd())) {
 		return 0
 	}
-	columns, _ := SizeOf(f)
-	return columns
-}
-
-// SizeOf is the size of the terminal behind a file; that of the oldest ones where it is not known.
-func SizeOf(f *os.File) (columns, rows int) {
-	columns, rows, err := term.GetSize(int(f.Fd()))
-	if err != nil || columns <= 0 || rows <= 0 {
-		return 80, 24
+	columns, _, err := term.GetSize(int(f.Fd()))
+	if err != nil || columns <= 0 {
+		return 80 // that of the oldest ones
 	}
-	return columns, rows
+	return columns
 }
 
 // print writes a value in a form for programs, or calls table.
