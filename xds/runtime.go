@@ -2,8 +2,7 @@ package xds
 
 import (
 	"cmp"
-	"errors"
-	"io"
+	"context"
 	"log/slog"
 	"maps"
 	"math"
@@ -13,10 +12,12 @@ import (
 
 	"steelyard/internal/api"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-
 	runtimev3 "github.com/envoyproxy/go-control-plane/envoy/service/runtime/v3"
+	cachev3 "github.com/envoyproxy/go-control-plane/pkg/cache/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
+	"github.com/envoyproxy/go-control-plane/pkg/server/sotw/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -24,7 +25,6 @@ import (
 
 	"steelyard/internal/credentials"
 	"steelyard/internal/envoyid"
-	"steelyard/internal/loops"
 )
 
 // RuntimeLayer is the name of the runtime layer that an Envoy subscribes to. Its keys are the percentages of requests,
@@ -62,10 +62,10 @@ func (s *Server) RuntimeClients() []RuntimeClient { return s.runtimes.clients() 
 type runtimes struct {
 	runtimev3.UnimplementedRuntimeDiscoveryServiceServer
 
-	closing <-chan struct{}
-	prefix  string
-	normal  map[string]float64 // the layer of an Envoy without one of its own
-	log     *slog.Logger
+	ctx    context.Context // ends all streams
+	prefix string
+	normal map[string]float64 // the layer of an Envoy without one of its own
+	log    *slog.Logger
 
 	mu      loggingMutex // guards the fields below, and the streams
 	seq     uint64       // of the last change of any layer
@@ -79,29 +79,30 @@ type layer struct {
 	seq    uint64
 }
 
-// A runtimeStream is one open stream. It has at most one unanswered response.
+// A runtimeStream is one open stream: to go-control-plane, its callbacks and the cache that it watches. It has at most
+// one unanswered response.
 type runtimeStream struct {
-	envoy   envoyid.ID
-	peer    string
-	changed loops.Signal // the layer may have changed
+	*runtimes
+	envoy envoyid.ID
+	peer  string
 
-	names []string // of the layers it subscribes to
-	asks  bool     // has to be answered even if the layer has not changed
-	nonce uint64   // of the last response; zero if there was none
-	open  bool     // the last response is not answered
+	watch func() error // passes the layer on; nil while a response is not answered
+	names []string     // of the layers that were sent last
+	nonce string       // of the last response; empty if there was none
+	open  bool         // the last response is not answered
 
-	sent, acked uint64 // seq of the layer; valid if nonce or acks, respectively, are not zero
-	acks        uint64
-	nack        string // Envoy's message, while its last answer was a NACK; else empty
+	next, sent, acked uint64 // seq of the layer that was passed on; sent (if any was); accepted (if any was)
+	acks              uint64
+	nack              string // Envoy's message, while its last answer was a NACK; else empty
 }
 
-func newRuntimes(closing <-chan struct{}, prefix string, o Options) *runtimes {
+func newRuntimes(ctx context.Context, prefix string, o Options) *runtimes {
 	normal := map[string]float64{RuntimeImmediate: 100, RuntimeBatched: 0}
 	if o.Runtime != nil {
 		normal = percentages(o.Runtime)
 	}
 	return &runtimes{
-		closing: closing, prefix: prefix, normal: normal, log: o.Log,
+		ctx: ctx, prefix: prefix, normal: normal, log: o.Log,
 		mu:      loggingMutex{log: o.Log},
 		layers:  make(map[envoyid.ID]layer),
 		streams: make(map[*runtimeStream]struct{}),
@@ -132,7 +133,7 @@ func (r *runtimes) set(w envoyid.ID, values map[string]float64) {
 	}
 	for st := range r.streams {
 		if st.envoy == w {
-			st.changed.Set()
+			_ = st.send() // its names were sent before, so it can be built
 		}
 	}
 }
@@ -157,119 +158,108 @@ func (r *runtimes) layer(w envoyid.ID) layer {
 
 // StreamRuntime serves one stream until the stream or the server ends.
 func (r *runtimes) StreamRuntime(stream runtimev3.RuntimeDiscoveryService_StreamRuntimeServer) error {
-	st := r.opened(peerAddress(stream.Context()), credentials.PeerIdentity(stream.Context()).Name)
-	defer r.closed(st)
-	requests, ended := receive(stream)
-	for {
-		select {
-		case <-r.closing:
-			return nil
-		case err := <-ended:
-			return err
-		case q := <-requests:
-			if err := r.requested(st, q); err != nil {
-				r.log.Warn("envoy's runtime stream refused", "node", st.envoy.NodeID, "peer", st.peer, "error", err)
-				return err
-			}
-		case <-st.changed:
-		}
-		response, err := r.next(st)
-		if err != nil {
-			return err
-		}
-		if response == nil {
-			continue
-		}
-		if err := stream.Send(response); err != nil {
-			return err // the stream has ended
-		}
+	st := &runtimeStream{runtimes: r, peer: peerAddress(stream.Context())}
+	st.envoy.Host = hostOf(st.peer)
+	st.envoy.Certificate = credentials.PeerIdentity(stream.Context()).Name
+	return sotw.NewServer(r.ctx, st, st).StreamHandler(stream, resource.RuntimeType)
+}
+
+func (st *runtimeStream) OnStreamOpen(context.Context, int64, string) error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.streams[st] = struct{}{}
+	return nil
+}
+
+func (st *runtimeStream) OnStreamClosed(int64, *corev3.Node) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	delete(st.streams, st)
+}
+
+func (st *runtimeStream) OnStreamRequest(_ int64, q *discoveryv3.DiscoveryRequest) error {
+	err := st.requested(q)
+	if err != nil {
+		st.log.Warn("envoy's runtime stream refused", "node", st.envoy.NodeID, "peer", st.peer, "error", err)
 	}
+	return err
 }
 
-// receive reads the requests of a stream until it ends. Its goroutine ends with the stream, right after the handler
-// that called it: nothing else can interrupt a read.
-func receive(
-	stream runtimev3.RuntimeDiscoveryService_StreamRuntimeServer,
-) (<-chan *discoveryv3.DiscoveryRequest, <-chan error) {
-	requests, ended := make(chan *discoveryv3.DiscoveryRequest), make(chan error, 1)
-	go func() {
-		for {
-			q, err := stream.Recv()
-			if errors.Is(err, io.EOF) {
-				err = nil
-			}
-			if q == nil {
-				ended <- err
-				return
-			}
-			select {
-			case requests <- q:
-			case <-stream.Context().Done():
-				return
-			}
-		}
-	}()
-	return requests, ended
-}
-
-func (r *runtimes) opened(peer, certificate string) *runtimeStream {
-	st := &runtimeStream{peer: peer, changed: loops.NewSignal()}
-	st.envoy.Host, st.envoy.Certificate = hostOf(peer), certificate
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.streams[st] = struct{}{}
-	return st
-}
-
-func (r *runtimes) closed(st *runtimeStream) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.streams, st)
+// OnStreamResponse records a response. A request that comes after it was passed on, and before this, takes its place.
+func (st *runtimeStream) OnStreamResponse(_ context.Context, _ int64, q *discoveryv3.DiscoveryRequest,
+	response *discoveryv3.DiscoveryResponse) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.nonce, st.names, st.sent, st.open = response.GetNonce(), q.GetResourceNames(), st.next, true
 }
 
 // requested records a request. An error ends the stream.
-func (r *runtimes) requested(st *runtimeStream, q *discoveryv3.DiscoveryRequest) error {
-	if t := q.GetTypeUrl(); t != "" && t != resource.RuntimeType {
+func (st *runtimeStream) requested(q *discoveryv3.DiscoveryRequest) error {
+	if q.GetTypeUrl() != resource.RuntimeType {
 		return status.Error(codes.InvalidArgument, "this stream serves only runtime layers")
 	}
-	names := q.GetResourceNames()
 	tooLong := func(name string) bool { return len(name) > maxNameBytes }
-	if len(names) > maxRuntimeLayers || slices.ContainsFunc(names, tooLong) {
+	if names := q.GetResourceNames(); len(names) > maxRuntimeLayers || slices.ContainsFunc(names, tooLong) {
 		return status.Errorf(codes.ResourceExhausted,
 			"more than %d runtime layers, or a name of more than %d bytes: this server has only the layer %q",
 			maxRuntimeLayers, maxNameBytes, RuntimeLayer)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	st.mu.Lock()
+	defer st.mu.Unlock()
 	if node := takeNode(q.GetNode()); st.envoy.NodeID == "" {
 		st.envoy.NodeID = node.NodeID
 	}
 	if st.envoy.NodeID == "" {
 		return errNoNode
 	}
-	if st.nonce > 0 && q.GetResponseNonce() != strconv.FormatUint(st.nonce, 10) {
-		return nil // answers an earlier response than the last: stale, including its names
-	}
-	r.answered(st, q)
-	if !slices.Equal(names, st.names) {
-		st.names, st.asks = cloned(names), true
+	if st.open && q.GetResponseNonce() == st.nonce {
+		st.answered(q)
 	}
 	return nil
 }
 
-func cloned(names []string) []string {
-	out := make([]string, len(names))
-	for i, n := range names {
-		out[i] = strings.Clone(n)
+// CreateWatch sends the layer at once if the Envoy does not have it, or has asked for other names, and else when it
+// changes. A layer that was refused is not repeated.
+func (st *runtimeStream) CreateWatch(q *cachev3.Request, _ cachev3.Subscription, to chan cachev3.Response,
+) (func(), error) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	names := q.GetResourceNames()
+	st.watch = func() error {
+		response, err := st.response(names)
+		if err == nil {
+			to <- &cachev3.PassthroughResponse{Request: q, DiscoveryResponse: response}
+		}
+		return err
 	}
-	return out
+	cancel := func() {
+		st.mu.Lock()
+		defer st.mu.Unlock()
+		st.watch = nil
+	}
+	if len(names) > 0 && (st.nonce == "" || !slices.Equal(names, st.names) || st.layer(st.envoy).seq != st.sent) {
+		return cancel, st.send()
+	}
+	return cancel, nil
+}
+
+// CreateDeltaWatch is not called: there is no delta here.
+func (st *runtimeStream) CreateDeltaWatch(*cachev3.DeltaRequest, cachev3.Subscription, chan cachev3.DeltaResponse,
+) (func(), error) {
+	return nil, status.Error(codes.Unimplemented, "runtime layers are not served as delta")
+}
+
+// send answers the watch, if there is one.
+func (st *runtimeStream) send() error {
+	watch := st.watch
+	if st.watch = nil; watch == nil {
+		return nil
+	}
+	return watch()
 }
 
 // answered records an ACK or a NACK.
-func (r *runtimes) answered(st *runtimeStream, q *discoveryv3.DiscoveryRequest) {
-	if !st.open {
-		return
-	}
+func (st *runtimeStream) answered(q *discoveryv3.DiscoveryRequest) {
 	st.open = false
 	failed := q.GetErrorDetail()
 	if failed == nil {
@@ -282,30 +272,22 @@ func (r *runtimes) answered(st *runtimeStream, q *discoveryv3.DiscoveryRequest) 
 		level = slog.LevelDebug // already logged: the state has not changed
 	}
 	st.nack = cmp.Or(refusal(failed.GetMessage()), "no reason given")
-	r.mu.note(level, "envoy refuses its runtime layer", "node", st.envoy.NodeID, "peer", st.peer, "message", st.nack)
+	st.mu.note(level, "envoy refuses its runtime layer", "node", st.envoy.NodeID, "peer", st.peer, "message", st.nack)
 }
 
-// next returns the response to send on the stream, nil for none. While a response is unanswered, changes wait.
-func (r *runtimes) next(st *runtimeStream) (*discoveryv3.DiscoveryResponse, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	l := r.layer(st.envoy)
-	if st.open || len(st.names) == 0 || !st.asks && l.seq == st.sent {
-		return nil, nil
-	}
-	resources := make([]*anypb.Any, len(st.names))
-	for i, name := range st.names {
+// response returns the layers with these names, which are sent next.
+func (st *runtimeStream) response(names []string) (*discoveryv3.DiscoveryResponse, error) {
+	l := st.layer(st.envoy)
+	resources := make([]*anypb.Any, len(names))
+	for i, name := range names {
 		var err error
 		if resources[i], err = runtimeResource(name, l.values); err != nil {
 			return nil, status.Errorf(codes.Internal, "building runtime layer %q: %v", name, err)
 		}
 	}
-	st.nonce++
-	st.sent, st.open, st.asks = l.seq, true, false
-	return &discoveryv3.DiscoveryResponse{
-		TypeUrl: resource.RuntimeType, VersionInfo: r.prefix + strconv.FormatUint(l.seq, 10),
-		Nonce: strconv.FormatUint(st.nonce, 10), Resources: resources,
-	}, nil
+	st.next = l.seq
+	return &discoveryv3.DiscoveryResponse{TypeUrl: resource.RuntimeType,
+		VersionInfo: st.prefix + strconv.FormatUint(l.seq, 10), Resources: resources}, nil
 }
 
 // runtimeResource returns a layer in Envoy's form. A layer with another name is empty: it sets nothing, and an Envoy

@@ -103,7 +103,7 @@ func NewServer(o Options) *Server {
 	var ctx context.Context
 	ctx, s.close = context.WithCancel(context.Background())
 	s.tracker.ended = ctx.Done()
-	s.runtimes = newRuntimes(ctx.Done(), s.prefix, o)
+	s.runtimes = newRuntimes(ctx, s.prefix, o)
 	s.handler = serverv3.NewServer(ctx, s.cache, callbacks{s.tracker}, sotw.WithLogger(quiet))
 	return s
 }
