@@ -85,12 +85,12 @@
 //
 // A single Envoy does not overrule an endpoint. The terms, here and in the code:
 //
-//	confirmed   an Envoy of which a request ended at an endpoint that has completed some since the Envoy came, or whose
-//	            reports do not show what it completes
+//	confirmed   an Envoy of which a request ended at an endpoint that has completed some since the Envoy came, or
+//	            whose reports do not show what it completes
 //	excess      requests of Envoys that are not confirmed, beyond what the endpoint's newest report shows besides those
 //	            of the others: they do not count
-//	mismatch    a row of an endpoint's own reports that each show fewer requests than the confirmed Envoys have, by more
-//	            than 8
+//	mismatch    a row of an endpoint's own reports that each show fewer requests than the confirmed Envoys have, by
+//	            more than 8
 //	dispute     what is shown of either, and of failures that do not count: Envoy, endpoint, since when (Disputes)
 //
 // Served takes in each endpoint's own reports. Confirmed Envoys count in full: what a report lacks of theirs may be
@@ -108,9 +108,9 @@
 // X/E is the time that a request takes there (Little's law), so the right side is twice the requests that an Envoy with
 // its ends has in flight if its requests take as long as the others', and 8. So these still count: requests that a
 // gauge does not show because it lags by an iteration of up to two seconds (the row is too short), those at an endpoint
-// that stalls, entirely or in part (E = 0, or x is as large as X predicts), and all requests of the only Envoy that uses
-// the endpoint (E = 0). X leaves out Envoys that have requests in flight and end none; E and e leave out ends that the
-// endpoint did not complete. No more Envoys are doubted than it takes to explain what is missing.
+// that stalls, entirely or in part (E = 0, or x is as large as X predicts), and all requests of the only Envoy that
+// uses the endpoint (E = 0). X leaves out Envoys that have requests in flight and end none; E and e leave out ends that
+// the endpoint did not complete. No more Envoys are doubted than it takes to explain what is missing.
 //
 // So an Envoy whose requests end may claim 8 more at an endpoint, and at one that nobody else uses any number. Who may
 // report at all, xds.clients decides.

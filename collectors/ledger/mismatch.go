@@ -116,8 +116,8 @@ func (l *Ledger) limit(at *address, excess float64, now time.Time) {
 	}
 }
 
-// confirm makes all requests of an Envoy count, one of whose requests ended at an endpoint that has completed some since
-// the Envoy came, or whose reports do not show what it completes.
+// confirm makes all requests of an Envoy count, one of whose requests ended at an endpoint that has completed some
+// since the Envoy came, or whose reports do not show what it completes.
 func (l *Ledger) confirm(a *account) {
 	e, s := a.envoy, &a.slot.at.served
 	if e.confirmed || s.at.Before(e.came) || s.completed.Known() && !s.worked.After(e.came) {

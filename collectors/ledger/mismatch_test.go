@@ -162,17 +162,6 @@ func (w *scrapedEndpoint) run(length time.Duration) (discounted, first time.Dura
 
 func constantly(n uint64) func() uint64 { return func() uint64 { return n } }
 
-// once is that many in the third report, the second of which the counters count.
-func once(n uint64) func() uint64 {
-	reports := 0
-	return func() uint64 {
-		if reports++; reports == 3 {
-			return n
-		}
-		return 0
-	}
-}
-
 // fleet are three Envoys with logs that send 20 requests a second each, which take 200 ms.
 func (w *scrapedEndpoint) fleet() {
 	for _, name := range []string{"a", "b", "c"} {

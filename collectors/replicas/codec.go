@@ -97,7 +97,8 @@ func encode(m *merge.Message) []byte {
 
 // reader takes names as they are, as they are only compared and shown.
 var reader = func() cbor.DecMode {
-	mode, err := cbor.DecOptions{UTF8: cbor.UTF8DecodeInvalid, ExtraReturnErrors: cbor.ExtraDecErrorUnknownField}.DecMode()
+	o := cbor.DecOptions{UTF8: cbor.UTF8DecodeInvalid, ExtraReturnErrors: cbor.ExtraDecErrorUnknownField}
+	mode, err := o.DecMode()
 	if err != nil {
 		panic(err) // the options are constants
 	}

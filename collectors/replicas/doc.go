@@ -26,6 +26,6 @@
 //
 // # What it is not
 //
-// It holds no counts of its own Envoys: collectors/ledger does. Each replica scrapes all endpoints by itself. A client that may publish on the channel can set the counts of endpoints, as one that writes
-// the in-flight sets can.
+// It holds no counts of its own Envoys: collectors/ledger does. Each replica scrapes all endpoints by itself. A client
+// that may publish on the channel can set the counts of endpoints, as one that writes the in-flight sets can.
 package replicas

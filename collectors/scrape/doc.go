@@ -16,8 +16,8 @@
 // the same target: the timeout is at most the interval, and starts that were missed (a machine that was paused) are
 // skipped.
 //
-// Between two scrapes a loop is a timer and a connection of net/http. All loops share what a scrape needs besides, such as a
-// goroutine, buffers and the reader of the page: of thousands of loops, few scrape at a time.
+// Between two scrapes a loop is a timer and a connection of net/http. All loops share what a scrape needs besides, such
+// as a goroutine, buffers and the reader of the page: of thousands of loops, few scrape at a time.
 //
 // The sums of a target's counters (modelserver.Counters) belong to its loop. If
 // a target changes in any field, its loop ends and another begins, with its sums
@@ -32,10 +32,10 @@
 //
 // # Connections
 //
-// Each loop has one connection, by a transport of its own, which it keeps from scrape to scrape and closes when it ends.
-// A connection that the server has closed between two scrapes is replaced without a failure. Only HTTP/1.1 is used.
-// Every new connection uses the current client certificate and authorities ([credentials.Store]), and the token file is
-// read again whenever it has changed, so all of them can be rotated.
+// Each loop has one connection, by a transport of its own, which it keeps from scrape to scrape and closes when it
+// ends. A connection that the server has closed between two scrapes is replaced without a failure. Only HTTP/1.1 is
+// used. Every new connection uses the current client certificate and authorities ([credentials.Store]), and the token
+// file is read again whenever it has changed, so all of them can be rotated.
 //
 // [Kind] sorts failures for a metric. The log has an Info line when a target
 // starts or stops failing, or fails in another way; each further failure is

@@ -128,7 +128,8 @@ func answerTime(e *api.Endpoint) api.Number {
 
 func failed(e *api.Endpoint) api.Number { return recent(e, e.FailedShare, e.FailedShareAgeSeconds) }
 
-// loadText is how full it is: seconds of work, or requests for each slot. It is unknown where the median is used instead.
+// loadText is how full it is: seconds of work, or requests for each slot. It is unknown where the median is used
+// instead.
 func loadText(e *api.Endpoint) string {
 	switch {
 	case e.LoadSource == "median":
