@@ -173,7 +173,7 @@ type source struct {
 	lastErr     error
 }
 
-func (s *source) note(at time.Time, err error) {
+func (s *source) record(at time.Time, err error) {
 	s.lastErr = err
 	if err != nil {
 		s.failures++
@@ -260,7 +260,7 @@ func (c *Cluster) Discovered(at time.Time, err error) {
 		err = nil
 	}
 	c.mu.Lock()
-	c.discovery.note(at, err)
+	c.discovery.record(at, err)
 	c.omitted = omitted
 	c.mu.Unlock()
 }
@@ -282,7 +282,7 @@ func (c *Cluster) scraped(address string, report weighting.ServerReport, s Scrap
 	if r == nil {
 		return 0, false
 	}
-	c.scrapes.note(s.At, s.Err)
+	c.scrapes.record(s.At, s.Err)
 	r.scrape = s
 	if s.FirstToken != nil {
 		r.firstToken, r.firstTokenAt, r.scrape.FirstToken = s.FirstToken, s.At, nil
@@ -323,7 +323,7 @@ func (c *Cluster) slots(address string) float64 {
 func (c *Cluster) Counted(requests map[string]float64, at time.Time, err error) (ignored int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.counts.note(at, err)
+	c.counts.record(at, err)
 	if requests == nil {
 		return 0
 	}

@@ -70,7 +70,7 @@ func (t *tracker) ack(st *stream, p part, sentAt time.Time, a *answer, now time.
 		return
 	}
 	if sub.Nack.Current {
-		t.mu.note(slog.LevelInfo, "envoy accepts the assignment again",
+		t.mu.logLater(slog.LevelInfo, "envoy accepts the assignment again",
 			"cluster", p.cluster, "node", st.node.NodeID, "peer", st.peer, "version", p.version)
 	}
 	sub.Nack.Current = false
@@ -90,7 +90,7 @@ func (t *tracker) nack(st *stream, p part, message string, now time.Time) {
 		sub.Nacks++
 		sub.Nack = api.Nack{Message: message, At: api.At(now), Current: true}
 	}
-	t.mu.note(level, "envoy refuses the assignment",
+	t.mu.logLater(level, "envoy refuses the assignment",
 		"cluster", p.cluster, "node", st.node.NodeID, "peer", st.peer, "version", p.version, "message", message)
 }
 

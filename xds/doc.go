@@ -83,7 +83,7 @@
 // completely. Names of clusters are at most 1 KiB. A stream has at most 10,000 subscriptions and 32 other types, and a
 // runtime stream 8 layers; all streams together have Options.Names subscriptions and other types, which connections
 // share as package port describes. The server ends a stream that asks for more, and gives the reason. At most 16,384
-// Envoys have runtime values of their own. Of the node, the server keeps only what a stat.Node has: it drops the list
+// Envoys have runtime values of their own. Of the node, the server keeps only what an api.Node has: it drops the list
 // of extensions, about 61 KB, at once. Strings that Envoy sends in its node or in a NACK are truncated. The server
 // forgets a client that disconnects.
 package xds

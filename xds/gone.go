@@ -47,7 +47,7 @@ func (t *tracker) vanished() []api.GoneEnvoy {
 // A goneList holds the Envoys that vanished, each once. The zero value is empty.
 type goneList struct {
 	byNode map[envoy]*list.Element
-	order  list.List // of stat.GoneEnvoy; the one that vanished first is at the front
+	order  list.List // of api.GoneEnvoy; the one that vanished first is at the front
 }
 
 // add costs the same however many there are. The caller adds in the order of Since.

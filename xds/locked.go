@@ -20,8 +20,8 @@ type line struct {
 	args    []any
 }
 
-// note logs a line as soon as the lock is released. The caller holds the lock.
-func (m *loggingMutex) note(level slog.Level, message string, args ...any) {
+// logLater logs a line as soon as the lock is released. The caller holds the lock.
+func (m *loggingMutex) logLater(level slog.Level, message string, args ...any) {
 	m.lines = append(m.lines, line{level, message, args})
 }
 

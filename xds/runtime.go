@@ -124,7 +124,7 @@ func (r *runtimes) set(w envoyid.ID, values map[string]float64) {
 	case maps.Equal(values, r.normal):
 		delete(r.layers, w)
 	case r.layers[w].seq == 0 && len(r.layers) >= maxRuntimeEnvoys:
-		r.mu.note(slog.LevelWarn, "too many Envoys have runtime values of their own, this one keeps the default",
+		r.mu.logLater(slog.LevelWarn, "too many Envoys have runtime values of their own, this one keeps the default",
 			"node", w.NodeID, "host", w.Host, "limit", maxRuntimeEnvoys)
 		return
 	default:
@@ -272,7 +272,7 @@ func (st *runtimeStream) answered(q *discoveryv3.DiscoveryRequest) {
 		level = slog.LevelDebug // already logged: the state has not changed
 	}
 	st.nack = cmp.Or(refusal(failed.GetMessage()), "no reason given")
-	st.mu.note(level, "envoy refuses its runtime layer", "node", st.envoy.NodeID, "peer", st.peer, "message", st.nack)
+	st.mu.logLater(level, "envoy refuses its runtime layer", "node", st.envoy.NodeID, "peer", st.peer, "message", st.nack)
 }
 
 // response returns the layers with these names, which are sent next.

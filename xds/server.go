@@ -177,10 +177,10 @@ func (s *Server) push(name string, p *pushed, proxyTime time.Duration) error {
 func (s *Server) succeeded(name string, c *cluster, next *pushed) {
 	switch {
 	case c.last == nil:
-		s.mu.note(slog.LevelInfo, "cluster is served",
+		s.mu.logLater(slog.LevelInfo, "cluster is served",
 			"cluster", name, "endpoints", next.endpoints, "version", next.version)
 	case c.failing:
-		s.mu.note(slog.LevelInfo, "assignment can be built again", "cluster", name, "version", next.version)
+		s.mu.logLater(slog.LevelInfo, "assignment can be built again", "cluster", name, "version", next.version)
 	}
 	c.last, c.failing = next, false
 }
@@ -192,7 +192,7 @@ func (s *Server) failed(name string, c *cluster, err error) error {
 		level = slog.LevelError
 	}
 	c.failing = true
-	s.mu.note(level, "assignment not pushed, the previous one stays", "cluster", name, "error", err)
+	s.mu.logLater(level, "assignment not pushed, the previous one stays", "cluster", name, "error", err)
 	return err
 }
 
@@ -242,9 +242,9 @@ func (s *Server) remove(name string) {
 	s.tracker.removed(name)
 	s.seq++ // the cache counts removals too
 	if err := s.cache.drop(name); err != nil {
-		s.mu.note(slog.LevelError, "removing a cluster from the cache", "cluster", name, "error", err)
+		s.mu.logLater(slog.LevelError, "removing a cluster from the cache", "cluster", name, "error", err)
 	}
-	s.mu.note(slog.LevelInfo, "cluster is no longer served", "cluster", name)
+	s.mu.logLater(slog.LevelInfo, "cluster is no longer served", "cluster", name)
 }
 
 // Clients returns the connected Envoys, with what each was sent and what it answered, sorted by node id, peer and

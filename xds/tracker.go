@@ -174,7 +174,7 @@ func (t *tracker) closed(key streamKey) {
 	t.byPeer.remove(st.peer, st)
 	t.byNode.remove(st.envoy(), st)
 	if st.node.NodeID != "" {
-		t.mu.note(slog.LevelInfo, "envoy stream closed",
+		t.mu.logLater(slog.LevelInfo, "envoy stream closed",
 			"node", st.node.NodeID, "peer", st.peer, "transport", st.transport)
 	}
 }
@@ -194,7 +194,7 @@ func (t *tracker) requested(key streamKey, r request) error {
 		err = t.apply(st, r, &answered)
 	}
 	if err != nil {
-		t.mu.note(slog.LevelWarn, "envoy stream refused", "node", st.node.NodeID, "peer", st.peer, "error", err)
+		t.mu.logLater(slog.LevelWarn, "envoy stream refused", "node", st.node.NodeID, "peer", st.peer, "error", err)
 	}
 	due := t.account(st, len(st.pending) < pending)
 	t.mu.Unlock()
@@ -247,7 +247,7 @@ func (t *tracker) introduce(st *stream, node api.Node) error {
 	t.byNode.add(st.envoy(), st)
 	t.joinPace(st)
 	t.gone.remove(st.envoy())
-	t.mu.note(slog.LevelInfo, "envoy stream opened",
+	t.mu.logLater(slog.LevelInfo, "envoy stream opened",
 		"node", node.NodeID, "peer", st.peer, "transport", st.transport, "version", node.Version)
 	return nil
 }

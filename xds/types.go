@@ -34,7 +34,7 @@ type Observer interface {
 	Nacked(cluster string)
 }
 
-// Transports of a stat.Client.
+// Transports of an api.Connection.
 const (
 	TransportEDS      = "eds"       // StreamEndpoints
 	TransportEDSDelta = "eds-delta" // DeltaEndpoints

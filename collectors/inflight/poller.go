@@ -151,7 +151,7 @@ func (p *Poller) loop(ctx context.Context, read func(context.Context, []Key) []R
 			if ctx.Err() != nil {
 				return nil // Run was stopped: not a failure of Redis
 			}
-			h.note(results)
+			h.update(results)
 			p.o.Progress.Begin()
 			p.sink(results)
 			p.o.Progress.End()
@@ -185,7 +185,7 @@ type health struct {
 	faulty map[Key]bool // keys that are faulty themselves
 }
 
-func (h *health) note(results []Result) {
+func (h *health) update(results []Result) {
 	var source error
 	failed := 0
 	faulty := map[Key]bool{}

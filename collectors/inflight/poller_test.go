@@ -182,7 +182,7 @@ func TestOnlyChangesAreLogged(t *testing.T) {
 		{away, other}, {faulty, other}, // Redis away in between is no news of the key
 		{good, other}, {good, other},
 	} {
-		h.note(results)
+		h.update(results)
 	}
 	want := `level=INFO msg="in-flight counts are being read" keys=2
 level=WARN msg="in-flight counts cannot be read" failed=1 keys=2 error=refused

@@ -76,7 +76,7 @@ func (p *Poller) read(ctx context.Context, client redis.UniversalClient, keys []
 	results := make([]Result, len(keys))
 	explained := role != nil && role.Err() != nil
 	for i, k := range keys {
-		members, keyErr := p.counted(k, cmds[i])
+		members, keyErr := p.scores(k, cmds[i])
 		explained = explained || cmds[i].Err() != nil
 		results[i] = Result{Cluster: k.Cluster, Key: k.Key, At: at, Took: took}
 		p.fill(&results[i], members, keyErr)
@@ -94,8 +94,8 @@ func (p *Poller) read(ctx context.Context, client redis.UniversalClient, keys []
 	return results
 }
 
-// counted returns the members of a key, each with what pickers count for it, by the answer to read's command.
-func (p *Poller) counted(k Key, cmd redis.Cmder) ([]redis.Z, error) {
+// scores returns the members of a key, each with what pickers count for it, by the answer to read's command.
+func (p *Poller) scores(k Key, cmd redis.Cmder) ([]redis.Z, error) {
 	if c, ok := cmd.(*redis.Cmd); ok {
 		return p.adder.others(k, c)
 	}

@@ -25,8 +25,8 @@ type account struct {
 // A tally adds up a report about one endpoint, over the Envoy's clusters that it may belong to.
 type tally struct{ inProgress, issued, succeeded, errors int32 }
 
-// counted returns how many requests are in flight, without those that do not count.
-func (s *slot) counted() int64 {
+// countedInFlight returns how many requests are in flight, without those that do not count.
+func (s *slot) countedInFlight() int64 {
 	return s.inFlight - s.excess
 }
 

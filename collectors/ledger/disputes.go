@@ -15,7 +15,7 @@ type Dispute struct {
 	Kind     api.DisputeKind
 	Envoy    Envoy
 	Address  string
-	Requests int // in flight, of stat.DisputeInFlight; issued, of stat.DisputeIssued
+	Requests int // in flight, of api.DisputeInFlight; issued, of api.DisputeIssued
 	Since    time.Time
 }
 

@@ -36,7 +36,7 @@ const (
 	answeredRow          = 8
 )
 
-func (o *outcomes) note(failed outcomes) {
+func (o *outcomes) record(failed outcomes) {
 	const full = 1 << 31
 	before := max(*o, 1)
 	*o = before<<1 | before&full | failed
@@ -76,7 +76,7 @@ func (n *answer) after(t time.Time) bool { return n.at != 0 && time.Unix(0, n.at
 // newestAnswers holds the newest answer of all, and the newest one of any other account.
 type newestAnswers struct{ newest, other answer }
 
-func (s *newestAnswers) note(a *account, now int64) {
+func (s *newestAnswers) record(a *account, now int64) {
 	if s.newest.by != a {
 		s.other, s.newest.by = s.newest, a
 	}
@@ -115,7 +115,7 @@ type gaps struct {
 	until           int64 // the end of the period, in nanoseconds since 1970
 }
 
-func (g *gaps) note(now, gap int64) {
+func (g *gaps) observe(now, gap int64) {
 	g.longest = max(g.longest, gap)
 	if now > g.until {
 		if g.until == 0 {
@@ -163,7 +163,7 @@ func (a *account) filterFailures(now time.Time, d *flight.Sums) {
 	s := a.slot
 	if d.Failed == 0 && d.Answered > 0 {
 		if a.recent != allAnswered { // rarely so: it saves a write
-			a.recent.note(0)
+			a.recent.record(0)
 		}
 		if !a.recent.fail() {
 			s.answered(a, now.UnixNano())
@@ -186,8 +186,8 @@ func (s *slot) answered(a *account, now int64) {
 	if last.at != 0 {
 		gap = now - last.at
 	}
-	s.gaps.note(now, gap)
-	s.answers.note(a, now)
+	s.gaps.observe(now, gap)
+	s.answers.record(a, now)
 }
 
 // checkFailure takes in the end of a request while the endpoint has failures.
@@ -199,7 +199,7 @@ func (s *slot) checkFailure(a *account, now time.Time, d *flight.Sums) {
 		s.failures = &failureCheck{hosts: make([]hostRecord, 0, maxHosts)}
 		for _, n := range []answer{s.answers.other, s.answers.newest} {
 			if n.by != nil {
-				s.failures.host(n.by, now).answers.note(n.by, n.at)
+				s.failures.host(n.by, now).answers.record(n.by, n.at)
 			}
 		}
 	}
@@ -239,12 +239,12 @@ func (f *failureCheck) counts(a *account, now time.Time, d *flight.Sums) bool {
 	h := f.host(a, now)
 	if d.Failed == 0 {
 		if !a.recent.fail() {
-			h.answers.note(a, now.UnixNano())
+			h.answers.record(a, now.UnixNano())
 		}
 		return true
 	}
 	f.failed, h.failed = now, now
-	if a.recent.note(1); !a.recent.fail() {
+	if a.recent.record(1); !a.recent.fail() {
 		return true
 	}
 	h.answers.remove(a)

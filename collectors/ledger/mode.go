@@ -17,8 +17,8 @@ type rate struct {
 	at        time.Time
 }
 
-// note adds what came since the last note.
-func (r *rate) note(now time.Time, n float64) {
+// observe adds what came since the last call.
+func (r *rate) observe(now time.Time, n float64) {
 	dt := now.Sub(r.at)
 	if r.at.IsZero() {
 		dt = rateTau // the time before is unknown

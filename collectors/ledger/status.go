@@ -189,7 +189,7 @@ func (l *Ledger) Read(name string, now time.Time, previous []flight.Counts) []fl
 	for _, s := range c.members {
 		counts := flight.Counts{
 			Address:       s.address,
-			InFlight:      flight.Reading(float64(s.counted()), at),
+			InFlight:      flight.Reading(float64(s.countedInFlight()), at),
 			Exact:         w.exact(),
 			ResponseBytes: weighting.Reading{Value: s.bytes.value, At: s.bytes.at},
 			FailedShare:   weighting.Reading{Value: s.failed.value, At: s.failed.at},
@@ -209,7 +209,7 @@ func (l *Ledger) Parts(name string, previous []flight.Part) []flight.Part {
 	into := previous[:0]
 	if c := l.clusters[name]; c != nil {
 		for _, s := range c.members {
-			into = append(into, flight.Part{Address: s.address, InFlight: s.counted(), Sums: s.sums})
+			into = append(into, flight.Part{Address: s.address, InFlight: s.countedInFlight(), Sums: s.sums})
 		}
 	}
 	return into

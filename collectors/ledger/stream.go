@@ -55,7 +55,7 @@ func (l *Ledger) noteEvents(e *envoy, now time.Time, began int) {
 	if e.mode == ModeReports {
 		return // the rate follows the reports
 	}
-	e.rate.note(now, float64(began))
+	e.rate.observe(now, float64(began))
 	l.chooseMode(e, now, false)
 }
 

@@ -15,8 +15,8 @@ type meanSize struct {
 	bytes float64
 }
 
-// note adds the size of a report.
-func (m *meanSize) note(bytes int) {
+// add adds the size of a report.
+func (m *meanSize) add(bytes int) {
 	const weight = 0.01
 	m.mu.Lock()
 	defer m.mu.Unlock()

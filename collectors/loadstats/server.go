@@ -117,7 +117,7 @@ func (s *Server) follow(stream grpc.ServerStream, m *report, envoy ledger.Envoy,
 		}
 		s.reports.Add(1)
 		if watches := l.Report(time.Now(), m.clusters); watches {
-			s.size.note(m.size)
+			s.size.add(m.size)
 		}
 		m.release()
 		next := s.options.Interval(envoy)

@@ -90,8 +90,8 @@ func (l *Link) SetMembers(members map[string][]string) {
 	l.clusters = slices.Sorted(maps.Keys(members))
 }
 
-// Note announces that a count of this replica's Envoys changed.
-func (l *Link) Note(cluster string) {
+// CountsChanged announces that a count of this replica's Envoys changed.
+func (l *Link) CountsChanged(cluster string) {
 	l.mu.Lock()
 	l.dirty[cluster] = struct{}{}
 	l.mu.Unlock()

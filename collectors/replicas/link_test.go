@@ -82,7 +82,7 @@ func (n *node) request(address string, count int64) {
 	p.Sums.Issued += uint64(count)
 	n.own[address] = p
 	n.mu.Unlock()
-	n.link.Note(llama)
+	n.link.CountsChanged(llama)
 }
 
 // inFlight returns what the node merges for each endpoint.

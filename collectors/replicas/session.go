@@ -130,7 +130,7 @@ func (l *Link) receive(ctx context.Context, subscription *redis.PubSub, states [
 		case err != nil:
 			return err
 		}
-		if m, is := received.(*redis.Message); is && l.take(time.Now(), []byte(m.Payload), maxMessage) {
+		if m, is := received.(*redis.Message); is && l.handle(time.Now(), []byte(m.Payload), maxMessage) {
 			echo.Store(int64(time.Since(began)))
 			l.echoed(time.Now(), states)
 			states = nil
@@ -174,12 +174,12 @@ func (l *Link) echoed(now time.Time, states []string) {
 	l.peers.Echo(now)
 	l.mu.Unlock()
 	for _, state := range states {
-		l.take(now, []byte(state), maxState)
+		l.handle(now, []byte(state), maxState)
 	}
 }
 
-// take takes in a message of at most `most` bytes, and reports whether this replica sent it.
-func (l *Link) take(now time.Time, b []byte, most int) (own bool) {
+// handle takes in a message of at most `most` bytes, and reports whether this replica sent it.
+func (l *Link) handle(now time.Time, b []byte, most int) (own bool) {
 	m, err := decode(b, most)
 	l.mu.Lock()
 	if err != nil {

@@ -76,7 +76,7 @@ func NewRefresher(sets chan<- []Endpoint, report func(error), log *slog.Logger) 
 // Done records the outcome of one refresh: a set, or an error, or a set with an error, which is *Omissions, or why the
 // set may be outdated. A nil set keeps the one known.
 func (r *Refresher) Done(set []Endpoint, err error) {
-	r.note(err)
+	r.record(err)
 	if set == nil {
 		return
 	}
@@ -88,8 +88,8 @@ func (r *Refresher) Done(set []Endpoint, err error) {
 	r.waiting = !r.sent || !slices.Equal(r.set, r.last)
 }
 
-// note reports the outcome and logs the changes from good to bad and back.
-func (r *Refresher) note(err error) {
+// record reports the outcome and logs the changes from good to bad and back.
+func (r *Refresher) record(err error) {
 	r.report(err)
 	omitted, partly := err.(*Omissions) //nolint:errorlint // wrapped in an error, they are a failure
 	failing := err != nil && !partly

@@ -185,7 +185,7 @@ func (b *Registry) Sync(ctx context.Context, s Store, now time.Time) (added, rem
 			there[key{o.Cluster, o.Address}] = o
 		}
 	}
-	added, removed = b.take(there)
+	added, removed = b.replace(there)
 	changed := make(map[string]bool)
 	for _, o := range slices.Concat(added, removed) {
 		changed[o.Cluster] = true
@@ -249,8 +249,8 @@ func (b *Registry) writeAgain() {
 	}
 }
 
-// take takes over what is in the store: what was written, and is not in it any more, was removed by others.
-func (b *Registry) take(there map[key]api.Override) (added, removed []api.Override) {
+// replace takes over what is in the store: what was written, and is not in it any more, was removed by others.
+func (b *Registry) replace(there map[key]api.Override) (added, removed []api.Override) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for k, o := range b.all {

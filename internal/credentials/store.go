@@ -138,14 +138,14 @@ func (s *Store) refresh(ctx context.Context, f File) {
 	if ctx.Err() != nil {
 		return
 	}
-	if before, after, ok := s.take(f, found, err); ok {
+	if before, after, ok := s.keep(f, found, err); ok {
 		s.report(f, before, after)
 	}
 }
 
-// take takes in what was read of a file, and returns its entry before and after; false for one that was forgotten
+// keep takes in what was read of a file, and returns its entry before and after; false for one that was forgotten
 // meanwhile.
-func (s *Store) take(f File, found *Material, err error) (before, after entry, ok bool) {
+func (s *Store) keep(f File, found *Material, err error) (before, after entry, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock() // after a panic, too
 	e := s.known[f]

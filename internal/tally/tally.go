@@ -29,13 +29,13 @@ func New(log *slog.Logger, level slog.Level, message string, every time.Duration
 
 // Add counts one event. It may log, so the caller must not hold a lock.
 func (t *Tally) Add(attributes ...any) {
-	if t.note(attributes) {
+	if t.dueNow(attributes) {
 		t.write(attributes, 1)
 	}
 }
 
-// note reports whether Add has to log the event now.
-func (t *Tally) note(attributes []any) (now bool) {
+// dueNow reports whether Add has to log the event now.
+func (t *Tally) dueNow(attributes []any) (now bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ended {

@@ -40,7 +40,7 @@ func FuzzTake(f *testing.F) {
 		h.enter(s)
 		for _, text := range [][]byte{first, second} {
 			var m loadsv1.WaitRequest
-			if proto.Unmarshal(text, &m) != nil || h.take(s, &m, now) != nil {
+			if proto.Unmarshal(text, &m) != nil || h.receive(s, &m, now) != nil {
 				continue
 			}
 			state, _ := h.state()

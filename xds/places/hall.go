@@ -143,8 +143,8 @@ func (h *hall) leave(s *stream, now time.Time) {
 	h.give(h.queue.Gone(now, s.number))
 }
 
-// take applies a message of a stream: ends first, because they free places. An error is the status of the stream.
-func (h *hall) take(s *stream, m *loadsv1.WaitRequest, now time.Time) error {
+// receive applies a message of a stream: ends first, because they free places. An error is the status of the stream.
+func (h *hall) receive(s *stream, m *loadsv1.WaitRequest, now time.Time) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.streams[s.number] == nil {

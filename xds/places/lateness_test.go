@@ -90,7 +90,7 @@ func TestARequestWhoseMessageIsLateIsSentBeforeAYoungerOne(t *testing.T) {
 			request.Arrivals = append(request.Arrivals, &loadsv1.Arrival{Id: id, Size: -1, WaitedMicroseconds: 5000})
 		}
 		received := noon.Add(time.Duration(m.received) * time.Millisecond)
-		if err := h.take(streams[m.stream], request, received); err != nil {
+		if err := h.receive(streams[m.stream], request, received); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -182,7 +182,7 @@ func (s *Server) receive(g connection, waiter *stream) error {
 	defer cancel()
 	log.Info("an Envoy's requests wait in the queue")
 	for err == nil {
-		if err = h.take(waiter, m, time.Now()); err == nil {
+		if err = h.receive(waiter, m, time.Now()); err == nil {
 			m, err = g.Recv()
 		}
 	}

@@ -259,7 +259,7 @@ func TestAPlaceIsGrantedWhereAnEnvoySaysThatThePromptIs(t *testing.T) {
 						{Address: there, Capacity: 4}}})
 				d.Work = &weighting.Work{PromptTokens: 900, OutputTokens: 200, TokensPerByte: 0.25, BySize: true}
 				h.decided(&d, now)
-				if err := h.take(s, &loadsv1.WaitRequest{Arrivals: []*loadsv1.Arrival{{Id: 1, Size: 4000,
+				if err := h.receive(s, &loadsv1.WaitRequest{Arrivals: []*loadsv1.Arrival{{Id: 1, Size: 4000,
 					Cached: c.cached}}}, now); err != nil {
 					t.Fatal(err)
 				}
@@ -348,7 +348,7 @@ func TestAnEnvoyThatHangsGivesItsPlacesToTheOthers(t *testing.T) {
 			hangs, waits := newStream(c.beats, now), newStream(true, now)
 			for _, s := range []*stream{hangs, waits} {
 				h.enter(s)
-				if err := h.take(s, &loadsv1.WaitRequest{Arrivals: []*loadsv1.Arrival{{Id: 1}}}, now); err != nil {
+				if err := h.receive(s, &loadsv1.WaitRequest{Arrivals: []*loadsv1.Arrival{{Id: 1}}}, now); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -358,7 +358,7 @@ func TestAnEnvoyThatHangsGivesItsPlacesToTheOthers(t *testing.T) {
 					now = now.Add(c.pause)
 					h.tick(now)
 					publish()
-					if err := h.take(waits, &loadsv1.WaitRequest{}, now); err != nil {
+					if err := h.receive(waits, &loadsv1.WaitRequest{}, now); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -367,7 +367,7 @@ func TestAnEnvoyThatHangsGivesItsPlacesToTheOthers(t *testing.T) {
 			if state, _ := h.state(); state.Envoys != map[bool]int{true: 1, false: 2}[c.gone] {
 				t.Errorf("%d streams, want that one has ended: %t", state.Envoys, c.gone)
 			}
-			err := h.take(hangs, &loadsv1.WaitRequest{}, now)
+			err := h.receive(hangs, &loadsv1.WaitRequest{}, now)
 			if ended := status.Code(err) == codes.DeadlineExceeded; ended != c.gone {
 				t.Errorf("its next message: %v, want that the stream has ended: %t", err, c.gone)
 			}
@@ -400,11 +400,11 @@ func TestEndsMakeRoomForTheArrivalsOfTheirMessage(t *testing.T) {
 		s.open[n] = struct{}{}
 	}
 	full := &loadsv1.WaitRequest{Arrivals: []*loadsv1.Arrival{{Id: MaxRequests}}}
-	if err := h.take(s, full, time.Now()); status.Code(err) != codes.ResourceExhausted {
+	if err := h.receive(s, full, time.Now()); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("one too many: %v, want ResourceExhausted", err)
 	}
 	full.Ended = []uint64{7}
-	if err := h.take(s, full, time.Now()); err != nil {
+	if err := h.receive(s, full, time.Now()); err != nil {
 		t.Errorf("one for one that ended: %v", err)
 	}
 }
@@ -418,7 +418,7 @@ func TestARequestHasWaitedForAnHourAtMostWhateverItsEnvoySays(t *testing.T) {
 		if said == math.MaxInt64 {
 			arrival.WaitedMicroseconds = math.MaxUint64
 		}
-		if err := h.take(s, &loadsv1.WaitRequest{Arrivals: []*loadsv1.Arrival{arrival}}, noon); err != nil {
+		if err := h.receive(s, &loadsv1.WaitRequest{Arrivals: []*loadsv1.Arrival{arrival}}, noon); err != nil {
 			t.Fatal(err)
 		}
 		state, _ := h.state()

@@ -133,7 +133,7 @@ func (d *Daemon) newPoller(cfg *config.Redis) (*inflight.Poller, error) {
 	o := d.redisOptions(cfg)
 	o.Progress = &d.polling // of one poller after the other
 	o.Own = d.signals.inFlight
-	p, err := inflight.New(o, d.counted, d.options.Log)
+	p, err := inflight.New(o, d.polled, d.options.Log)
 	if err != nil {
 		return nil, fmt.Errorf("reading in-flight counts: %w", err)
 	}
@@ -155,8 +155,8 @@ func (d *Daemon) redisOptions(cfg *config.Redis) inflight.Options {
 	return o
 }
 
-// counted passes the results of a poll to the clusters. The poll as a whole succeeded if Redis answered for any key.
-func (d *Daemon) counted(results []inflight.Result) {
+// polled passes the results of a poll to the clusters. The poll as a whole succeeded if Redis answered for any key.
+func (d *Daemon) polled(results []inflight.Result) {
 	answered := false
 	for _, r := range results {
 		answered = answered || r.Err == nil || r.Requests != nil

@@ -51,7 +51,7 @@ func (d *Daemon) newLink(cfg *config.Config) (*replicas.Link, error) {
 func (d *Daemon) poke(cluster string) {
 	d.pokeCluster(cluster)
 	if link := d.signals.link.Load(); link != nil {
-		link.Note(cluster)
+		link.CountsChanged(cluster)
 	}
 }
 

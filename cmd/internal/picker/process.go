@@ -106,7 +106,7 @@ func (x *exchange) serve() error {
 		if err != nil {
 			return err
 		}
-		x.modes.note(r.GetProtocolConfig())
+		x.modes.learn(r.GetProtocolConfig())
 		x.observed = r.GetObservabilityMode()
 		a, err := x.answer(r)
 		if err != nil {
@@ -156,8 +156,8 @@ type modes struct {
 	partial           bool // and of a body longer than the proxy's buffer no more than that
 }
 
-// note takes in the first message's description of the modes.
-func (d *modes) note(c *extprocv3.ProtocolConfiguration) {
+// learn takes in the first message's description of the modes.
+func (d *modes) learn(c *extprocv3.ProtocolConfiguration) {
 	if c == nil {
 		return
 	}

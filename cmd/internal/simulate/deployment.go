@@ -30,7 +30,7 @@ type deployment struct {
 // A note says where a value comes from.
 type note struct{ what, value, from string }
 
-func (f *deployment) note(what, value, from string) {
+func (f *deployment) list(what, value, from string) {
 	f.notes = append(f.notes, note{what, value, from})
 }
 
@@ -84,7 +84,7 @@ func (f *deployment) place(s sim.Scenario, count int) (sim.Scenario, error) {
 		return s, fmt.Errorf("cluster %s has %d endpoints: at most %d are simulated", f.cluster.Name, len(endpoints),
 			mostPods)
 	}
-	f.note("endpoints", fmt.Sprint(len(endpoints)), from)
+	f.list("endpoints", fmt.Sprint(len(endpoints)), from)
 	var all []sim.PodGroup
 	configured := 0
 	for i, e := range endpoints {
@@ -163,35 +163,35 @@ func (f *deployment) noteSlots(configured int, all []sim.PodGroup) {
 	}
 	switch {
 	case configured == len(all) && all[0].Engine != nil:
-		f.note("capacity", value, f.file)
+		f.list("capacity", value, f.file)
 	case configured == len(all):
-		f.note("slots", value, f.file+" (capacity)")
+		f.list("slots", value, f.file+" (capacity)")
 	case all[0].Engine != nil:
-		f.note("slots", "derived by the engine", fromScenario+learned)
+		f.list("slots", "derived by the engine", fromScenario+learned)
 	case configured == 0:
-		f.note("slots", value, fromScenario+learned)
+		f.list("slots", value, fromScenario+learned)
 	default:
-		f.note("slots", value, fmt.Sprintf("%s for %d endpoints (capacity), %s for the others", f.file, configured,
+		f.list("slots", value, fmt.Sprintf("%s for %d endpoints (capacity), %s for the others", f.file, configured,
 			fromScenario))
 	}
 }
 
 func (f *deployment) noteScenario(s sim.Scenario) {
-	f.note("Envoys", fmt.Sprint(s.Envoys), fromScenario)
+	f.list("Envoys", fmt.Sprint(s.Envoys), fromScenario)
 	if s.Rate > 0 {
-		f.note("traffic", number(s.Rate)+" requests/s", fromScenario)
+		f.list("traffic", number(s.Rate)+" requests/s", fromScenario)
 	} else {
-		f.note("traffic", fmt.Sprintf("%s of what these endpoints can do, %s requests/s", number(s.Load),
+		f.list("traffic", fmt.Sprintf("%s of what these endpoints can do, %s requests/s", number(s.Load),
 			table.Number(s.ArrivalRate())), fromScenario)
 	}
 	if s.Prompts != nil {
-		f.note("requests", "prompts of "+s.Prompts.Trace.Name, fromScenario)
+		f.list("requests", "prompts of "+s.Prompts.Trace.Name, fromScenario)
 	} else {
-		f.note("service time", fmt.Sprintf("%s, mean %s", serviceKind(s.Service), config.DurationText(s.Service.Mean)),
+		f.list("service time", fmt.Sprintf("%s, mean %s", serviceKind(s.Service), config.DurationText(s.Service.Mean)),
 			fromScenario)
 	}
 	if text := eventsText(s.Events); text != "" {
-		f.note("events", text, fromScenario+", stretched over the endpoints")
+		f.list("events", text, fromScenario+", stretched over the endpoints")
 	}
 }
 
@@ -252,10 +252,10 @@ func (f *deployment) policy(s sim.Scenario, envoyPolicy sim.Balancer) sim.Policy
 	}
 	if !c.Scrape.Disabled {
 		y.ScrapeInterval = c.Scrape.Interval
-		f.note("scrapes", "every "+config.DurationText(c.Scrape.Interval), f.file)
+		f.list("scrapes", "every "+config.DurationText(c.Scrape.Interval), f.file)
 	}
 	f.source(y, s)
-	f.note("pushes", fmt.Sprintf("at least %s apart, deadband %s", config.DurationText(c.Push.MinInterval),
+	f.list("pushes", fmt.Sprintf("at least %s apart, deadband %s", config.DurationText(c.Push.MinInterval),
 		number(c.Push.Deadband)),
 		f.file)
 	f.mode(y, s)
@@ -264,12 +264,12 @@ func (f *deployment) policy(s sim.Scenario, envoyPolicy sim.Balancer) sim.Policy
 	if len(cfg.Clusters) > 1 {
 		budgets += ", as if it asked only for this cluster" // the configuration does not have the Envoys' clusters
 	}
-	f.note("budgets", budgets, f.file)
-	f.note("law", fmt.Sprintf("policy %s, fresh %s, hold %s, decay %s, floor %s",
+	f.list("budgets", budgets, f.file)
+	f.list("law", fmt.Sprintf("policy %s, fresh %s, hold %s, decay %s, floor %s",
 		c.Policy, config.DurationText(c.Weighting.Fresh), config.DurationText(c.Weighting.Hold),
 		config.DurationText(c.Weighting.Decay), number(c.Weighting.Floor)),
 		f.file)
-	f.note("Envoys' policy", string(envoyPolicy)+" under the weights", "--envoy-policy")
+	f.list("Envoys' policy", string(envoyPolicy)+" under the weights", "--envoy-policy")
 	f.noteSignals(s.Signals, y.Source)
 	return sim.Policy{Name: f.name(), Steelyard: y}
 }
@@ -286,13 +286,13 @@ func (f *deployment) noteSignals(g sim.Signals, source sim.Source) {
 		}
 	}
 	if len(delays) > 0 {
-		f.note("delays", strings.Join(delays, ", "), fromScenario)
+		f.list("delays", strings.Join(delays, ", "), fromScenario)
 	}
 	switch len(delays) {
 	case 0:
-		f.note("delays", "of signals and pushes, those of one data center", fromNowhere)
+		f.list("delays", "of signals and pushes, those of one data center", fromNowhere)
 	case 1, 2:
-		f.note("other delays", "those of one data center", fromNowhere)
+		f.list("other delays", "those of one data center", fromNowhere)
 	}
 	if g.Loss == nil {
 		return
@@ -301,7 +301,7 @@ func (f *deployment) noteSignals(g sim.Signals, source sim.Source) {
 	if !ok {
 		lost = "the counts of an access log or Redis, which are not used here"
 	}
-	f.note("loss", number(*g.Loss)+" of "+lost, fromScenario)
+	f.list("loss", number(*g.Loss)+" of "+lost, fromScenario)
 }
 
 // lossy names what can get lost.
@@ -315,7 +315,7 @@ var lossy = map[sim.Source]string{
 func (f *deployment) mode(y *sim.Steelyard, s sim.Scenario) {
 	switch stale := f.cluster.Push.EndpointStaleAfter; {
 	case f.cluster.Shedding.Enabled:
-		f.note("shedding", "Envoys refuse the excess of a saturated pool, and have no fallback (mode shedding)", f.file)
+		f.list("shedding", "Envoys refuse the excess of a saturated pool, and have no fallback (mode shedding)", f.file)
 	case stale > 0:
 		y.FallbackAfter = stale
 		from := f.file
@@ -323,7 +323,7 @@ func (f *deployment) mode(y *sim.Steelyard, s sim.Scenario) {
 		if after > stale {
 			from += ", stretched to the budgets"
 		}
-		f.note("fallback", "Envoys balance by themselves "+config.DurationText(after)+
+		f.list("fallback", "Envoys balance by themselves "+config.DurationText(after)+
 			" after the last push (mode failsafe)", from)
 	}
 }
@@ -351,7 +351,7 @@ func (f *deployment) source(y *sim.Steelyard, s sim.Scenario) {
 	case !x.AccessLog.Disabled && !x.LoadReports.Disabled && busy > 0.5:
 		y.Source = sim.LoadReports
 		y.ReportInterval = f.reportInterval(s.Envoys, true)
-		f.note("in flight", fmt.Sprintf("Envoys' load reports every %s; the access log is off above %s requests/s of "+
+		f.list("in flight", fmt.Sprintf("Envoys' load reports every %s; the access log is off above %s requests/s of "+
 			"an Envoy",
 			config.DurationText(y.ReportInterval), number(x.AccessLog.ReportsAbove)), f.file+besides)
 	case !x.AccessLog.Disabled:
@@ -365,17 +365,17 @@ func (f *deployment) source(y *sim.Steelyard, s sim.Scenario) {
 		if y.Uncorrected = x.LoadReports.Disabled; !y.Uncorrected {
 			text += ", corrected by load reports every " + config.DurationText(y.ReportInterval)
 		}
-		f.note("in flight", text, f.file+besides)
+		f.list("in flight", text, f.file+besides)
 	case !x.LoadReports.Disabled:
 		y.Source = sim.LoadReports
 		y.ReportInterval = f.reportInterval(s.Envoys, true)
-		f.note("in flight", "Envoys' load reports every "+config.DurationText(y.ReportInterval), f.file+besides)
+		f.list("in flight", "Envoys' load reports every "+config.DurationText(y.ReportInterval), f.file+besides)
 	case redis:
 		y.Source, y.ReportInterval = sim.Redis, f.config.Redis.Interval
-		f.note("in flight", "Redis, read every "+config.DurationText(y.ReportInterval), f.file)
+		f.list("in flight", "Redis, read every "+config.DurationText(y.ReportInterval), f.file)
 	default:
 		y.Source = sim.Scrape
-		f.note("in flight", "nothing but scrapes", f.file)
+		f.list("in flight", "nothing but scrapes", f.file)
 	}
 }
 

@@ -21,7 +21,7 @@ type pace struct {
 // paceSpan is the least time over which a pace is measured.
 const paceSpan = 2 * time.Second
 
-func (p *pace) note(now time.Time, ended uint64) {
+func (p *pace) observe(now time.Time, ended uint64) {
 	p.total += ended
 	if p.marks[1].at.IsZero() || now.Sub(p.marks[1].at) >= paceSpan {
 		p.marks[0] = p.marks[1]

@@ -153,7 +153,7 @@ func (p *Peers) Take(now time.Time, m *Message) (changed []string) {
 	}
 	for i := range m.Clusters {
 		if c := p.clusters[m.Clusters[i].Name]; c != nil {
-			o.take(now, c, &m.Clusters[i])
+			o.update(now, c, &m.Clusters[i])
 			changed = append(changed, m.Clusters[i].Name)
 		}
 	}
@@ -196,8 +196,8 @@ func (p *Peers) drop() bool {
 	return longest != nil
 }
 
-// take takes in the part of a message about a cluster.
-func (o *peer) take(now time.Time, c *cluster, m *Cluster) {
+// update takes in the part of a message about a cluster.
+func (o *peer) update(now time.Time, c *cluster, m *Cluster) {
 	s := o.clusters[m.Name]
 	if s == nil {
 		s = &share{parts: make(map[string]*part)}
@@ -217,7 +217,7 @@ func (o *peer) take(now time.Time, c *cluster, m *Cluster) {
 		}
 		risen := since(&before.seen, &sent.Sums)
 		to.sums.Add(&risen)
-		s.pace.note(now, risen.Ended)
+		s.pace.observe(now, risen.Ended)
 		before.inFlight, before.seen = max(0, sent.InFlight), sent.Sums
 	}
 }

@@ -106,8 +106,8 @@ func (d *decided) flush(now time.Time) {
 	d.since = now
 }
 
-// take writes the mean shares since the last call over into, with the addresses; nil while nothing was decided.
-func (d *decided) take(now time.Time, into []float64) (addresses []string, shares []float64) {
+// mean writes the mean shares since the last call over into, with the addresses; nil while nothing was decided.
+func (d *decided) mean(now time.Time, into []float64) (addresses []string, shares []float64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.flush(now)

@@ -89,7 +89,7 @@ func (m *measured) observe(now time.Time, c *api.Cluster, d *decided) *Measure {
 	m.ticks++
 	m.count(c.Endpoints, slot, elapsed)
 	var order []string
-	order, m.decided = d.take(now, m.decided)
+	order, m.decided = d.mean(now, m.decided)
 	m.expect(order, slot)
 	m.refused.learn(c.DroppedRequests, elapsed)
 	perRequest := tokensPerRequest(c)

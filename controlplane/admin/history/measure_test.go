@@ -31,7 +31,7 @@ func TestEndpointsThatTheEnvoysDoNotUseAreExpectedToGetNothing(t *testing.T) {
 	var d decided
 	d.pushed(noon, Decided{Addresses: []string{"a:1", "b:1", "c:1"}, Shares: []float64{0.5, 0.3, 0.2},
 		Flagged: make([]bool, 3), Unused: []bool{true, false, false}, ArrivalRate: 40})
-	_, got := d.take(noon.Add(time.Second), nil)
+	_, got := d.mean(noon.Add(time.Second), nil)
 	for i, want := range []float64{0, 0.6, 0.4} {
 		if math.Abs(got[i]-want) > 1e-9 {
 			t.Errorf("%d: %v", i, got)

@@ -70,11 +70,11 @@ func (m *merger) add(c candidate) { m.candidates = append(m.candidates, c) }
 // omit leaves out a candidate that would get requests.
 func (m *merger) omit(c candidate, format string, args ...any) {
 	m.unusable = true
-	m.note(c.where(), c.object, format, args...)
+	m.leaveOut(c.where(), c.object, format, args...)
 }
 
-// note names something that is not used. The address may be empty.
-func (m *merger) note(address, object, format string, args ...any) {
+// leaveOut names something that is not used. The address may be empty.
+func (m *merger) leaveOut(address, object, format string, args ...any) {
 	m.omitted = append(m.omitted, api.Omission{Address: address, Object: object,
 		Reason: fmt.Sprintf(format, args...)})
 }
@@ -92,7 +92,7 @@ func (m *merger) hint(c *candidate, pod meta.ObjectMeta) {
 		if err == nil && n > 0 && n <= discovery.MaxCapacity {
 			c.Capacity = n
 		} else {
-			m.note(c.address, capacityHint+" of Pod "+pod.Name,
+			m.leaveOut(c.address, capacityHint+" of Pod "+pod.Name,
 				"it is %.40q: write a number of slots above 0, at most "+
 					"%d; until then the Pod has the capacity of the cluster's configuration", v, discovery.MaxCapacity)
 		}
@@ -101,7 +101,7 @@ func (m *merger) hint(c *candidate, pod meta.ObjectMeta) {
 		if slices.Contains(engines.Names(), v) {
 			c.Engine = v
 		} else {
-			m.note(c.address, engineHint+" of Pod "+pod.Name,
+			m.leaveOut(c.address, engineHint+" of Pod "+pod.Name,
 				"it is %.40q: write one of %s; until then the Pod has the "+
 					"engine of the cluster's configuration", v, strings.Join(engines.Names(), ", "))
 		}
@@ -161,7 +161,7 @@ func (m *merger) usable() []candidate {
 // conflict names a Pod whose address is another's, too. One that terminates has left it to the other.
 func (m *merger) conflict(out, in candidate) {
 	if out.owner != in.owner && out.ID != "" && !out.terminating {
-		m.note(out.Address, out.object, "%s is ready at the same address, and has it", in.object)
+		m.leaveOut(out.Address, out.object, "%s is ready at the same address, and has it", in.object)
 	}
 }
 

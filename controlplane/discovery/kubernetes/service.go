@@ -109,7 +109,7 @@ func (s *serviceSource) Run(ctx context.Context, sets chan<- []discovery.Endpoin
 func (s *serviceSource) endpoints(found, pods cache.Store, unlabelled error) ([]discovery.Endpoint, error) {
 	m := merger{family: s.Family, what: s.what(s.Namespace)}
 	if unlabelled != nil {
-		m.note("", "Pods of namespace "+s.Namespace, "capacity and engine of Pods are not known: %v", unlabelled)
+		m.leaveOut("", "Pods of namespace "+s.Namespace, "capacity and engine of Pods are not known: %v", unlabelled)
 	}
 	all := found.List()
 	if len(all) == 0 {
@@ -148,7 +148,7 @@ func (s *serviceSource) addSlice(m *merger, slice *discoveryv1.EndpointSlice, po
 	}
 	// An empty slice has no ports either. Of one in which no endpoint is ready, the fault is known before one is.
 	if err != nil && len(found) > 0 && !slices.ContainsFunc(found, candidate.counts) {
-		m.note("", "EndpointSlice "+slice.Name, "%s", fault)
+		m.leaveOut("", "EndpointSlice "+slice.Name, "%s", fault)
 	}
 	for _, c := range found {
 		c.port, c.MetricsPort, c.fault = port, metrics, fault

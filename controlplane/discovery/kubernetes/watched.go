@@ -214,13 +214,13 @@ func (w *watched) persist(ctx context.Context, verb string, o meta.ListOptions, 
 		}
 		w.client.requested(w.resource(), verb, resultOf(err))
 		if err == nil {
-			w.note(nil)
+			w.record(nil)
 			return nil
 		}
 		if forInformer(err, o) {
 			return err // its next request is the one that shows whether the API server answers
 		}
-		w.note(w.explain(verb, err))
+		w.record(w.explain(verb, err))
 		wait := min(firstRetry<<min(try, 10), lastRetry)
 		wait += time.Duration(rand.Float64() * 0.2 * float64(wait))
 		if loops.Pause(ctx, wait); ctx.Err() != nil {
@@ -229,8 +229,8 @@ func (w *watched) persist(ctx context.Context, verb string, o meta.ListOptions, 
 	}
 }
 
-// note keeps the state of the requests.
-func (w *watched) note(err error) {
+// record keeps the state of the requests.
+func (w *watched) record(err error) {
 	w.mu.Lock()
 	same := fmt.Sprint(w.err) == fmt.Sprint(err)
 	w.err = err

@@ -357,7 +357,7 @@ func (f *Follower) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if f.note(err) {
+		if f.setState(err) {
 			f.log.Warn("the loads are not followed: requests go by the proxies' weights, unless there were loads in "+
 				"the last "+picking.Stale.String(), "error", err)
 			retry = firstRetry
@@ -368,8 +368,8 @@ func (f *Follower) Run(ctx context.Context) error {
 	return nil
 }
 
-// note keeps the state of the stream, and reports whether it is another one than before.
-func (f *Follower) note(err error) (changed bool) {
+// setState keeps the state of the stream, and reports whether it changed.
+func (f *Follower) setState(err error) (changed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.lost = err
@@ -416,10 +416,10 @@ func (f *Follower) follow(ctx context.Context) error {
 			break
 		}
 		quiet.Reset(silence)
-		if f.note(nil) {
+		if f.setState(nil) {
 			f.log.Info("following the loads")
 		}
-		f.take(u)
+		f.apply(u)
 	}
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
@@ -430,7 +430,7 @@ func (f *Follower) follow(ctx context.Context) error {
 	return fmt.Errorf("following the loads of Steelyard: %w", err)
 }
 
-func (f *Follower) take(u *loadsv1.Update) {
+func (f *Follower) apply(u *loadsv1.Update) {
 	p := f.Pool(u.GetCluster())
 	if p == nil {
 		return

@@ -254,7 +254,7 @@ func TestTheLogSaysOnceWhyTheLoadsAreNotFollowed(t *testing.T) {
 		{distrusted, false},
 		{nil, true},
 	} {
-		if got := f.note(c.err); got != c.news || !errors.Is(f.Status(), c.err) {
+		if got := f.setState(c.err); got != c.news || !errors.Is(f.Status(), c.err) {
 			t.Errorf("%d, %v: logged %t, want %t; the status is %v", i, c.err, got, c.news, f.Status())
 		}
 	}

@@ -62,7 +62,7 @@ func followed(t *testing.T, address string, authority *certs.Pair, want string) 
 	defer conn.Close()
 	var log bytes.Buffer // written by Run, and read after it
 	f := New(conn, "envoy-1", []string{"llama"}, slog.New(slog.NewTextHandler(&log, nil)))
-	f.note(context.DeadlineExceeded)
+	f.setState(context.DeadlineExceeded)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	done := make(chan error, 1)
