@@ -9,16 +9,16 @@ import (
 // An account counts the requests of one Envoy at one endpoint of one cluster. There may be as many as Envoys times
 // endpoints, so accounts are small.
 type account struct {
-	envoy *envoy
-	slot  *slot
-	count flight.Counter
+	envoy  *envoy
+	member *member
+	count  flight.Counter
 
 	open   list   // requests begun and not ended, oldest first; count has the same number open
 	closed int32  // of the Envoy's closed requests, those of the account
 	ended  uint32 // requests, as in the sums; it wraps around
 
 	next    tally // of the report that is being read
-	watched bool  // the Envoy watches the slot's cluster: the slot counts it
+	watched bool  // the Envoy watches the member's cluster: the member counts it
 	recent  outcomes
 }
 
@@ -26,11 +26,11 @@ type account struct {
 type tally struct{ inProgress, issued, succeeded, errors int32 }
 
 // countedInFlight returns how many requests are in flight, without those that do not count.
-func (s *slot) countedInFlight() int64 {
+func (s *member) countedInFlight() int64 {
 	return s.inFlight - s.excess
 }
 
-// apply adds what a step of the counter changed to the slot.
+// apply adds what a step of the counter changed to the member.
 func (l *Ledger) apply(a *account, change *flight.Change) {
 	for range change.Close {
 		l.close(a.open.head)
@@ -42,43 +42,43 @@ func (l *Ledger) apply(a *account, change *flight.Change) {
 		l.confirm(a)
 	}
 	if a.watched && change.Sums != (flight.Sums{}) {
-		a.slot.sums.Add(&change.Sums)
+		a.member.sums.Add(&change.Sums)
 		if change.Sums.Answered == 1 {
-			a.slot.took(change.Sums.Latency)
+			a.member.took(change.Sums.Latency)
 		}
-		l.changed(a.slot.cluster)
+		l.changed(a.member.cluster)
 		l.noteTraffic(a)
 	}
 }
 
 // took notes the time of an answer.
-func (s *slot) took(seconds float64) {
+func (s *member) took(seconds float64) {
 	if s.times == nil {
 		s.times = &times{}
 	}
 	s.times.add(seconds)
 }
 
-// shift changes the slot's number of requests in flight.
+// shift changes the member's number of requests in flight.
 func (l *Ledger) shift(a *account, delta int32) {
 	if a.watched && delta != 0 {
-		a.slot.inFlight += int64(delta)
+		a.member.inFlight += int64(delta)
 		if !a.envoy.confirmed {
-			a.slot.addUnconfirmed(int64(delta))
+			a.member.addUnconfirmed(int64(delta))
 		}
-		l.changed(a.slot.cluster)
+		l.changed(a.member.cluster)
 	}
 }
 
 // noteTraffic marks the cluster as one with traffic.
 func (l *Ledger) noteTraffic(a *account) {
 	if a.watched {
-		a.slot.cluster.traffic = true
-		l.setIdle(a.slot.cluster, false)
+		a.member.cluster.traffic = true
+		l.setIdle(a.member.cluster, false)
 	}
 }
 
-// watch makes the slot count the account, or stop counting it.
+// watch makes the member count the account, or stop counting it.
 func (l *Ledger) watch(a *account, watched bool) {
 	if a.watched == watched {
 		return
@@ -93,7 +93,7 @@ func (l *Ledger) watch(a *account, watched bool) {
 }
 
 // account returns the account with an endpoint, or nil.
-func (e *envoy) account(s *slot) *account {
+func (e *envoy) account(s *member) *account {
 	if e == nil {
 		return nil
 	}
@@ -101,7 +101,7 @@ func (e *envoy) account(s *slot) *account {
 }
 
 // accountWith returns the account with an endpoint, which it adds if it is new; nil if there are too many.
-func (l *Ledger) accountWith(e *envoy, s *slot) *account {
+func (l *Ledger) accountWith(e *envoy, s *member) *account {
 	if a := e.account(s); a != nil {
 		return a
 	}
@@ -109,7 +109,7 @@ func (l *Ledger) accountWith(e *envoy, s *slot) *account {
 		return nil
 	}
 	l.accounts++
-	a := &account{envoy: e, slot: s, open: list{which: inAccount}}
+	a := &account{envoy: e, member: s, open: list{which: inAccount}}
 	a.count.Switch(e.basis())
 	_, a.watched = s.cluster.watchers[e.node]
 	e.accounts[s] = a
@@ -119,14 +119,14 @@ func (l *Ledger) accountWith(e *envoy, s *slot) *account {
 // forget drops an account and all that it counts.
 func (l *Ledger) forget(a *account) {
 	l.clear(a)
-	delete(a.envoy.accounts, a.slot)
+	delete(a.envoy.accounts, a.member)
 }
 
 // clear takes back all that an account counts, before it is dropped.
 func (l *Ledger) clear(a *account) {
 	l.watch(a, false)
 	l.dropAll(a)
-	a.slot.forgetAccount(a)
+	a.member.forgetAccount(a)
 	l.accounts--
 }
 

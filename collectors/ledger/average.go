@@ -26,7 +26,7 @@ func (m *average) add(now time.Time, alpha, value float64) {
 
 // average adds an end, which adds d to the sums, to the averages. received are the bytes before the beginning. A
 // request that was neither answered nor failed, because the client or Envoy ended it, shows nothing about the endpoint.
-func (s *slot) average(now time.Time, o *Outcome, d *flight.Sums, received uint64) {
+func (s *member) average(now time.Time, o *Outcome, d *flight.Sums, received uint64) {
 	alpha := s.cluster.alpha
 	if d.Answered > 0 {
 		s.bytes.add(now, alpha, float64(o.Bytes-min(received, o.Bytes)))

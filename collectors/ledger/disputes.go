@@ -53,12 +53,12 @@ func (l *Ledger) Disputes(name string, now time.Time) (all []Dispute) {
 
 // has reports whether an address, as Envoys write it, is that of an endpoint of the cluster.
 func (c *cluster) has(address string) bool {
-	return slices.ContainsFunc(c.members, func(s *slot) bool { return s.at.key == address })
+	return slices.ContainsFunc(c.members, func(s *member) bool { return s.at.key == address })
 }
 
 // unconfirmedAt returns a dispute for each Envoy that is not confirmed, and has requests in flight at an endpoint that
 // does not show them.
-func (l *Ledger) unconfirmedAt(s *slot, now time.Time) (all []Dispute) {
+func (l *Ledger) unconfirmedAt(s *member, now time.Time) (all []Dispute) {
 	lasts := now.Sub(s.excessSince)
 	if s.excess == 0 || lasts < gaugeLag {
 		return nil

@@ -10,7 +10,7 @@ import (
 // An envoy is an Envoy that has a stream.
 type envoy struct {
 	node     Envoy
-	accounts map[*slot]*account
+	accounts map[*member]*account
 	requests map[key]*request
 	open     int  // requests, with the closed ones
 	closed   list // requests whose ends seem lost, and may come after all
@@ -94,7 +94,7 @@ func (l *Ledger) envoyFor(node Envoy, now time.Time) *envoy {
 		if len(l.envoys) >= l.room(node, maxEnvoys) {
 			return nil
 		}
-		e = &envoy{node: node, accounts: make(map[*slot]*account), requests: make(map[key]*request),
+		e = &envoy{node: node, accounts: make(map[*member]*account), requests: make(map[key]*request),
 			closed: list{which: inAccount}, lastMessage: now, came: now}
 		l.envoys[node] = e
 		l.epoch++

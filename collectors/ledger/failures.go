@@ -160,7 +160,7 @@ type discountedFailures struct {
 // network between the two, and the Envoy's own outlier detection handles it. Where no other host has requests, or none
 // gets answers any more, the failures of one host count.
 func (a *account) filterFailures(now time.Time, d *flight.Sums) {
-	s := a.slot
+	s := a.member
 	if d.Failed == 0 && d.Answered > 0 {
 		if a.recent != allAnswered { // rarely so: it saves a write
 			a.recent.record(0)
@@ -177,7 +177,7 @@ func (a *account) filterFailures(now time.Time, d *flight.Sums) {
 // answered takes in an answer. The gap is measured to the newest answer of this account, if that is the newest of all,
 // and otherwise to the newest answer of any account but the one with the newest of all: so an Envoy with many requests
 // does not hide how few the others have.
-func (s *slot) answered(a *account, now int64) {
+func (s *member) answered(a *account, now int64) {
 	last := &s.answers.newest
 	if last.by != a {
 		last = &s.answers.other
@@ -191,7 +191,7 @@ func (s *slot) answered(a *account, now int64) {
 }
 
 // checkFailure takes in the end of a request while the endpoint has failures.
-func (s *slot) checkFailure(a *account, now time.Time, d *flight.Sums) {
+func (s *member) checkFailure(a *account, now time.Time, d *flight.Sums) {
 	if d.Answered+d.Failed == 0 {
 		return // the client or Envoy ended it
 	}
@@ -262,7 +262,7 @@ func (f *failureCheck) counts(a *account, now time.Time, d *flight.Sums) bool {
 // failsMore reports whether the endpoint fails more hosts than it serves. The host `own` is that of account a, which
 // has just reported a failure.
 func (f *failureCheck) failsMore(a *account, own *hostRecord, now time.Time) bool {
-	limit, fail, served := a.slot.gaps.limit(), 0, 0
+	limit, fail, served := a.member.gaps.limit(), 0, 0
 	for i := range f.hosts {
 		h := &f.hosts[i]
 		n := &h.answers.newest
@@ -304,7 +304,7 @@ func (d *discountedFailures) persist(now time.Time) bool {
 }
 
 // forgetAccount drops what refers to an account.
-func (s *slot) forgetAccount(a *account) {
+func (s *member) forgetAccount(a *account) {
 	s.answers.release(a)
 	f := s.failures
 	if f == nil {

@@ -74,8 +74,8 @@ func New(wake func(cluster string)) *Ledger {
 // A cluster is a set of endpoints and the Envoys that move their counts.
 type cluster struct {
 	name     string
-	alpha    float64 // weight of an end in the averages
-	members  []*slot // in the caller's order
+	alpha    float64   // weight of an end in the averages
+	members  []*member // in the caller's order
 	watchers map[Envoy]struct{}
 	dropped  uint64
 	dirty    bool
@@ -89,8 +89,8 @@ type cluster struct {
 // watching counts the clusters that an Envoy is subscribed to.
 type watching struct{ clusters, busy int }
 
-// A slot is one endpoint of one cluster, with the sums and averages over all Envoys that count.
-type slot struct {
+// A member is one endpoint of one cluster, with the sums and averages over all Envoys that count.
+type member struct {
 	cluster  *cluster
 	at       *address
 	address  string // as the caller wrote it
@@ -111,15 +111,15 @@ type slot struct {
 
 // An address is an endpoint of at least one cluster.
 type address struct {
-	key    string
-	slots  []*slot
-	served served
+	key     string
+	members []*member
+	served  served
 }
 
 // servedBy returns which of the endpoint's clusters has a name in EDS: NAME or NAME/…; nil if none of them has.
 func (a *address) servedBy(service string) *cluster {
 	base, _, _ := strings.Cut(service, "/")
-	for _, s := range a.slots {
+	for _, s := range a.members {
 		if s.cluster.name == service || s.cluster.name == base {
 			return s.cluster
 		}
@@ -169,15 +169,15 @@ func (l *Ledger) SetMembers(name string, addresses []string) {
 	l.mu.Lock()
 	defer l.release()
 	c := l.cluster(name)
-	if slices.EqualFunc(c.members, addresses, func(s *slot, given string) bool { return s.address == given }) {
+	if slices.EqualFunc(c.members, addresses, func(s *member, given string) bool { return s.address == given }) {
 		return
 	}
-	before := make(map[string]*slot, len(c.members))
+	before := make(map[string]*member, len(c.members))
 	for _, s := range c.members {
 		before[s.address] = s
 	}
-	c.members = make([]*slot, 0, len(addresses))
-	now := make(map[string]*slot, len(addresses))
+	c.members = make([]*member, 0, len(addresses))
+	now := make(map[string]*member, len(addresses))
 	for _, given := range addresses {
 		s := before[given]
 		if s == nil {
@@ -203,28 +203,28 @@ func (l *Ledger) SetAlpha(name string, alpha float64) {
 }
 
 // join adds an endpoint to a cluster.
-func (l *Ledger) join(c *cluster, given string) *slot {
+func (l *Ledger) join(c *cluster, given string) *member {
 	key := canonical(given)
 	a := l.addresses[key]
 	if a == nil {
 		a = &address{key: key}
 		l.addresses[key] = a
 	}
-	s := &slot{cluster: c, at: a, address: given}
-	a.slots = append(a.slots, s)
+	s := &member{cluster: c, at: a, address: given}
+	a.members = append(a.members, s)
 	return s
 }
 
 // leave takes an endpoint out of its cluster.
-func (l *Ledger) leave(s *slot) {
+func (l *Ledger) leave(s *member) {
 	for _, e := range l.envoys {
 		if acc := e.account(s); acc != nil {
 			l.forget(acc)
 		}
 	}
 	a := s.at
-	a.slots = slices.DeleteFunc(a.slots, func(other *slot) bool { return other == s })
-	if len(a.slots) == 0 {
+	a.members = slices.DeleteFunc(a.members, func(other *member) bool { return other == s })
+	if len(a.members) == 0 {
 		delete(l.addresses, a.key)
 	}
 }
@@ -277,7 +277,7 @@ func (l *Ledger) Forget(name string) {
 	if c == nil {
 		return
 	}
-	gone := make(map[*slot]bool, len(c.members))
+	gone := make(map[*member]bool, len(c.members))
 	for _, s := range c.members {
 		if !gone[s] {
 			gone[s] = true

@@ -102,7 +102,7 @@ func (l *Ledger) believe(at *address) {
 // limit leaves out so many requests of the Envoys that are not confirmed.
 func (l *Ledger) limit(at *address, excess float64, now time.Time) {
 	left := max(0, int64(math.Ceil(excess)))
-	for _, s := range at.slots {
+	for _, s := range at.members {
 		before := s.excess
 		s.excess = min(left, s.unconfirmed)
 		left -= s.excess
@@ -119,14 +119,14 @@ func (l *Ledger) limit(at *address, excess float64, now time.Time) {
 // confirm makes all requests of an Envoy count, one of whose requests ended at an endpoint that has completed some
 // since the Envoy came, or whose reports do not show what it completes.
 func (l *Ledger) confirm(a *account) {
-	e, s := a.envoy, &a.slot.at.served
+	e, s := a.envoy, &a.member.at.served
 	if e.confirmed || s.at.Before(e.came) || s.completed.Known() && !s.worked.After(e.came) {
 		return
 	}
 	e.confirmed = true
 	for _, a := range e.accounts {
 		if a.watched {
-			a.slot.addUnconfirmed(-int64(a.count.InFlight()))
+			a.member.addUnconfirmed(-int64(a.count.InFlight()))
 		}
 	}
 }
@@ -136,13 +136,13 @@ func (l *Ledger) doubt(e *envoy, now time.Time) {
 	e.confirmed, e.came = false, now.Add(doubtFor)
 	for _, a := range e.accounts {
 		if a.watched {
-			a.slot.addUnconfirmed(int64(a.count.InFlight()))
+			a.member.addUnconfirmed(int64(a.count.InFlight()))
 		}
 	}
 }
 
 // addUnconfirmed adds requests in flight of Envoys that are not confirmed.
-func (s *slot) addUnconfirmed(n int64) {
+func (s *member) addUnconfirmed(n int64) {
 	s.unconfirmed += n
 	s.excess = min(s.excess, s.unconfirmed)
 }
@@ -168,7 +168,7 @@ func (l *Ledger) follow(at *address, now time.Time) {
 
 func (l *Ledger) startRow(at *address, missing float64, now time.Time) *mismatch {
 	m := &mismatch{since: now, least: missing, ended: at.ended(), completed: at.served.completed}
-	for _, s := range at.slots {
+	for _, s := range at.members {
 		for _, e := range l.countedBy(s.cluster).envoys {
 			if a := e.accounts[s]; a != nil && a.watched && e.confirmed && a.count.InFlight() > tolerated {
 				m.claims = append(m.claims, &claim{account: a, least: a.count.InFlight(), ended: a.ended})
@@ -258,7 +258,7 @@ func (l *Ledger) sweepReports(now time.Time) {
 
 // inFlight returns the requests in flight over all clusters of an endpoint: of confirmed Envoys, and of all.
 func (a *address) inFlight() (confirmed, all int64) {
-	for _, s := range a.slots {
+	for _, s := range a.members {
 		confirmed += s.inFlight - s.unconfirmed
 		all += s.inFlight
 	}
@@ -267,7 +267,7 @@ func (a *address) inFlight() (confirmed, all int64) {
 
 // ended returns how many requests to an endpoint have ended, over all its clusters.
 func (a *address) ended() (sum uint64) {
-	for _, s := range a.slots {
+	for _, s := range a.members {
 		sum += s.sums.Ended
 	}
 	return sum

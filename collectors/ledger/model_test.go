@@ -173,7 +173,7 @@ func (w *world) mustBeTrue(t fataler) {
 func (w *world) mustBeSound(t fataler) {
 	t.Helper()
 	l := w.ledger
-	slots := map[*slot]int64{}
+	slots := map[*member]int64{}
 	open, accounts, services := 0, 0, 0
 	var reporters Reporters
 	for _, e := range l.envoys {
@@ -190,7 +190,7 @@ func (w *world) mustBeSound(t fataler) {
 		for _, a := range e.accounts {
 			accounts++
 			if a.watched {
-				slots[a.slot] += int64(a.count.InFlight())
+				slots[a.member] += int64(a.count.InFlight())
 			}
 		}
 	}

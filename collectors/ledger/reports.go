@@ -240,7 +240,7 @@ func (l *Ledger) tally(r *Reports, clusters []ClusterLoad, now time.Time) (issue
 // none has it.
 func (l *Ledger) tallyOne(e *envoy, at *address, name string, load *EndpointLoad) {
 	meant := at.servedBy(name)
-	for _, s := range at.slots {
+	for _, s := range at.members {
 		if meant != nil && s.cluster != meant {
 			continue
 		}

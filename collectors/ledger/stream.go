@@ -73,11 +73,11 @@ func (l *Ledger) event(s *Stream, now time.Time, ev *Event) {
 	id, watched := maphash.Bytes(l.seed, ev.ID), false
 	meant, hashed := e.meant(at, ev.Cluster)
 	ev.hashed = hashed
-	for _, slot := range at.slots {
-		if meant != nil && slot.cluster != meant {
+	for _, m := range at.members {
+		if meant != nil && m.cluster != meant {
 			continue
 		}
-		if a := l.accountWith(e, slot); a != nil {
+		if a := l.accountWith(e, m); a != nil {
 			watched = watched || a.watched
 			l.step(s, a, now, id, ev)
 		}
@@ -97,7 +97,7 @@ func (e *envoy) meant(at *address, name []byte) (c *cluster, hashes bool) {
 			s = service{name: base, hashes: true}
 		}
 	}
-	if len(at.slots) > 1 {
+	if len(at.members) > 1 {
 		c = at.servedBy(s.name)
 	}
 	return c, s.hashes
@@ -147,7 +147,7 @@ func (l *Ledger) end(a *account, now time.Time, id uint64, ev *Event) {
 		change = a.count.End(pairing, change.Sums)
 	}
 	if a.watched {
-		a.slot.average(now, o, &change.Sums, received)
+		a.member.average(now, o, &change.Sums, received)
 		a.filterFailures(now, &change.Sums)
 	}
 	l.apply(a, &change)
