@@ -272,7 +272,8 @@ func (st *runtimeStream) answered(q *discoveryv3.DiscoveryRequest) {
 		level = slog.LevelDebug // already logged: the state has not changed
 	}
 	st.nack = cmp.Or(refusal(failed.GetMessage()), "no reason given")
-	st.mu.logLater(level, "envoy refuses its runtime layer", "node", st.envoy.NodeID, "peer", st.peer, "message", st.nack)
+	st.mu.logLater(level, "envoy refuses its runtime layer",
+		"node", st.envoy.NodeID, "peer", st.peer, "message", st.nack)
 }
 
 // response returns the layers with these names, which are sent next.

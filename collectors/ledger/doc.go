@@ -87,8 +87,8 @@
 //
 //	confirmed   an Envoy of which a request ended at an endpoint that has completed some since the Envoy came, or
 //	            whose reports do not show what it completes
-//	excess      requests of Envoys that are not confirmed, beyond what the endpoint's newest report shows besides those
-//	            of the others: they do not count
+//	excess      requests of Envoys that are not confirmed, beyond what the endpoint's newest report shows besides
+//	            those of the others: they do not count
 //	mismatch    a row of an endpoint's own reports that each show fewer requests than the confirmed Envoys have, by
 //	            more than 8
 //	dispute     what is shown of either, and of failures that do not count: Envoy, endpoint, since when (Disputes)
