@@ -85,6 +85,10 @@ type Options struct {
 	// Envoy that starts while Steelyard is down then has none.
 	Fallback []string
 
+	// Known are members of ModeFailsafe's last resort, as IP:port: those that were known when the clusters were made.
+	// An Envoy that has not heard of Steelyard since its start uses them. None when empty.
+	Known []string
+
 	// IdleTimeout is how long a request may go without a byte in either
 	// direction before it is reset; DefaultIdleTimeout when 0. It has to outlast
 	// the longest wait in a model server's queue.
@@ -113,6 +117,8 @@ type Options struct {
 
 	// Envoy's reports of its requests, which can be switched off one by one. Without any,
 	// Steelyard computes the weights only from the model servers' metrics.
+	// LogOwn has Envoy log only requests of routes to Steelyard's clusters; in ModeFailsafe only.
+	LogOwn        bool
 	NoUpstreamLog bool // no entry for each request that begins or ends at an endpoint
 	NoLoadReports bool // no reports, at intervals, of the requests in progress at each endpoint
 	NoRuntime     bool // no runtime layer of Steelyard's: the log then stays on and immediate, whatever it costs
@@ -167,6 +173,7 @@ func (o Options) validate() error {
 		checkText("node id", o.NodeID),
 		checkText("zone", o.Zone),
 		o.checkFallback(),
+		o.checkKnown(),
 		o.checkPicker(),
 		o.checkAffinity(),
 		o.checkIdleTimeout(),
@@ -244,6 +251,14 @@ func (o Options) checkFallback() error {
 	var errs []error
 	for _, addr := range o.Fallback {
 		errs = append(errs, CheckAddress("fallback", addr, "llama.svc:8000"))
+	}
+	return errors.Join(errs...)
+}
+
+func (o Options) checkKnown() error {
+	var errs []error
+	for _, addr := range o.Known {
+		errs = append(errs, checkListener("known", addr, "10.0.0.1:8000"))
 	}
 	return errors.Join(errs...)
 }

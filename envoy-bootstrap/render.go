@@ -46,6 +46,27 @@ func Render(o Options) ([]byte, error) {
 // and the clusters.
 func RenderAttach(o Options) ([]byte, error) { return render("attach", o) }
 
+// Parts are what an Envoy of another control plane needs, each YAML with comments.
+type Parts struct {
+	Bootstrap []byte // a mapping to merge into its bootstrap: the connection to Steelyard, load reports, the runtime
+	Clusters  []byte // a list: those of Options.Cluster
+	Router    []byte // a mapping to merge into the configuration of the router filter: the upstream log
+	Route     []byte // a mapping to merge into the action of a route to Parts.Target: its timeout and retries
+	Target    string // the cluster that routes name
+}
+
+// RenderParts returns the parts for one cluster.
+func RenderParts(o Options) (p Parts, err error) {
+	p.Target = view{Options: o.withDefaults()}.Target()
+	for name, part := range map[string]*[]byte{"addition": &p.Bootstrap, "clusters": &p.Clusters,
+		"upstream log": &p.Router, "patience": &p.Route} {
+		if *part, err = render(name, o); err != nil {
+			return Parts{}, err
+		}
+	}
+	return p, nil
+}
+
 // RenderSecrets returns the files for Options.SecretsDir, by name: each names the files of a certificate or of
 // authorities, and the folder that Envoy watches for their replacement.
 func RenderSecrets(o Options) (map[string][]byte, error) {
@@ -119,6 +140,9 @@ func (v view) Target() string {
 
 // FallbackCluster is the cluster that balances without Steelyard.
 func (v view) FallbackCluster() string { return v.Cluster + "_fallback" }
+
+// KnownCluster is the last resort of an Envoy that has not heard of Steelyard.
+func (v view) KnownCluster() string { return v.Cluster + "_known" }
 
 // Service is the EDS resource that carries the weights.
 func (v view) Service() string {

@@ -14,52 +14,26 @@ import (
 	envoybootstrap "steelyard/envoy-bootstrap"
 )
 
-// parts are what an Envoy of another control plane needs, taken out of the output of steelyard bootstrap.
+// parts are what an Envoy of another control plane needs.
 type parts struct {
-	steelyard map[string]any   // the cluster of Steelyard itself, which has to be in the bootstrap
 	clusters  []map[string]any // the weighted one, its fallback and the pair of them
 	router    map[string]any   // additions to the configuration of the router filter
-	bootstrap map[string]any   // the top-level sections that are no static resources
+	bootstrap map[string]any   // the top-level sections, with the cluster of Steelyard itself
 }
 
 func bootstrapParts(t *testing.T) (p parts) {
 	t.Helper()
-	text, err := envoybootstrap.Render(envoybootstrap.Options{
+	rendered, err := envoybootstrap.RenderParts(envoybootstrap.Options{
 		Cluster: "llama", XDS: "steelyard-xds.steelyard.svc:18000", Fallback: []string{"llama.models.svc:8000"},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all map[string]any
-	if err := yaml.Unmarshal(text, &all); err != nil {
-		t.Fatal(err)
-	}
-	static := all["static_resources"].(map[string]any)
-	for _, c := range static["clusters"].([]any) {
-		if c := c.(map[string]any); c["name"] == "steelyard_xds" {
-			p.steelyard = c
-		} else {
-			p.clusters = append(p.clusters, c)
+	for text, into := range map[*[]byte]any{&rendered.Bootstrap: &p.bootstrap, &rendered.Clusters: &p.clusters,
+		&rendered.Router: &p.router} {
+		if err := yaml.Unmarshal(*text, into); err != nil {
+			t.Fatal(err)
 		}
-	}
-	var manager map[string]any
-	for _, name := range []string{"listeners", "filter_chains", "filters"} {
-		if manager == nil {
-			manager = static
-		}
-		manager = manager[name].([]any)[0].(map[string]any)
-	}
-	manager = manager["typed_config"].(map[string]any)
-	p.router = manager["http_filters"].([]any)[0].(map[string]any)["typed_config"].(map[string]any)
-	// Both control planes have a layer for Envoy's admin listener, or want none; there may be only one.
-	layers := all["layered_runtime"].(map[string]any)["layers"].([]any)
-	p.bootstrap = map[string]any{
-		"cluster_manager":  all["cluster_manager"],
-		"layered_runtime":  map[string]any{"layers": layers[:1]},
-		"static_resources": map[string]any{"clusters": []any{p.steelyard}},
-	}
-	if p.steelyard == nil || len(p.clusters) != 3 || p.router["upstream_log"] == nil {
-		t.Fatalf("the bootstrap is not what this test knows: %v", p)
 	}
 	return p
 }
@@ -136,6 +110,13 @@ func istio(t *testing.T, p parts) []byte {
 		aboutIstioGatewayAPI, configMap("steelyard-gateway", "deployment", overlay), "", envoyFilter(p))
 }
 
+// typed is the configuration of a router filter, which Istio wants with its type.
+func typed(router map[string]any) map[string]any {
+	out := map[string]any{"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"}
+	maps.Copy(out, router)
+	return out
+}
+
 // labelled are the labels of the Pods that Steelyard admits.
 var labelled = map[string]any{"steelyard.dev/envoy": "true"}
 
@@ -161,7 +142,7 @@ func envoyFilter(p parts) map[string]any {
 	patches = append(patches,
 		patch("HTTP_FILTER", "MERGE",
 			map[string]any{"listener": map[string]any{"filterChain": map[string]any{"filter": manager}}},
-			map[string]any{"name": "envoy.filters.http.router", "typed_config": p.router}),
+			map[string]any{"name": "envoy.filters.http.router", "typed_config": typed(p.router)}),
 		patch("HTTP_ROUTE", "MERGE",
 			map[string]any{"routeConfiguration": map[string]any{
 				"vhost": map[string]any{"route": map[string]any{"name": "llama"}}}},
