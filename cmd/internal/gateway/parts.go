@@ -1,0 +1,72 @@
+package gateway
+
+import (
+	"fmt"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"sigs.k8s.io/yaml"
+
+	envoybootstrap "steelyard/envoy-bootstrap"
+
+	// What the parts have of other types.
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/filters/cel/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/aggregate/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/host/previous_hosts/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/priority/previous_priorities/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+)
+
+// parts has what package envoybootstrap renders for one cluster, as messages.
+type parts struct {
+	target   string // the cluster that routes name
+	clusters []*clusterv3.Cluster
+	route    *routev3.RouteAction // timeout and retries
+	router   *routerv3.Router     // the log
+}
+
+// partsOf renders the parts of a cluster whose members are known.
+func partsOf(cluster string, members []string) (p parts, err error) {
+	rendered, err := envoybootstrap.RenderParts(envoybootstrap.Options{
+		Cluster: cluster, Known: members, LogOwn: true,
+		XDS: "127.0.0.1:18000", // only in the bootstrap's part, which Envoy Gateway has from its EnvoyProxy
+	})
+	if err != nil {
+		return p, fmt.Errorf("rendering cluster %s: %w", cluster, err)
+	}
+	p.target, p.route, p.router = rendered.Target, &routev3.RouteAction{}, &routerv3.Router{}
+	var list []any
+	if err := yaml.Unmarshal(rendered.Clusters, &list); err != nil {
+		return p, fmt.Errorf("reading the clusters of %s: %w", cluster, err)
+	}
+	for _, one := range list {
+		text, err := yaml.Marshal(one)
+		if err != nil {
+			return p, err
+		}
+		c := &clusterv3.Cluster{}
+		if err := message(text, c); err != nil {
+			return p, fmt.Errorf("reading a cluster of %s: %w", cluster, err)
+		}
+		p.clusters = append(p.clusters, c)
+	}
+	if err := message(rendered.Route, p.route); err != nil {
+		return p, fmt.Errorf("reading the route of %s: %w", cluster, err)
+	}
+	if err := message(rendered.Router, p.router); err != nil {
+		return p, fmt.Errorf("reading the log of %s: %w", cluster, err)
+	}
+	return p, nil
+}
+
+// message reads a message from YAML.
+func message(text []byte, into proto.Message) error {
+	json, err := yaml.YAMLToJSON(text)
+	if err != nil {
+		return err
+	}
+	return protojson.Unmarshal(json, into)
+}

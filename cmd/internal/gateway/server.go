@@ -1,0 +1,231 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"steelyard/cmd/internal/gateway/extension"
+	"steelyard/internal/api"
+)
+
+// A Backend is one of a rule's.
+type Backend struct {
+	Pool            bool // an InferencePool
+	Namespace, Name string
+	Weight          uint32
+}
+
+// Options have what a Server asks its caller for.
+type Options struct {
+	// Backends reads those of a rule, as the Kubernetes API has them now.
+	Backends func(context.Context, RuleID) ([]Backend, error)
+	// Cluster returns the cluster that serves a pool; an error if none does.
+	Cluster func(namespace, name string) (string, error)
+	// Members returns the addresses of a cluster, IP:port. It may wait a moment for them.
+	Members func(ctx context.Context, cluster string) []string
+	Log     *slog.Logger
+}
+
+// A Server answers Envoy Gateway.
+type Server struct {
+	extension.UnimplementedEnvoyGatewayExtensionServer
+	options Options
+
+	mu      sync.Mutex // guards the fields below
+	state   api.EnvoyGateway
+	pending []api.GatewayPool            // of the clusters since the last translation
+	pools   map[string][]api.GatewayPool // by Gateway
+}
+
+// New makes a server.
+func New(o Options) *Server { return &Server{options: o, pools: map[string][]api.GatewayPool{}} }
+
+// Register adds the service to a gRPC server.
+func (s *Server) Register(g *grpc.Server) { extension.RegisterEnvoyGatewayExtensionServer(g, s) }
+
+// PostClusterModify notes the backends of a rule with pools in its cluster.
+func (s *Server) PostClusterModify(ctx context.Context, in *extension.PostClusterModifyRequest) (
+	*extension.PostClusterModifyResponse, error) {
+	id, ok := ruleOf(in.GetCluster().GetName())
+	pools, err := poolsOf(in.GetPostClusterContext().GetBackendExtensionResources())
+	if err != nil {
+		return nil, s.failed(status.Error(codes.InvalidArgument, err.Error()))
+	}
+	if !ok || len(pools) == 0 {
+		return &extension.PostClusterModifyResponse{}, nil
+	}
+	backends, err := s.options.Backends(ctx, id)
+	if err != nil { // Envoy Gateway tries again, and then keeps what its Envoys have
+		return nil, s.failed(status.Errorf(codes.Unavailable, "reading the weights of %s: %v", id, err))
+	}
+	shares := s.sharesOf(backends, pools)
+	if !slices.ContainsFunc(shares, func(s share) bool { return s.cluster != "" }) {
+		return &extension.PostClusterModifyResponse{}, nil
+	}
+	note(in.Cluster, shares)
+	return &extension.PostClusterModifyResponse{Cluster: in.Cluster}, nil
+}
+
+// PostTranslateModify replaces the noted clusters.
+func (s *Server) PostTranslateModify(ctx context.Context, in *extension.PostTranslateModifyRequest) (
+	*extension.PostTranslateModifyResponse, error) {
+	out, err := Translate(in, func(cluster string) []string { return s.options.Members(ctx, cluster) })
+	if err != nil {
+		return nil, s.failed(status.Error(codes.Internal, err.Error()))
+	}
+	s.translated(in)
+	return out, nil
+}
+
+// A pool is an InferencePool as Envoy Gateway passes it on.
+type pool struct {
+	Kind     string `json:"kind"`
+	Metadata struct {
+		Namespace string `json:"namespace"`
+		Name      string `json:"name"`
+	} `json:"metadata"`
+	Spec struct {
+		Picker *struct {
+			Name string `json:"name"`
+		} `json:"endpointPickerRef"`
+	} `json:"spec"`
+}
+
+// poolsOf returns the pools among resources, by namespace/name.
+func poolsOf(resources []*extension.ExtensionResource) (map[string]pool, error) {
+	out := map[string]pool{}
+	for _, r := range resources {
+		var p pool
+		if err := json.Unmarshal(r.UnstructuredBytes, &p); err != nil {
+			return nil, fmt.Errorf("a backend resource cannot be read: %w", err)
+		}
+		if p.Kind == "InferencePool" {
+			out[p.Metadata.Namespace+"/"+p.Metadata.Name] = p
+		}
+	}
+	return out, nil
+}
+
+// sharesOf returns the part of each cluster of a rule.
+func (s *Server) sharesOf(backends []Backend, pools map[string]pool) (shares []share) {
+	var rest uint32
+	for _, b := range backends {
+		p, found := pools[b.Namespace+"/"+b.Name]
+		switch {
+		case b.Weight == 0 || b.Pool && !found: // one that does not exist is Envoy Gateway's to refuse
+		case !b.Pool:
+			rest += b.Weight
+		default:
+			seen := s.serving(b, p)
+			s.saw(seen)
+			if seen.Cluster == "" {
+				rest += b.Weight
+				continue
+			}
+			shares = append(shares, share{seen.Cluster, b.Weight})
+		}
+	}
+	if rest > 0 {
+		shares = append(shares, share{weight: rest})
+	}
+	return shares
+}
+
+// serving says which cluster serves a pool, or why none does.
+func (s *Server) serving(b Backend, p pool) api.GatewayPool {
+	out := api.GatewayPool{Namespace: b.Namespace, Name: b.Name}
+	if p.Spec.Picker != nil {
+		out.Picker = cmp.Or(p.Spec.Picker.Name, "unnamed")
+		return out
+	}
+	var err error
+	if out.Cluster, err = s.options.Cluster(b.Namespace, b.Name); err != nil {
+		out.Reason = err.Error()
+	}
+	return out
+}
+
+// saw notes a pool that a cluster names.
+func (s *Server) saw(p api.GatewayPool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.pending) < maxPools && !slices.Contains(s.pending, p) {
+		s.pending = append(s.pending, p)
+	}
+}
+
+// maxPools bounds the pools that are remembered of a Gateway, and the Gateways.
+const maxPools = 1000
+
+// translated notes that a Gateway has been translated: its pools are those seen since the one before.
+func (s *Server) translated(in *extension.PostTranslateModifyRequest) {
+	name := gatewayOf(in)
+	s.mu.Lock()
+	before, now := s.pools[name], s.pending
+	s.pending = nil
+	s.state.Calls++
+	s.state.LastCallAt = api.At(time.Now())
+	s.state.LastError = ""
+	if len(now) == 0 {
+		delete(s.pools, name)
+	} else if len(s.pools) < maxPools || before != nil {
+		s.pools[name] = now
+	}
+	s.mu.Unlock()
+	if !slices.Equal(before, now) {
+		for _, p := range now {
+			s.options.Log.Info("InferencePool of a Gateway", "gateway", name, "namespace", p.Namespace, "pool", p.Name,
+				"cluster", p.Cluster, "left_to", p.Picker, "not_served", p.Reason)
+		}
+	}
+}
+
+// gatewayOf is the name of the Gateway that a translation is for: listeners are named NAMESPACE/GATEWAY/LISTENER.
+func gatewayOf(in *extension.PostTranslateModifyRequest) string {
+	for _, l := range in.Listeners {
+		if parts := strings.Split(l.Name, "/"); len(parts) >= 3 {
+			return parts[0] + "/" + parts[1]
+		}
+	}
+	return ""
+}
+
+// failed notes an answer that is an error.
+func (s *Server) failed(err error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state.Failures++
+	s.state.LastError, s.state.LastErrorAt = status.Convert(err).Message(), api.At(time.Now())
+	s.options.Log.Warn("Envoy Gateway was refused, and keeps the configuration that its Envoys have", "error", err)
+	return err
+}
+
+// State is what the gateway has asked, and which pools it names.
+func (s *Server) State() api.EnvoyGateway {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := s.state
+	out.Enabled, out.Pools = true, []api.GatewayPool{}
+	for name, pools := range s.pools {
+		for _, p := range pools {
+			p.Gateway = name
+			out.Pools = append(out.Pools, p)
+		}
+	}
+	slices.SortFunc(out.Pools, func(a, b api.GatewayPool) int {
+		return cmp.Or(cmp.Compare(a.Gateway, b.Gateway), cmp.Compare(a.Namespace, b.Namespace),
+			cmp.Compare(a.Name, b.Name))
+	})
+	return out
+}

@@ -1,0 +1,325 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+
+	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
+	managerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"steelyard/cmd/internal/gateway/extension"
+	"steelyard/e2e/rig/proc"
+	"steelyard/e2e/rig/proc/proctest"
+	envoybootstrap "steelyard/envoy-bootstrap"
+)
+
+const ruleOfLlama = "httproute/models/llama/rule/0"
+
+// fake is a Kubernetes API whose rules have these backends, and a Steelyard that serves pools of the namespace models.
+type fake map[string][]Backend
+
+func (f fake) server() *Server {
+	return New(Options{
+		Backends: func(_ context.Context, id RuleID) ([]Backend, error) {
+			if b, ok := f[id.String()]; ok {
+				return b, nil
+			}
+			return nil, errors.New("the API does not answer")
+		},
+		Cluster: func(namespace, name string) (string, error) {
+			if namespace != "models" {
+				return "", errors.New("not its namespace")
+			}
+			return namespace + "." + name, nil
+		},
+		Members: func(context.Context, string) []string { return []string{"10.0.0.1:8000", "10.0.0.2:8000"} },
+		Log:     slog.New(slog.DiscardHandler),
+	})
+}
+
+func ofPool(name string, weight uint32) Backend { return Backend{true, "models", name, weight} }
+func ofService(weight uint32) Backend           { return Backend{false, "models", "llama", weight} }
+
+func resource(namespace, name, spec string) *extension.ExtensionResource {
+	return &extension.ExtensionResource{UnstructuredBytes: fmt.Appendf(nil, `{"kind": "InferencePool", "metadata": `+
+		`{"namespace": %q, "name": %q}, "spec": {%s}}`, namespace, name, spec)}
+}
+
+// asked is the cluster of a rule after PostClusterModify.
+func asked(t *testing.T, s *Server, cluster string, pools ...*extension.ExtensionResource) *clusterv3.Cluster {
+	t.Helper()
+	c := &clusterv3.Cluster{Name: cluster}
+	answer, err := s.PostClusterModify(t.Context(), &extension.PostClusterModifyRequest{Cluster: c,
+		PostClusterContext: &extension.PostClusterExtensionContext{BackendExtensionResources: pools}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer.Cluster != nil {
+		return answer.Cluster
+	}
+	return c
+}
+
+// single and weighted are routes as Envoy Gateway makes them.
+func single(cluster string) *routev3.Route {
+	return &routev3.Route{Name: ruleOfLlama + "/match/0/*", Match: &routev3.RouteMatch{
+		PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}}, Action: &routev3.Route_Route{Route: &routev3.RouteAction{
+		ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: cluster}}}}
+}
+
+func weighted(clusters ...*routev3.WeightedCluster_ClusterWeight) *routev3.Route {
+	r := single("")
+	r.GetRoute().ClusterSpecifier = &routev3.RouteAction_WeightedClusters{
+		WeightedClusters: &routev3.WeightedCluster{Clusters: clusters}}
+	return r
+}
+
+func packed(t *testing.T, m proto.Message) *anypb.Any {
+	t.Helper()
+	out, err := anypb.New(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// request is a translation of a Gateway with one listener.
+func request(t *testing.T, routes []*routev3.Route, clusters ...*clusterv3.Cluster) *extension.PostTranslateModifyRequest {
+	t.Helper()
+	manager := &managerv3.HttpConnectionManager{StatPrefix: "http",
+		RouteSpecifier: &managerv3.HttpConnectionManager_Rds{Rds: &managerv3.Rds{RouteConfigName: "models/eg/http"}},
+		HttpFilters: []*managerv3.HttpFilter{{Name: "envoy.filters.http.router",
+			ConfigType: &managerv3.HttpFilter_TypedConfig{TypedConfig: packed(t, &routerv3.Router{SuppressEnvoyHeaders: true})}}}}
+	return &extension.PostTranslateModifyRequest{
+		Clusters: clusters,
+		Listeners: []*listenerv3.Listener{{Name: "models/eg/http", FilterChains: []*listenerv3.FilterChain{{
+			Filters: []*listenerv3.Filter{{Name: "envoy.filters.network.http_connection_manager",
+				ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: packed(t, manager)}}}}}}},
+		Routes: []*routev3.RouteConfiguration{{Name: "models/eg/http", VirtualHosts: []*routev3.VirtualHost{{
+			Name: "models/eg/http/*", Domains: []string{"*"}, Routes: routes}}}},
+	}
+}
+
+func translated(t *testing.T, s *Server, in *extension.PostTranslateModifyRequest) *extension.PostTranslateModifyResponse {
+	t.Helper()
+	out, err := s.PostTranslateModify(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// sent is where a route sends, as NAME or NAME=WEIGHT.
+func sent(r *routev3.Route) string {
+	var all []string
+	for _, c := range targets(r.GetRoute()) {
+		text := c.Name
+		if c.Weight != nil {
+			text += fmt.Sprintf("=%d", c.Weight.Value)
+		}
+		all = append(all, text)
+	}
+	return strings.Join(all, " ")
+}
+
+func names(clusters []*clusterv3.Cluster) string {
+	var all []string
+	for _, c := range clusters {
+		all = append(all, c.Name)
+	}
+	return strings.Join(all, " ")
+}
+
+func TestARouteGoesToItsBackendsByTheirWeights(t *testing.T) {
+	llama, next := resource("models", "llama", ""), resource("models", "next", "")
+	const ofLlama = "models.llama_failsafe models.llama models.llama_fallback models.llama_known"
+	const ofNext = " models.next_failsafe models.next models.next_fallback models.next_known"
+	for _, c := range []struct {
+		name           string
+		backends       []Backend
+		pools          []*extension.ExtensionResource
+		cluster        string // of Envoy Gateway
+		route          *routev3.Route
+		sent, clusters string
+	}{
+		{"a pool", []Backend{ofPool("llama", 1)}, []*extension.ExtensionResource{llama}, ruleOfLlama,
+			single(ruleOfLlama), "models.llama_failsafe", ofLlama},
+		{"two pools", []Backend{ofPool("llama", 9), ofPool("next", 1)}, []*extension.ExtensionResource{llama, next},
+			ruleOfLlama, single(ruleOfLlama), "models.llama_failsafe=9 models.next_failsafe=1", ofLlama + ofNext},
+		{"a pool and Services", []Backend{ofService(2), ofPool("llama", 1), ofService(3)},
+			[]*extension.ExtensionResource{llama}, ruleOfLlama, single(ruleOfLlama),
+			ruleOfLlama + "=5 models.llama_failsafe=1", ruleOfLlama + " " + ofLlama},
+		{"a pool without weight", []Backend{ofService(2), ofPool("llama", 0)}, []*extension.ExtensionResource{llama},
+			ruleOfLlama, single(ruleOfLlama), ruleOfLlama, ruleOfLlama},
+		{"a Service with a cluster of its own", []Backend{ofService(2), ofPool("llama", 1)},
+			[]*extension.ExtensionResource{llama}, ruleOfLlama + "/backend/1",
+			weighted(share{ruleOfLlama + "/backend/0", 2}.weighted()),
+			ruleOfLlama + "/backend/0=2 models.llama_failsafe=1", ofLlama},
+		{"a pool with a picker", []Backend{ofPool("llama", 1)},
+			[]*extension.ExtensionResource{resource("models", "llama", `"endpointPickerRef": {"name": "epp"}`)},
+			ruleOfLlama, single(ruleOfLlama), ruleOfLlama, ruleOfLlama},
+		{"a pool that is not served", []Backend{{true, "others", "llama", 1}},
+			[]*extension.ExtensionResource{resource("others", "llama", "")}, ruleOfLlama, single(ruleOfLlama),
+			ruleOfLlama, ruleOfLlama},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := fake{ruleOfLlama: c.backends}.server()
+			out := translated(t, s, request(t, []*routev3.Route{c.route}, asked(t, s, c.cluster, c.pools...)))
+			if got := sent(out.Routes[0].VirtualHosts[0].Routes[0]); got != c.sent {
+				t.Errorf("the route goes to %s, want %s", got, c.sent)
+			}
+			if got := names(out.Clusters); got != c.clusters {
+				t.Errorf("the clusters are %s, want %s", got, c.clusters)
+			}
+		})
+	}
+}
+
+func (s share) weighted() *routev3.WeightedCluster_ClusterWeight {
+	return &routev3.WeightedCluster_ClusterWeight{Name: s.cluster, Weight: wrapperspb.UInt32(s.weight)}
+}
+
+func TestTimeoutsAndRetriesOfARouteStay(t *testing.T) {
+	s := fake{ruleOfLlama: {ofPool("llama", 1)}}.server()
+	own := single(ruleOfLlama)
+	own.GetRoute().Timeout = durationpb.New(7e9)
+	own.GetRoute().RetryPolicy = &routev3.RetryPolicy{RetryOn: "5xx"}
+	in := request(t, []*routev3.Route{single(ruleOfLlama), own}, asked(t, s, ruleOfLlama, resource("models", "llama", "")))
+	routes := translated(t, s, in).Routes[0].VirtualHosts[0].Routes
+	if r := routes[0].GetRoute(); r.Timeout == nil || r.Timeout.AsDuration() != 0 || r.RetryPolicy.GetNumRetries() == nil {
+		t.Errorf("without its own it has timeout %v and retries %v", r.Timeout, r.RetryPolicy)
+	}
+	if r := routes[1].GetRoute(); r.Timeout.AsDuration() != 7e9 || r.RetryPolicy.RetryOn != "5xx" {
+		t.Errorf("its own became timeout %v and retries %v", r.Timeout, r.RetryPolicy)
+	}
+}
+
+// routerOf is the router filter of the only listener.
+func routerOf(t *testing.T, listeners []*listenerv3.Listener) *routerv3.Router {
+	t.Helper()
+	manager, router := &managerv3.HttpConnectionManager{}, &routerv3.Router{}
+	if err := listeners[0].FilterChains[0].Filters[0].GetTypedConfig().UnmarshalTo(manager); err != nil {
+		t.Fatal(err)
+	}
+	if err := manager.HttpFilters[0].GetTypedConfig().UnmarshalTo(router); err != nil {
+		t.Fatal(err)
+	}
+	return router
+}
+
+func TestAListenerIsTheSameForAllPools(t *testing.T) {
+	llama, next := resource("models", "llama", ""), resource("models", "next", "")
+	s := fake{ruleOfLlama: {ofPool("llama", 1), ofPool("next", 1)}}.server()
+	two := translated(t, s, request(t, []*routev3.Route{single(ruleOfLlama)}, asked(t, s, ruleOfLlama, llama, next)))
+	s = fake{ruleOfLlama: {ofPool("llama", 1)}}.server()
+	one := translated(t, s, request(t, []*routev3.Route{single(ruleOfLlama)}, asked(t, s, ruleOfLlama, llama)))
+	if !proto.Equal(one.Listeners[0], two.Listeners[0]) {
+		t.Errorf("it changes with the pools: %v", two.Listeners[0])
+	}
+	router := routerOf(t, one.Listeners)
+	if len(router.UpstreamLog) != 2 || !router.SuppressEnvoyHeaders {
+		t.Errorf("its router is %v", router)
+	}
+	// The answer as the next question: an EnvoyPatchPolicy may have added the log already.
+	again := request(t, []*routev3.Route{single(ruleOfLlama)}, asked(t, s, ruleOfLlama, llama))
+	again.Listeners = one.Listeners
+	if got := routerOf(t, translated(t, s, again).Listeners); len(got.UpstreamLog) != 2 {
+		t.Errorf("it has %d logs", len(got.UpstreamLog))
+	}
+	none := translated(t, s, request(t, []*routev3.Route{single("httproute/models/shop/rule/0")},
+		&clusterv3.Cluster{Name: "httproute/models/shop/rule/0"}))
+	if router := routerOf(t, none.Listeners); len(router.UpstreamLog) != 0 {
+		t.Errorf("a listener without a pool has the log: %v", router)
+	}
+}
+
+func TestWithoutWeightsTheGatewayKeepsWhatItHas(t *testing.T) {
+	s := fake{}.server()
+	_, err := s.PostClusterModify(t.Context(), &extension.PostClusterModifyRequest{
+		Cluster: &clusterv3.Cluster{Name: ruleOfLlama}, PostClusterContext: &extension.PostClusterExtensionContext{
+			BackendExtensionResources: []*extension.ExtensionResource{resource("models", "llama", "")}}})
+	if status.Code(err) != codes.Unavailable { // which Envoy Gateway repeats
+		t.Errorf("the error is %v", err)
+	}
+	if state := s.State(); state.Failures != 1 || !strings.Contains(state.LastError, "the API does not answer") {
+		t.Errorf("the state is %+v", state)
+	}
+}
+
+func TestTheStateNamesThePoolsOfEachGateway(t *testing.T) {
+	s := fake{ruleOfLlama: {ofPool("llama", 1), ofPool("picked", 1), {true, "others", "far", 1}}}.server()
+	c := asked(t, s, ruleOfLlama, resource("models", "llama", ""), resource("others", "far", ""),
+		resource("models", "picked", `"endpointPickerRef": {"name": "epp"}`))
+	translated(t, s, request(t, []*routev3.Route{single(ruleOfLlama)}, c))
+	var got []string
+	for _, p := range s.State().Pools {
+		got = append(got, strings.Join([]string{p.Gateway, p.Namespace, p.Name, p.Cluster, p.Picker, p.Reason}, "|"))
+	}
+	want := []string{"models/eg|models|llama|models.llama||", "models/eg|models|picked||epp|",
+		"models/eg|others|far|||not its namespace"}
+	if !slices.Equal(got, want) {
+		t.Errorf("the pools are %q, want %q", got, want)
+	}
+	translated(t, s, request(t, nil)) // the Gateway has no such route any more
+	if state := s.State(); len(state.Pools) != 0 || state.Calls != 2 {
+		t.Errorf("without routes it is %+v", state)
+	}
+}
+
+// TestEnvoyTakesTheAnswer: the clusters, routes and listener of an answer, in a bootstrap with the part that Envoy
+// Gateway gets by its EnvoyProxy.
+func TestEnvoyTakesTheAnswer(t *testing.T) {
+	s := fake{ruleOfLlama: {ofPool("llama", 9), ofPool("next", 1), ofService(1)}}.server()
+	c := asked(t, s, ruleOfLlama, resource("models", "llama", ""), resource("models", "next", ""))
+	c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}
+	out := translated(t, s, request(t, []*routev3.Route{single(ruleOfLlama)}, c))
+	manager := &managerv3.HttpConnectionManager{}
+	config := out.Listeners[0].FilterChains[0].Filters[0].GetTypedConfig()
+	if err := config.UnmarshalTo(manager); err != nil {
+		t.Fatal(err)
+	}
+	manager.RouteSpecifier = &managerv3.HttpConnectionManager_RouteConfig{RouteConfig: out.Routes[0]}
+	if err := config.MarshalFrom(manager); err != nil {
+		t.Fatal(err)
+	}
+	parts, err := envoybootstrap.RenderParts(envoybootstrap.Options{Cluster: "any", XDS: "127.0.0.1:18000"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bootstrapv3.Bootstrap{}
+	if err := message(parts.Bootstrap, b); err != nil {
+		t.Fatal(err)
+	}
+	var listener listenerv3.Listener
+	if err := message([]byte("address: {socket_address: {address: 127.0.0.1, port_value: 0}}"), &listener); err != nil {
+		t.Fatal(err)
+	}
+	proto.Merge(out.Listeners[0], &listener)
+	b.StaticResources.Clusters = append(b.StaticResources.Clusters, out.Clusters...)
+	b.StaticResources.Listeners = out.Listeners
+	b.Node = &corev3.Node{Id: "eg-0", Cluster: "models/eg"}
+	text, err := protojson.Marshal(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if said, err := proc.ValidateEnvoy(t.Context(), proctest.Dir(t), text); err != nil {
+		t.Errorf("%v\n%s", err, said)
+	}
+}
