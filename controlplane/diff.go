@@ -28,6 +28,9 @@ func (m *Manager) Diff(running, next *config.Config) api.Diff {
 	if change.Kubernetes {
 		d.Restart = append(d.Restart, "kubernetes")
 	}
+	if change.EnvoyGateway {
+		d.Restart = append(d.Restart, "envoy_gateway")
+	}
 	for _, name := range change.Changed {
 		before, after := running.Cluster(name), next.Cluster(name)
 		diff := api.ClusterDiff{Name: name, Keys: orNone(config.Changes(before, after)),

@@ -250,6 +250,17 @@ func (m *Manager) Cluster(name string) *Cluster {
 	return nil
 }
 
+// Endpoints returns those of a cluster; false before its source has answered.
+func (m *Manager) Endpoints(name string) ([]discovery.Endpoint, bool) {
+	c := m.Cluster(name)
+	if c == nil {
+		return nil, false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.endpoints, c.discovered
+}
+
 // sorted copies the running clusters, so that nothing is called under the lock.
 func (m *Manager) sorted() []running {
 	m.mu.Lock()

@@ -72,7 +72,7 @@ func (m *Manager) EverReady() bool {
 }
 
 // readyWithout reports whether new Envoys can be served, and which clusters they do without: those whose discovery does
-// not answer. One of them, such as a DNS name that is gone, would otherwise keep every restarted replica from the
+// not answer; those of pools that are not found yet are still to come. One of them, such as a DNS name that is gone, would otherwise keep every restarted replica from the
 // Envoys of all others. Where none has an answer, the fault is more likely here, and other replicas serve better.
 func readyWithout(clusters []*running, now time.Time) (ready bool, without []string) {
 	for _, c := range clusters {
@@ -85,7 +85,7 @@ func readyWithout(clusters []*running, now time.Time) (ready bool, without []str
 		}
 	}
 	slices.Sort(without)
-	return len(clusters) == 0 || len(without) < len(clusters), without
+	return len(without) < len(clusters), without
 }
 
 // enoughTries is how often in a row an endpoint or a source is tried without success

@@ -150,7 +150,7 @@ func (e *everything) with(t *testing.T, key, value string, listen ...string) str
 	}
 	text := strings.Join(changed.lines, "\n")
 	for i, address := range listen {
-		text = strings.Replace(text, []string{"127.0.0.1:18000", "127.0.0.1:19000"}[i], address, 1)
+		text = strings.Replace(text, []string{"127.0.0.1:18000", "127.0.0.1:19000", "127.0.0.1:18001"}[i], address, 1)
 	}
 	path := filepath.Join(t.TempDir(), "steelyard.yaml")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -216,7 +216,7 @@ func TestServeDoesNotHangAtAnyFile(t *testing.T) {
 			if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			free, err := proc.FreeAddresses(2)
+			free, err := proc.FreeAddresses(3)
 			if err != nil {
 				t.Fatal(err)
 			}

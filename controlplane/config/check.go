@@ -27,6 +27,13 @@ func (d *decoder) check(cfg *Config) {
 	if cfg.Replicas != nil {
 		d.checkReplicas(cfg)
 	}
+	if g := cfg.EnvoyGateway; g != nil {
+		d.checkEnvoyGateway(g)
+	}
+	if len(cfg.Clusters) == 0 && cfg.Pools == nil {
+		d.fail(&cfg.Clusters, "missing: write a list with at least one cluster, e.g. clusters: [{name: llama, engine: "+
+			"vllm, endpoints: {static: [{address: 10.0.0.1:8000}]}}], or pools: for InferencePools")
+	}
 	lines := map[string]int{}
 	for i := range cfg.Clusters {
 		c := &cfg.Clusters[i]

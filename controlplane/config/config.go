@@ -33,8 +33,37 @@ type Config struct {
 	// Replicas connects several processes that serve Envoys at the same time, through that Redis. Default none: this
 	// process is the only one, or the processes share nothing.
 	Replicas *Replicas `yaml:"replicas"`
-	// Clusters are the pools to weigh, 1 to 1000. Required.
-	Clusters []Cluster `yaml:"clusters" max:"1000" required:"write a list with at least one cluster, e.g. clusters: [{name: llama, engine: vllm, endpoints: {static: [{address: 10.0.0.1:8000}]}}]"`
+	// Pools makes a cluster of each InferencePool without a picker. Default none: only what Clusters has.
+	Pools *Pools `yaml:"pools"`
+	// EnvoyGateway has Envoy Gateway ask this process how InferencePools are served. Default none: it is not asked.
+	EnvoyGateway *EnvoyGateway `yaml:"envoy_gateway"`
+	// Clusters are the pools to weigh, 1 to 1000. Needed unless Pools is written. Default none.
+	Clusters []Cluster `yaml:"clusters" max:"1000"`
+}
+
+// Pools makes a cluster NAMESPACE.NAME of each InferencePool that has no endpointPickerRef. One that a cluster below
+// has as its inferencePool is that cluster instead, with its own settings.
+type Pools struct {
+	// Namespaces are those whose pools become clusters, 1 to 100. Default none: Steelyard's own.
+	Namespaces []string `yaml:"namespaces" max:"100"`
+	// Engine names the model server; the label llm-d.ai/engine-type of a Pod, and its annotation steelyard.dev/engine,
+	// override it. Default vllm.
+	Engine string `yaml:"engine" default:"vllm" oneof:"@engines"`
+	// MetricsPort is the port of the metrics page, 0 to 65535; 0 means the serving port. Default 0.
+	MetricsPort int `yaml:"metrics_port" default:"0" range:"0..65535"`
+}
+
+// EnvoyGateway is the gRPC listener of the extension server for Envoy Gateway, which asks it when a route names an
+// InferencePool.
+type EnvoyGateway struct {
+	// Listen is host:port. Port 0 takes a free one. One that is not on loopback needs TLS with ClientCAFile, or
+	// Insecure. Default 127.0.0.1:18001.
+	Listen string `yaml:"listen" default:"127.0.0.1:18001"`
+	// TLS makes the listener speak TLS. Default none: plain text.
+	TLS *ServerTLS `yaml:"tls"`
+	// Insecure allows a listener that is not on loopback without client certificates: every client can read the
+	// addresses of the pools' servers. Default false.
+	Insecure bool `yaml:"insecure" default:"false"`
 }
 
 // XDS is the gRPC listener that streams assignments to Envoys.

@@ -31,6 +31,7 @@ func (c *Cluster) Equal(other *Cluster) bool { return reflect.DeepEqual(c, other
 type Change struct {
 	XDS, Admin, Redis, Kubernetes bool // the section differs; XDS by more than Clients
 	Replicas                      bool // the same
+	Pools, EnvoyGateway           bool // the same
 	Clients                       bool // xds.clients differs
 	Added, Removed, Changed       []string
 }
@@ -47,6 +48,9 @@ func Diff(running, next *Config) Change {
 
 		Kubernetes: running.Kubernetes != next.Kubernetes,
 		Replicas:   !reflect.DeepEqual(running.Replicas, next.Replicas),
+
+		Pools:        !reflect.DeepEqual(running.Pools, next.Pools),
+		EnvoyGateway: !reflect.DeepEqual(running.EnvoyGateway, next.EnvoyGateway),
 	}
 	for i := range next.Clusters {
 		c := &next.Clusters[i]

@@ -37,15 +37,30 @@ func (d *decoder) checkListen(listen *string) {
 
 // checkSameListen complains of two listeners of one address.
 func (d *decoder) checkSameListen(cfg *Config) {
-	host1, port1, err1 := net.SplitHostPort(cfg.XDS.Listen)
-	host2, port2, err2 := net.SplitHostPort(cfg.Admin.Listen)
-	if err1 != nil || err2 != nil || port1 != port2 || port1 == "0" {
-		return
+	type listener struct {
+		section string
+		listen  *string
 	}
-	if host1 == host2 || everyInterface(host1) || everyInterface(host2) {
-		d.conflict(&cfg.Admin.Listen, &cfg.XDS.Listen, "admin, %s, takes the port that xds listens on, %s: give each "+
-			"its own", d.value(&cfg.Admin.Listen), d.value(&cfg.XDS.Listen))
+	all := []listener{{"xds", &cfg.XDS.Listen}, {"admin", &cfg.Admin.Listen}}
+	if cfg.EnvoyGateway != nil {
+		all = append(all, listener{"envoy_gateway", &cfg.EnvoyGateway.Listen})
 	}
+	for i, second := range all {
+		for _, first := range all[:i] {
+			if samePort(*first.listen, *second.listen) {
+				d.conflict(second.listen, first.listen, "%s, %s, takes the port that %s listens on, %s: give each its "+
+					"own", second.section, d.value(second.listen), first.section, d.value(first.listen))
+			}
+		}
+	}
+}
+
+// samePort reports whether two listeners cannot both have what they want.
+func samePort(a, b string) bool {
+	host1, port1, err1 := net.SplitHostPort(a)
+	host2, port2, err2 := net.SplitHostPort(b)
+	return err1 == nil && err2 == nil && port1 == port2 && port1 != "0" &&
+		(host1 == host2 || everyInterface(host1) || everyInterface(host2))
 }
 
 func everyInterface(host string) bool {

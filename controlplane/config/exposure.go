@@ -37,6 +37,15 @@ func (d *decoder) checkExposure(x *XDS) {
 	}
 }
 
+// checkEnvoyGateway wants client certificates where other machines can connect.
+func (d *decoder) checkEnvoyGateway(g *EnvoyGateway) {
+	d.checkListen(&g.Listen)
+	if verifies := g.TLS != nil && g.TLS.ClientCAFile != ""; !verifies && !g.Insecure && !Loopback(g.Listen) {
+		d.fail(&g.Listen, "other machines can connect to %s: add tls: with client_ca_file:, or write insecure: true to "+
+			"do without", g.Listen)
+	}
+}
+
 func (d *decoder) checkClient(r *ClientRule) {
 	scheme, rest, uri := strings.Cut(r.SAN, "://")
 	host, _, _ := strings.Cut(rest, "/")

@@ -152,7 +152,7 @@ func (d *decoder) document(data []byte) *yaml.Node {
 	return nil
 }
 
-// leastSection is what a file has at the least: the first key that is required.
+// leastSection is what a file has at the least: the first key that is required, else the last.
 func (d *decoder) leastSection() string {
 	fields := fieldsOf(reflect.New(d.root).Elem())
 	for _, f := range fields {
@@ -160,5 +160,5 @@ func (d *decoder) leastSection() string {
 			return f.key
 		}
 	}
-	return fields[0].key
+	return fields[len(fields)-1].key
 }

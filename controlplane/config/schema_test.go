@@ -33,6 +33,7 @@ type schemaNode struct {
 	MaxItems    int                    `json:"maxItems,omitempty"`
 	Items       *schemaNode            `json:"items,omitempty"`
 	Required    []string               `json:"required,omitempty"`
+	AnyOf       []*schemaNode          `json:"anyOf,omitempty"`
 	Properties  map[string]*schemaNode `json:"properties,omitempty"`
 	Additional  *bool                  `json:"additionalProperties,omitempty"`
 }
@@ -140,6 +141,7 @@ func nodeOf(t reflect.Type, tag reflect.StructTag, comment string, docs map[stri
 func TestTheSchemaForEditorsIsThatOfTheStructs(t *testing.T) {
 	root := &schemaNode{Schema: "https://json-schema.org/draft/2020-12/schema", Title: "Configuration of Steelyard"}
 	root.section(reflect.TypeFor[Config](), comments(t))
+	root.Type, root.AnyOf = "object", []*schemaNode{{Required: []string{"clusters"}}, {Required: []string{"pools"}}}
 	var got bytes.Buffer
 	e := json.NewEncoder(&got)
 	e.SetEscapeHTML(false)

@@ -33,12 +33,15 @@ const (
 	UseScrapeCA      = "scrape_ca"       // authorities for model servers
 	UseRedisClient   = "redis_client"    // presented to Redis
 	UseRedisCA       = "redis_ca"        // authorities for Redis
+	UseGateway       = "envoy_gateway"   // presented to Envoy Gateway
+
+	UseGatewayClientCA = "envoy_gateway_client_ca" // authorities for it
 )
 
 // A Certificate is one that Steelyard uses: the one of a chain that expires first, or an authority.
 type Certificate struct {
-	// what for: `xds`, `xds_client_ca`, `admin`, `admin_client_ca`, `scrape_client`, `scrape_ca`, `redis_client` or
-	// `redis_ca`
+	// what for: `xds`, `admin`, `envoy_gateway` or one of these with `_client_ca`; `scrape` or `redis` with `_client` or
+	// `_ca`
 	Use      string `json:"use"`
 	File     string `json:"file"`      // path of the file
 	Subject  string `json:"subject"`   // whose it is; of a chain, the certificate that expires first
@@ -108,6 +111,9 @@ type Status struct {
 	GoneEnvoys []GoneEnvoy    `json:"gone_envoys"`
 	Log        LogStatus      `json:"log"`       // state of the log
 	Overrides  OverrideStatus `json:"overrides"` // endpoints that operators drained or pinned
+	Pools      Pools          `json:"pools"`     // InferencePools that become clusters
+
+	EnvoyGateway EnvoyGateway `json:"envoy_gateway"` // what Envoy Gateway asked
 
 	// Filled in by the handler.
 

@@ -155,7 +155,10 @@ func (d *Daemon) Status() api.Status {
 	s.Overrides = d.operate.status()
 	s.Pickers = api.Pickers{List: d.loads.Followers(), SharedPrompts: d.loads.SharedPrompts()}
 	s.GoneEnvoys, s.XDSAccess = d.streams.Gone(), d.viewAccess()
-	s.Certificates = d.certificates()
+	s.Certificates, s.Pools = d.certificates(), d.poolsStatus()
+	if d.gateway != nil {
+		s.EnvoyGateway = d.gateway.State()
+	}
 	if d.handshakes != nil {
 		s.RefusedHandshakes = d.handshakes.Refused()
 	}

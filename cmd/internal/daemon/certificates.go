@@ -63,6 +63,10 @@ func credentialsOf(cfg *config.Config) []credential {
 		all = append(all, credential{api.UseAdmin, &s.CertFile, &s.KeyFile},
 			credential{api.UseAdminClientCA, &s.ClientCAFile, nil})
 	}
+	if g := cfg.EnvoyGateway; g != nil && g.TLS != nil {
+		all = append(all, credential{api.UseGateway, &g.TLS.CertFile, &g.TLS.KeyFile},
+			credential{api.UseGatewayClientCA, &g.TLS.ClientCAFile, nil})
+	}
 	client := func(c *config.ClientTLS, pair, authorities string) {
 		all = append(all, credential{pair, &c.CertFile, &c.KeyFile}, credential{authorities, &c.CAFile, nil})
 	}

@@ -77,6 +77,9 @@ type Daemon struct {
 	pollers  chan *inflight.Poller // the poller to run from now on, nil for none; capacity one
 	links    chan *replicas.Link   // the same of the link to other replicas
 
+	poolsChanged loops.Signal     // which pools become clusters
+	gateway      *extensionServer // nil if Envoy Gateway does not ask
+
 	allowedHosts []string // of the admin listener; the section cannot change while running
 	access       *admin.Access
 	adminTLS     *tls.Config     // nil for plain text
@@ -86,8 +89,10 @@ type Daemon struct {
 
 	applying sync.Mutex // one Apply at a time
 
-	mu         sync.Mutex // guards the following fields, which only Apply changes
+	mu         sync.Mutex // guards the following fields; only Apply changes them, but for pools
 	config     *config.Config
+	written    *config.Config // without the clusters of InferencePools
+	pools      pools
 	generation uint64
 	poller     *inflight.Poller // nil without Redis
 
@@ -101,8 +106,9 @@ type Daemon struct {
 func New(cfg *config.Config, o Options) (*Daemon, error) {
 	d := &Daemon{options: o, started: time.Now(), replica: rand.Text(), stale: loops.NewSignal(),
 		pollers: make(chan *inflight.Poller, 1), links: make(chan *replicas.Link, 1),
-		credentials: credentials.New(o.Log),
-		guard:       access.NewGuard(o.Log)}
+		poolsChanged: loops.NewSignal(),
+		credentials:  credentials.New(o.Log),
+		guard:        access.NewGuard(o.Log)}
 	xdsTLS, err := d.serverTLS(cfg.XDS.TLS, "xds.tls")
 	if err != nil {
 		return nil, err
@@ -135,6 +141,10 @@ func New(cfg *config.Config, o Options) (*Daemon, error) {
 	d.kubernetes.connected = make(chan struct{})
 	d.manager.UseKubernetes(d.kubernetes.source)
 	d.operate = &operator{d: d}
+	if d.gateway, err = d.openGateway(cfg.EnvoyGateway); err != nil {
+		d.Close()
+		return nil, err
+	}
 	if d.options.LogLevel == nil {
 		d.options.LogLevel = new(slog.LevelVar)
 	}
@@ -159,6 +169,7 @@ func (d *Daemon) Close() {
 	d.signals.close()
 	d.loads.Close()
 	d.places.Close()
+	d.gateway.close()
 	d.xdsListener.Close()
 	d.adminListener.Close()
 }
@@ -180,6 +191,8 @@ func (d *Daemon) Run(ctx context.Context) error {
 	group.Go(func() error { return d.followTokens(failed) })
 	group.Go(func() error { return d.kubernetes.run(failed) })
 	group.Go(func() error { return d.operate.run(failed) })
+	group.Go(func() error { return d.followPools(failed) })
+	group.Go(func() error { return d.gateway.run(failed) })
 	d.watchOver(failed, group)
 	group.Go(func() error {
 		return admin.Serve(failed, d.adminSocket(), d.adminHandler())
@@ -217,6 +230,22 @@ func (d *Daemon) adminHandler() http.Handler {
 // Apply makes cfg the running configuration, without a gap in any stream. A cfg that can only be applied by a restart
 // is refused, and changes nothing.
 func (d *Daemon) Apply(cfg *config.Config) error {
+	d.applying.Lock()
+	defer d.applying.Unlock()
+	return d.applyWritten(cfg)
+}
+
+// applyAgain takes in the InferencePools that have come or gone.
+func (d *Daemon) applyAgain() error {
+	d.applying.Lock()
+	defer d.applying.Unlock()
+	if c := config.Diff(d.config, d.withPools(d.written)); len(c.Added)+len(c.Removed) == 0 {
+		return nil
+	}
+	return d.applyWritten(d.written)
+}
+
+func (d *Daemon) applyWritten(cfg *config.Config) error {
 	change, generation, err := d.apply(cfg)
 	if err != nil {
 		return err
@@ -228,20 +257,21 @@ func (d *Daemon) Apply(cfg *config.Config) error {
 	return nil
 }
 
-func (d *Daemon) apply(cfg *config.Config) (change config.Change, generation uint64, err error) {
-	d.applying.Lock()
-	defer d.applying.Unlock()
+// apply makes written the configuration, with the clusters of InferencePools.
+func (d *Daemon) apply(written *config.Config) (change config.Change, generation uint64, err error) {
 	running := d.config // changed only here
 	if running == nil {
-		running = &config.Config{XDS: cfg.XDS, Admin: cfg.Admin, Kubernetes: cfg.Kubernetes}
+		running = &config.Config{XDS: written.XDS, Admin: written.Admin, Kubernetes: written.Kubernetes,
+			EnvoyGateway: written.EnvoyGateway}
 	}
+	if err := admissible(config.Diff(running, written)); err != nil {
+		return change, 0, err
+	}
+	if err := d.connectKubernetes(written); err != nil {
+		return change, 0, err
+	}
+	cfg := d.withPools(written)
 	change = config.Diff(running, cfg)
-	if err := admissible(change); err != nil {
-		return change, 0, err
-	}
-	if err := d.connectKubernetes(cfg); err != nil {
-		return change, 0, err
-	}
 	poller, link := d.poller, d.signals.link.Load()
 	if change.Redis { // reads files, so not under the lock
 		if poller, err = d.newPoller(cfg.Redis); err != nil {
@@ -262,7 +292,10 @@ func (d *Daemon) apply(cfg *config.Config) (change config.Change, generation uin
 	if link != d.signals.link.Swap(link) {
 		replace(d.links, link)
 	}
-	generation = d.swap(cfg, poller)
+	generation = d.swap(written, cfg, poller)
+	if change.Pools {
+		d.poolsChanged.Set()
+	}
 	d.followCredentials(cfg)
 	d.configurePickers(cfg)
 	if change.Clients || generation == 1 {
@@ -282,10 +315,10 @@ func replace[T any](c chan T, next T) {
 }
 
 // swap makes cfg the configuration that retarget and the admin API use.
-func (d *Daemon) swap(cfg *config.Config, poller *inflight.Poller) (generation uint64) {
+func (d *Daemon) swap(written, cfg *config.Config, poller *inflight.Poller) (generation uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.config, d.poller = cfg, poller
+	d.written, d.config, d.poller = written, cfg, poller
 	d.generation++
 	return d.generation
 }
@@ -306,6 +339,8 @@ func admissible(c config.Change) error {
 		return errors.New("the section admin cannot change while running: restart to change it")
 	case c.Kubernetes:
 		return errors.New("the section kubernetes cannot change while running: restart to change it")
+	case c.EnvoyGateway:
+		return errors.New("the section envoy_gateway cannot change while running: restart to change it")
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ type kubernetesAPI struct {
 // connectKubernetes makes the client that cfg needs. Nothing is asked yet.
 func (d *Daemon) connectKubernetes(cfg *config.Config) error {
 	needed := slices.ContainsFunc(cfg.Clusters, func(c config.Cluster) bool { return c.Endpoints.InKubernetes() })
-	if !needed || d.kubernetes.client != nil {
+	if !needed && cfg.Pools == nil || d.kubernetes.client != nil {
 		return nil
 	}
 	client, err := kubernetes.New(kubernetes.Options{

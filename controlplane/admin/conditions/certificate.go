@@ -27,6 +27,9 @@ var afterwards = map[string]string{
 	api.UseScrapeCA:      "scrapes of model servers with certificates that it signed fail",
 	api.UseRedisClient:   "Redis refuses new connections",
 	api.UseRedisCA:       "new connections to a Redis with a certificate that it signed fail",
+	api.UseGateway:       "Envoy Gateway gets no answers, and keeps the configuration that its Envoys have",
+
+	api.UseGatewayClientCA: "Envoy Gateways with certificates that it signed are refused",
 }
 
 // certificateProblems returns the problems of all certificates. For an authority next to one that is

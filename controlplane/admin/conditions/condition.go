@@ -19,6 +19,8 @@ const (
 	kindHandshakes     api.IncidentKind = "handshakes_refused"
 	kindDenied         api.IncidentKind = "clients_denied"
 	kindLog            api.IncidentKind = "log"
+	kindPools          api.IncidentKind = "pools"
+	kindGateway        api.IncidentKind = "envoy_gateway"
 	kindNotReady       api.IncidentKind = "not_ready"
 	kindNoEndpoints    api.IncidentKind = "no_endpoints"
 	kindNoDecision     api.IncidentKind = "no_decision"

@@ -1,8 +1,10 @@
 package conditions
 
+import "slices"
+
 // conditions returns all conditions at a moment.
 func conditions(p *Observation) []condition {
-	out := append(processConditions(p), edgeConditions(p)...)
+	out := slices.Concat(processConditions(p), edgeConditions(p), gatewayConditions(p))
 	for i := range p.Clusters {
 		c := &p.Clusters[i]
 		out = append(out, clusterConditions(p, c)...)

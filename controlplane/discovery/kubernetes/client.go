@@ -257,6 +257,9 @@ func (c *Client) unreachable() error {
 	return c.away
 }
 
+// Namespace is the one that this process runs in.
+func (c *Client) Namespace() string { return c.namespace }
+
 func (c *Client) orOwn(namespace string) string {
 	if namespace == "" {
 		return c.namespace

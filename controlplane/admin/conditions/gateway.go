@@ -1,0 +1,52 @@
+package conditions
+
+import (
+	"strings"
+	"time"
+
+	"steelyard/internal/api"
+)
+
+// gatewayConditions are about InferencePools, and the gateway that asks how they are served.
+func gatewayConditions(p *Observation) (out []condition) {
+	process, g := api.Subject{Kind: api.SubjectProcess}, &p.Status.EnvoyGateway
+	if pools := p.Status.Pools; pools.Error != "" {
+		f := newCondition(kindPools, api.SeverityWarning, process, "InferencePools cannot be read").explain(
+			pools.Error, api.BlameNo, "The Kubernetes API does not answer, or refuses; pools that are known stay.",
+			"Correct what is named: Steelyard tries again every few seconds.", "steelyard status")
+		f.pendingFor = passing
+		out = append(out, f)
+	}
+	switch {
+	case g.LastError != "":
+		out = append(out, newCondition(kindGateway, api.SeverityError, process,
+			"Envoy Gateway gets no usable answer").explain(g.LastError, api.BlameUnknown,
+			"It keeps the configuration that its Envoys have: what was changed since is not in force.",
+			"Correct what is named, then change any object of the Gateway: Envoy Gateway does not ask again by itself.",
+			""))
+	case g.Enabled && g.Calls == 0 && len(p.Clients) == 0 && p.Status.Pools.Found > p.Status.Pools.Pickers:
+		f := newCondition(kindGateway, api.SeverityWarning, process, "Envoy Gateway has not asked yet").explain(
+			"There are InferencePools, and no Envoy follows Steelyard.", api.BlameNo,
+			"It asks when a Gateway has a route, and each time that one of its objects changes.",
+			"See whether extensionManager is in the configuration of Envoy Gateway, and what it logs.", "")
+		f.pendingFor = time.Minute
+		out = append(out, f)
+	}
+	var refused []string
+	for _, pool := range g.Pools {
+		if pool.Reason != "" {
+			refused = append(refused, sprint("%s/%s of Gateway %s: %s", pool.Namespace, pool.Name, pool.Gateway,
+				pool.Reason))
+		}
+	}
+	if len(refused) > 0 {
+		f := newCondition(kindGateway, api.SeverityError, process,
+			"A route names an InferencePool that is not served").explain(
+			strings.Join(api.Limit(refused, 3), "; "), api.BlameNo, "Its requests are answered with 503.",
+			"Correct what is named, then change any object of the Gateway: Envoy Gateway does not ask again by itself.",
+			"")
+		f.ID += "/pools"
+		out = append(out, f)
+	}
+	return out
+}

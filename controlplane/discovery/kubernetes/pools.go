@@ -1,0 +1,63 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"steelyard/internal/loops"
+)
+
+// A FoundPool is an InferencePool of the API.
+type FoundPool struct {
+	Namespace, Name string
+	Picker          bool // it has an endpointPickerRef
+}
+
+// Pools passes on the InferencePools of namespaces whenever they change, until ctx is done: by namespace, those that
+// the API has answered for. An error is why it does not answer, while the pools known stay.
+func (c *Client) Pools(ctx context.Context, namespaces []string, found func(map[string][]FoundPool, error)) {
+	sub := loops.NewSignal()
+	defer c.subscribe(sub)()
+	var all []*watched
+	for _, namespace := range namespaces {
+		w, release := c.watch(key{kind: kindPools, namespace: namespace}, sub)
+		defer release()
+		all = append(all, w)
+	}
+	settled := time.NewTimer(0)
+	defer settled.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-sub:
+			settled.Reset(settle)
+		case <-settled.C:
+			found(c.foundIn(all))
+		}
+	}
+}
+
+func (c *Client) foundIn(all []*watched) (found map[string][]FoundPool, err error) {
+	found, err = map[string][]FoundPool{}, c.unreachable()
+	for _, w := range all {
+		err = errors.Join(err, w.failing())
+		if !w.informer.HasSynced() {
+			continue
+		}
+		pools := []FoundPool{}
+		for _, object := range w.informer.GetStore().List() {
+			o := object.(*unstructured.Unstructured)
+			_, picker, _ := unstructured.NestedFieldNoCopy(o.Object, "spec", "endpointPickerRef")
+			pools = append(pools, FoundPool{o.GetNamespace(), o.GetName(), picker})
+		}
+		slices.SortFunc(pools, func(a, b FoundPool) int { return strings.Compare(a.Name, b.Name) })
+		found[w.namespace] = pools
+	}
+	return found, err
+}
