@@ -19,8 +19,11 @@ import (
 	"steelyard/cmd/internal/gateway/extension"
 )
 
-// Translate returns what the Envoys of a Gateway get, where in is what Envoy Gateway made: with the clusters that
-// PostClusterModify noted replaced. members are those of a cluster of Steelyard, as IP:port.
+// Translate returns what the Envoys of a Gateway get, where in is what Envoy Gateway made: the rules whose clusters
+// PostClusterModify noted go to their pools. members returns the addresses of a cluster of Steelyard, IP:port.
+//
+// The noted clusters stay, as they were before. Nothing may go there, but when a route moves back to a Service its
+// cluster is known and warm: Envoy does not wait for a new one to be before it uses the new route.
 func Translate(in *extension.PostTranslateModifyRequest, members func(cluster string) []string) (
 	*extension.PostTranslateModifyResponse, error) {
 	out := &extension.PostTranslateModifyResponse{Clusters: in.Clusters, Secrets: in.Secrets, Listeners: in.Listeners,
@@ -30,7 +33,6 @@ func Translate(in *extension.PostTranslateModifyRequest, members func(cluster st
 		return out, err
 	}
 	changed := map[string]bool{} // names of the lists of routes
-	used := map[string]bool{}    // names of clusters
 	for _, list := range in.Routes {
 		for _, host := range list.VirtualHosts {
 			for _, r := range host.Routes {
@@ -39,15 +41,10 @@ func Translate(in *extension.PostTranslateModifyRequest, members func(cluster st
 					t.send(r.GetRoute(), shares)
 					changed[list.Name] = true
 				}
-				for _, c := range targets(r.GetRoute()) {
-					used[c.Name] = true
-				}
 			}
 		}
 	}
-	out.Clusters = slices.DeleteFunc(slices.Clone(in.Clusters), func(c *clusterv3.Cluster) bool {
-		return noted(c) != nil && !used[c.Name]
-	})
+	out.Clusters = slices.Clone(in.Clusters)
 	for _, name := range slices.Sorted(maps.Keys(t.parts)) {
 		out.Clusters = append(out.Clusters, t.parts[name].clusters...)
 	}
@@ -73,6 +70,7 @@ func (t *translation) read(clusters []*clusterv3.Cluster, members func(string) [
 			continue
 		}
 		t.rules[id] = shares
+		delete(c.Metadata.FilterMetadata, noteKey)
 		for _, s := range shares {
 			if _, done := t.parts[s.cluster]; done || s.cluster == "" {
 				continue

@@ -160,9 +160,10 @@ func TestARouteGoesToItsBackendsByTheirWeights(t *testing.T) {
 		sent, clusters string
 	}{
 		{"a pool", []Backend{ofPool("llama", 1)}, []*extension.ExtensionResource{llama}, ruleOfLlama,
-			single(ruleOfLlama), "models.llama_failsafe", ofLlama},
+			single(ruleOfLlama), "models.llama_failsafe", ruleOfLlama + " " + ofLlama},
 		{"two pools", []Backend{ofPool("llama", 9), ofPool("next", 1)}, []*extension.ExtensionResource{llama, next},
-			ruleOfLlama, single(ruleOfLlama), "models.llama_failsafe=9 models.next_failsafe=1", ofLlama + ofNext},
+			ruleOfLlama, single(ruleOfLlama), "models.llama_failsafe=9 models.next_failsafe=1",
+			ruleOfLlama + " " + ofLlama + ofNext},
 		{"a pool and Services", []Backend{ofService(2), ofPool("llama", 1), ofService(3)},
 			[]*extension.ExtensionResource{llama}, ruleOfLlama, single(ruleOfLlama),
 			ruleOfLlama + "=5 models.llama_failsafe=1", ruleOfLlama + " " + ofLlama},
@@ -171,7 +172,7 @@ func TestARouteGoesToItsBackendsByTheirWeights(t *testing.T) {
 		{"a Service with a cluster of its own", []Backend{ofService(2), ofPool("llama", 1)},
 			[]*extension.ExtensionResource{llama}, ruleOfLlama + "/backend/1",
 			weighted(share{ruleOfLlama + "/backend/0", 2}.weighted()),
-			ruleOfLlama + "/backend/0=2 models.llama_failsafe=1", ofLlama},
+			ruleOfLlama + "/backend/0=2 models.llama_failsafe=1", ruleOfLlama + "/backend/1 " + ofLlama},
 		{"a pool with a picker", []Backend{ofPool("llama", 1)},
 			[]*extension.ExtensionResource{resource("models", "llama", `"endpointPickerRef": {"name": "epp"}`)},
 			ruleOfLlama, single(ruleOfLlama), ruleOfLlama, ruleOfLlama},
