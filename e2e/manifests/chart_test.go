@@ -343,3 +343,22 @@ func code(value string) string {
 	}
 	return "`" + value + "`"
 }
+
+func TestTheChartServesPoolsOnEnvoyGateway(t *testing.T) {
+	objects := render(t, "values-envoy-gateway.yaml", nil)
+	text := at[string](t, find(t, objects, "ConfigMap", "steelyard"), "data", "steelyard.yaml")
+	cfg, err := config.Parse("steelyard.yaml", []byte(text))
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	if cfg.Pools == nil || cfg.EnvoyGateway == nil || len(cfg.Clusters) != 0 {
+		t.Fatalf("the configuration is\n%s", text)
+	}
+	port := at[[]any](t, find(t, objects, "Service", "steelyard-gateway"), "spec", "ports")[0].(map[string]any)
+	for _, p := range deployment(t, objects, "steelyard").Containers[0].Ports {
+		if p.Name == port["targetPort"] && cfg.EnvoyGateway.Listen == fmt.Sprintf("0.0.0.0:%d", p.ContainerPort) {
+			return
+		}
+	}
+	t.Errorf("it listens on %s, and the Service sends to %v", cfg.EnvoyGateway.Listen, port["targetPort"])
+}

@@ -61,6 +61,44 @@ func TestTheExamplesForOtherControlPlanesAreUpToDate(t *testing.T) {
 	p := bootstrapParts(t)
 	golden.Check(t, filepath.Join(manifests, "examples/istio.yaml"), string(istio(t, p)))
 	golden.Check(t, filepath.Join(manifests, "examples/envoy-gateway.yaml"), string(envoyGateway(t, p)))
+	golden.Check(t, filepath.Join(manifests, "gateways/envoy-gateway-values.yaml"), string(envoyGatewayPools(t, p)))
+}
+
+const aboutPools = "" +
+	`# Values for Envoy Gateway's chart, 1.9 or newer: Envoy Gateway then asks Steelyard how InferencePools are served
+# (docs/gateways.md), and the bootstrap of its Envoys has the connection to Steelyard. That replaces their Pods once.
+#
+#   helm upgrade eg oci://docker.io/envoyproxy/gateway-helm -n envoy-gateway-system --reuse-values --values FILE
+#
+# A Gateway or GatewayClass with an EnvoyProxy of its own needs spec.mergeType in it, or these lines.
+`
+
+// envoyGatewayPools has the settings of Envoy Gateway for InferencePools.
+func envoyGatewayPools(t *testing.T, p parts) []byte {
+	text, err := yaml.Marshal(p.bootstrap)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]any{"includeAll": true}
+	return asYAML(t, aboutPools, map[string]any{"config": map[string]any{"envoyGateway": map[string]any{
+		"extensionManager": map[string]any{
+			"backendResources": []any{map[string]any{"group": "inference.networking.k8s.io", "version": "v1",
+				"kind": "InferencePool"}},
+			"hooks": map[string]any{"xdsTranslator": map[string]any{
+				"post": []any{"Cluster", "Translation"},
+				"translation": map[string]any{"cluster": all, "listener": all, "route": all,
+					"secret": map[string]any{"includeAll": false}},
+			}},
+			"maxMessageSize": "64Mi",
+			"service": map[string]any{"fqdn": map[string]any{
+				"hostname": "steelyard-gateway.steelyard.svc.cluster.local", "port": 18001}},
+		},
+		"envoyProxy": map[string]any{
+			"bootstrap": map[string]any{"type": "Merge", "value": string(text)},
+			"provider": map[string]any{"type": "Kubernetes", "kubernetes": map[string]any{
+				"envoyDeployment": map[string]any{"pod": map[string]any{"labels": labelled}}}},
+		},
+	}}})
 }
 
 const aboutIstio = "" +

@@ -35,6 +35,7 @@ import (
 	grpccredentials "google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 
+	"steelyard/cmd/internal/gateway/extension"
 	"steelyard/collectors/modelserver"
 	"steelyard/collectors/scrape"
 	"steelyard/controlplane/config"
@@ -231,8 +232,9 @@ func TestAReloadThatNeedsARestartIsRefusedWhole(t *testing.T) {
 	redis := miniredis.RunT(t)
 	d, base := serve(t, parse(t, fmt.Sprintf(counted, redis.Addr())))
 	for section, changed := range map[string]func(*config.Config){
-		"xds":   func(c *config.Config) { c.XDS.Listen = "127.0.0.1:1" },
-		"admin": func(c *config.Config) { c.Admin.Listen = "127.0.0.1:1" },
+		"xds":           func(c *config.Config) { c.XDS.Listen = "127.0.0.1:1" },
+		"admin":         func(c *config.Config) { c.Admin.Listen = "127.0.0.1:1" },
+		"envoy_gateway": func(c *config.Config) { c.EnvoyGateway = &config.EnvoyGateway{} },
 	} {
 		next := parse(t, strings.Replace(fmt.Sprintf(counted, redis.Addr()), "llama", "other", 1))
 		changed(next)
@@ -373,7 +375,7 @@ func identityUntil(t *testing.T, end time.Time, name string, parent *x509.Certif
 	return p.Cert, p.Key, certFile, keyFile
 }
 
-func TestOnlyEnvoysWithACertificateOfTheRightAuthorityConnect(t *testing.T) {
+func TestOnlyClientsWithACertificateOfTheRightAuthorityConnect(t *testing.T) {
 	ca, caKey, caFile, _ := identity(t, "authority", nil, nil)
 	_, _, serverCert, serverKey := identity(t, "steelyard", ca, caKey)
 	_, _, envoyCert, envoyKey := identity(t, "envoy", ca, caKey)
@@ -382,9 +384,23 @@ func TestOnlyEnvoysWithACertificateOfTheRightAuthorityConnect(t *testing.T) {
 
 	cfg := parse(t, fmt.Sprintf(counted, "127.0.0.1:1"))
 	cfg.XDS.TLS = &config.ServerTLS{CertFile: serverCert, KeyFile: serverKey, ClientCAFile: caFile}
+	cfg.EnvoyGateway = &config.EnvoyGateway{Listen: "127.0.0.1:0", TLS: cfg.XDS.TLS}
 	d, _ := serve(t, cfg)
 	roots := x509.NewCertPool()
 	roots.AddCert(ca)
+	// Only an accepted client gets the answer that what it asks is not implemented.
+	listeners := map[string]func(context.Context, *grpc.ClientConn) error{
+		d.XDSAddress(): func(ctx context.Context, conn *grpc.ClientConn) error {
+			_, err := endpointservice.NewEndpointDiscoveryServiceClient(conn).FetchEndpoints(ctx,
+				&discoveryv3.DiscoveryRequest{})
+			return err
+		},
+		d.gateway.listener.Addr().String(): func(ctx context.Context, conn *grpc.ClientConn) error {
+			_, err := extension.NewEnvoyGatewayExtensionClient(conn).PostVirtualHostModify(ctx,
+				&extension.PostVirtualHostModifyRequest{})
+			return err
+		},
+	}
 	for name, tt := range map[string]struct {
 		cert, key string
 		want      bool
@@ -402,18 +418,18 @@ func TestOnlyEnvoysWithACertificateOfTheRightAuthorityConnect(t *testing.T) {
 					nil
 			}
 		}
-		conn, err := grpc.NewClient(d.XDSAddress(), grpc.WithTransportCredentials(grpccredentials.NewTLS(client)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		_, err = endpointservice.NewEndpointDiscoveryServiceClient(conn).FetchEndpoints(ctx,
-			&discoveryv3.DiscoveryRequest{})
-		cancel()
-		conn.Close()
-		// Only an accepted client gets the answer that polling is not implemented.
-		if got := status.Code(err) == codes.Unimplemented; got != tt.want {
-			t.Errorf("with a certificate %s: %v, want to be let in: %v", name, err, tt.want)
+		for address, ask := range listeners {
+			conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(grpccredentials.NewTLS(client)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			err = ask(ctx, conn)
+			cancel()
+			conn.Close()
+			if got := status.Code(err) == codes.Unimplemented; got != tt.want {
+				t.Errorf("with a certificate %s: %v, want to be let in: %v", name, err, tt.want)
+			}
 		}
 	}
 }
