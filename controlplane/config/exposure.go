@@ -37,10 +37,15 @@ func (d *decoder) checkExposure(x *XDS) {
 	}
 }
 
+// Open reports whether clients of other machines can connect without a certificate.
+func (g *EnvoyGateway) Open() bool {
+	return (g.TLS == nil || g.TLS.ClientCAFile == "") && !Loopback(g.Listen)
+}
+
 // checkEnvoyGateway wants client certificates where other machines can connect.
 func (d *decoder) checkEnvoyGateway(g *EnvoyGateway) {
 	d.checkListen(&g.Listen)
-	if verifies := g.TLS != nil && g.TLS.ClientCAFile != ""; !verifies && !g.Insecure && !Loopback(g.Listen) {
+	if g.Open() && !g.Insecure {
 		d.fail(&g.Listen, "other machines can connect to %s: add tls: with client_ca_file:, or write insecure: true to "+
 			"do without", g.Listen)
 	}

@@ -49,6 +49,10 @@ func (d *Daemon) warnOfExposure(cfg *config.Config) {
 		d.options.Log.Warn("the xDS port is open to other machines without client certificates, as xds.insecure "+
 			"allows: every client can read the servers' addresses and steer the traffic", "listen", cfg.XDS.Listen)
 	}
+	if g := cfg.EnvoyGateway; g != nil && g.Open() {
+		d.options.Log.Warn("the listener for Envoy Gateway is open to other machines without client certificates, as "+
+			"envoy_gateway.insecure allows: every client can read the addresses of the pools' servers", "listen", g.Listen)
+	}
 	if a := cfg.Admin; a.Insecure && !config.Loopback(a.Listen) && (a.TLS == nil || a.TokensFile == "") {
 		d.options.Log.Warn("the admin listener is open to other machines, as admin.insecure allows", "listen", a.Listen,
 			"tls", a.TLS != nil, "tokens", a.TokensFile != "")

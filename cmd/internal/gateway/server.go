@@ -96,7 +96,8 @@ type pool struct {
 		Name      string `json:"name"`
 	} `json:"metadata"`
 	Spec struct {
-		Picker *struct {
+		AppProtocol string `json:"appProtocol"`
+		Picker      *struct {
 			Name string `json:"name"`
 		} `json:"endpointPickerRef"`
 	} `json:"spec"`
@@ -147,6 +148,10 @@ func (s *Server) serving(b Backend, p pool) api.GatewayPool {
 	out := api.GatewayPool{Namespace: b.Namespace, Name: b.Name}
 	if p.Spec.Picker != nil {
 		out.Picker = cmp.Or(p.Spec.Picker.Name, "unnamed")
+		return out
+	}
+	if p.Spec.AppProtocol != "" && p.Spec.AppProtocol != "http" {
+		out.Reason = fmt.Sprintf("its appProtocol is %s, and only http is served", p.Spec.AppProtocol)
 		return out
 	}
 	var err error
