@@ -72,8 +72,9 @@ func (m *Manager) EverReady() bool {
 }
 
 // readyWithout reports whether new Envoys can be served, and which clusters they do without: those whose discovery does
-// not answer; those of pools that are not found yet are still to come. One of them, such as a DNS name that is gone, would otherwise keep every restarted replica from the
-// Envoys of all others. Where none has an answer, the fault is more likely here, and other replicas serve better.
+// not answer. One of them, such as a DNS name that is gone, would otherwise keep every restarted replica from the
+// Envoys of all others. Where none has an answer, the fault is more likely here, and other replicas serve better; where
+// there are no clusters, those of pools are still to come.
 func readyWithout(clusters []*running, now time.Time) (ready bool, without []string) {
 	for _, c := range clusters {
 		switch {

@@ -46,8 +46,8 @@ func (g *EnvoyGateway) Open() bool {
 func (d *decoder) checkEnvoyGateway(g *EnvoyGateway) {
 	d.checkListen(&g.Listen)
 	if g.Open() && !g.Insecure {
-		d.fail(&g.Listen, "other machines can connect to %s: add tls: with client_ca_file:, or write insecure: true to "+
-			"do without", g.Listen)
+		d.fail(&g.Listen, "other machines can connect to %s: add tls: with client_ca_file:, or write insecure: true "+
+			"to do without", g.Listen)
 	}
 }
 

@@ -445,7 +445,7 @@ func TestErrorKeepsEachProblemAndCountsTheRest(t *testing.T) {
 	_, err := Parse("many.yaml", []byte("b: 1\n"+strings.Repeat("x", 70)+": 1\nxds: {tls: {}}\n"))
 	var first *Problem
 	want := Problem{File: "many.yaml", Line: 1, Column: 1, Text: `unknown key "b": the keys here are xds, admin, ` +
-		`redis, kubernetes, replicas, tracing, pools, envoy_gateway, clusters`}
+		`redis, kubernetes, replicas, pools, envoy_gateway, clusters`}
 	if !errors.As(err, &first) || *first != want {
 		t.Errorf("first problem %+v of %v", first, err)
 	}

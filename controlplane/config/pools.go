@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// WithPool returns the configuration with a cluster for an InferencePool, unless there is one; own is the namespace that
-// pools without one are in. The configuration itself stays as it is.
+// WithPool returns the configuration with a cluster for an InferencePool, unless there is one; own is the namespace
+// that pools without one are in. The configuration itself stays as it is.
 func (c *Config) WithPool(namespace, name, own string) *Config {
 	if c.PoolCluster(namespace, name, own) != "" || c.Cluster(poolCluster(namespace, name)) != nil {
 		return c

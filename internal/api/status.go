@@ -40,8 +40,8 @@ const (
 
 // A Certificate is one that Steelyard uses: the one of a chain that expires first, or an authority.
 type Certificate struct {
-	// what for: `xds`, `admin`, `envoy_gateway` or one of these with `_client_ca`; `scrape` or `redis` with `_client` or
-	// `_ca`
+	// what for: `xds`, `admin`, `envoy_gateway` or one of these with `_client_ca`; `scrape` or `redis` with `_client`
+	// or `_ca`
 	Use      string `json:"use"`
 	File     string `json:"file"`      // path of the file
 	Subject  string `json:"subject"`   // whose it is; of a chain, the certificate that expires first

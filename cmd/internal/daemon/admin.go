@@ -51,7 +51,8 @@ func (d *Daemon) warnOfExposure(cfg *config.Config) {
 	}
 	if g := cfg.EnvoyGateway; g != nil && g.Open() {
 		d.options.Log.Warn("the listener for Envoy Gateway is open to other machines without client certificates, as "+
-			"envoy_gateway.insecure allows: every client can read the addresses of the pools' servers", "listen", g.Listen)
+			"envoy_gateway.insecure allows: every client can read the addresses of the pools' servers",
+			"listen", g.Listen)
 	}
 	if a := cfg.Admin; a.Insecure && !config.Loopback(a.Listen) && (a.TLS == nil || a.TokensFile == "") {
 		d.options.Log.Warn("the admin listener is open to other machines, as admin.insecure allows", "listen", a.Listen,

@@ -78,6 +78,7 @@ type Daemon struct {
 	links    chan *replicas.Link   // the same of the link to other replicas
 
 	poolsChanged loops.Signal     // which pools become clusters
+	poolsNamed   loops.Signal     // by the routes of Gateways
 	gateway      *extensionServer // nil if Envoy Gateway does not ask
 
 	allowedHosts []string // of the admin listener; the section cannot change while running
@@ -106,9 +107,9 @@ type Daemon struct {
 func New(cfg *config.Config, o Options) (*Daemon, error) {
 	d := &Daemon{options: o, started: time.Now(), replica: rand.Text(), stale: loops.NewSignal(),
 		pollers: make(chan *inflight.Poller, 1), links: make(chan *replicas.Link, 1),
-		poolsChanged: loops.NewSignal(),
-		credentials:  credentials.New(o.Log),
-		guard:        access.NewGuard(o.Log)}
+		poolsChanged: loops.NewSignal(), poolsNamed: loops.NewSignal(),
+		credentials: credentials.New(o.Log),
+		guard:       access.NewGuard(o.Log)}
 	xdsTLS, err := d.serverTLS(cfg.XDS.TLS, "xds.tls")
 	if err != nil {
 		return nil, err
@@ -193,6 +194,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	group.Go(func() error { return d.operate.run(failed) })
 	group.Go(func() error { return d.followPools(failed) })
 	group.Go(func() error { return d.gateway.run(failed) })
+	group.Go(func() error { return d.followParents(failed) })
 	d.watchOver(failed, group)
 	group.Go(func() error {
 		return admin.Serve(failed, d.adminSocket(), d.adminHandler())

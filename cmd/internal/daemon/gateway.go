@@ -5,13 +5,17 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
 	grpccredentials "google.golang.org/grpc/credentials"
+	"k8s.io/apimachinery/pkg/types"
 
 	"steelyard/cmd/internal/gateway"
 	"steelyard/controlplane/config"
+	"steelyard/controlplane/discovery/kubernetes"
 	"steelyard/internal/loops"
 	"steelyard/xds/port"
 )
@@ -48,7 +52,7 @@ func (d *Daemon) openGateway(cfg *config.EnvoyGateway) (*extensionServer, error)
 		return nil, fmt.Errorf("listening for Envoy Gateway (envoy_gateway.listen): %w", err)
 	}
 	e.Server = gateway.New(gateway.Options{Backends: d.kubernetes.backends, Cluster: d.clusterOfPool,
-		Members: d.membersOf, Log: d.options.Log})
+		Members: d.membersOf, Plain: d.plainPool, Changed: d.poolsNamed.Set, Log: d.options.Log})
 	e.grpc = grpc.NewServer(gatewayOptions(secured)...)
 	e.Register(e.grpc)
 	return e, nil
@@ -88,6 +92,67 @@ func (e *extensionServer) close() {
 // clusterOfPool returns the cluster that serves a pool.
 func (d *Daemon) clusterOfPool(namespace, name string) (string, error) {
 	return d.configuration().ServesPool(namespace, name, d.kubernetes.client.Namespace())
+}
+
+// parentsRetry is the wait before the statuses of pools are written again that could not be.
+const parentsRetry = 10 * time.Second
+
+// followParents keeps the statuses of pools in line with the Gateways whose routes name them, until ctx is done. Those
+// of a previous process stay until Envoy Gateway asks.
+func (d *Daemon) followParents(ctx context.Context) error {
+	if d.gateway == nil {
+		return nil
+	}
+	written := map[types.NamespacedName]bool{}
+	failing := ""
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-d.poolsNamed:
+		}
+		err := d.writeParents(ctx, written)
+		if err != nil && err.Error() != failing && ctx.Err() == nil {
+			d.options.Log.Warn("the status of InferencePools is not written", "error", err)
+		}
+		if failing = ""; err != nil {
+			failing = err.Error()
+			loops.Pause(ctx, parentsRetry)
+			d.poolsNamed.Set()
+		}
+	}
+}
+
+// writeParents writes those of the pools that Gateways name, and of those that they named before.
+func (d *Daemon) writeParents(ctx context.Context, written map[types.NamespacedName]bool) (err error) {
+	parents := map[types.NamespacedName][]kubernetes.Parent{}
+	for pool := range written {
+		parents[pool] = nil
+	}
+	for _, p := range d.gateway.State().Pools {
+		pool := types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
+		if p.Picker == "" { // the status of others is their controller's
+			namespace, name, _ := strings.Cut(p.Gateway, "/")
+			parents[pool] = append(parents[pool], kubernetes.Parent{
+				Gateway: types.NamespacedName{Namespace: namespace, Name: name}, Refused: p.Reason})
+		}
+	}
+	for pool, of := range parents {
+		failed := d.kubernetes.client.SetParents(ctx, pool.Namespace, pool.Name, of)
+		err = errors.Join(err, failed)
+		written[pool] = true
+		if failed == nil && len(of) == 0 {
+			delete(written, pool)
+		}
+	}
+	return err
+}
+
+// plainPool reports whether a pool is known to have no picker.
+func (d *Daemon) plainPool(namespace, name string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Contains(d.pools.found[namespace], kubernetes.FoundPool{Namespace: namespace, Name: name})
 }
 
 // membersOf returns the members of a cluster, as far as they are known within a moment: Envoy Gateway may ask in the

@@ -59,7 +59,7 @@ func (d *Daemon) followPools(ctx context.Context) error {
 	}
 }
 
-// poolsFound makes the clusters those of the pools that the API has. Of a namespace without an answer, those known stay.
+// poolsFound makes the clusters those of the pools that the API has. Where it does not answer, those known stay.
 func (d *Daemon) poolsFound(found map[string][]kubernetes.FoundPool, err error) {
 	d.mu.Lock()
 	next := map[string][]kubernetes.FoundPool{}

@@ -32,6 +32,10 @@ type Options struct {
 	Backends func(context.Context, RuleID) ([]Backend, error)
 	// Cluster returns the cluster that serves a pool; an error if none does.
 	Cluster func(namespace, name string) (string, error)
+	// Plain reports whether a pool is known to have no picker.
+	Plain func(namespace, name string) bool
+	// Changed is called when Gateways name other pools, or other ones are served. It must not block.
+	Changed func()
 	// Members returns the addresses of a cluster, IP:port. It may wait a moment for them.
 	Members func(ctx context.Context, cluster string) []string
 	Log     *slog.Logger
@@ -75,6 +79,32 @@ func (s *Server) PostClusterModify(ctx context.Context, in *extension.PostCluste
 	}
 	note(in.Cluster, shares)
 	return &extension.PostClusterModifyResponse{Cluster: in.Cluster}, nil
+}
+
+// PostEndpointsModify gives the cluster of a rule that has nothing but pools their members. No route stays with it,
+// but Envoy gets the endpoints before the route: requests of one that moves from a Service to a pool would find none.
+func (s *Server) PostEndpointsModify(ctx context.Context, in *extension.PostEndpointsModifyRequest) (
+	*extension.PostEndpointsModifyResponse, error) {
+	id, ok := ruleOf(in.GetLoadAssignment().GetClusterName())
+	if !ok || hasEndpoints(in.LoadAssignment) {
+		return &extension.PostEndpointsModifyResponse{}, nil
+	}
+	backends, err := s.options.Backends(ctx, id)
+	if err != nil {
+		return nil, s.failed(status.Errorf(codes.Unavailable, "reading the backends of %s: %v", id, err))
+	}
+	var clusters []string
+	for _, b := range backends {
+		cluster, err := s.options.Cluster(b.Namespace, b.Name)
+		if !b.Pool || err != nil || !s.options.Plain(b.Namespace, b.Name) {
+			return &extension.PostEndpointsModifyResponse{}, nil
+		}
+		clusters = append(clusters, cluster)
+	}
+	for _, cluster := range clusters {
+		addEndpoints(in.LoadAssignment, s.options.Members(ctx, cluster))
+	}
+	return &extension.PostEndpointsModifyResponse{LoadAssignment: in.LoadAssignment}, nil
 }
 
 // PostTranslateModify replaces the noted clusters.
@@ -189,6 +219,7 @@ func (s *Server) translated(in *extension.PostTranslateModifyRequest) {
 	}
 	s.mu.Unlock()
 	if !slices.Equal(before, now) {
+		s.options.Changed()
 		for _, p := range now {
 			s.options.Log.Info("InferencePool of a Gateway", "gateway", name, "namespace", p.Namespace, "pool", p.Name,
 				"cluster", p.Cluster, "left_to", p.Picker, "not_served", p.Reason)

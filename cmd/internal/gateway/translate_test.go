@@ -12,6 +12,7 @@ import (
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
@@ -50,6 +51,8 @@ func (f fake) server() *Server {
 			return namespace + "." + name, nil
 		},
 		Members: func(context.Context, string) []string { return []string{"10.0.0.1:8000", "10.0.0.2:8000"} },
+		Plain:   func(_, name string) bool { return name != "picked" },
+		Changed: func() {},
 		Log:     slog.New(slog.DiscardHandler),
 	})
 }
@@ -79,9 +82,10 @@ func asked(t *testing.T, s *Server, cluster string, pools ...*extension.Extensio
 
 // single and weighted are routes as Envoy Gateway makes them.
 func single(cluster string) *routev3.Route {
-	return &routev3.Route{Name: ruleOfLlama + "/match/0/*", Match: &routev3.RouteMatch{
-		PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}}, Action: &routev3.Route_Route{Route: &routev3.RouteAction{
-		ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: cluster}}}}
+	return &routev3.Route{Name: ruleOfLlama + "/match/0/*",
+		Match: &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}},
+		Action: &routev3.Route_Route{Route: &routev3.RouteAction{
+			ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: cluster}}}}
 }
 
 func weighted(clusters ...*routev3.WeightedCluster_ClusterWeight) *routev3.Route {
@@ -101,12 +105,14 @@ func packed(t *testing.T, m proto.Message) *anypb.Any {
 }
 
 // request is a translation of a Gateway with one listener.
-func request(t *testing.T, routes []*routev3.Route, clusters ...*clusterv3.Cluster) *extension.PostTranslateModifyRequest {
+func request(t *testing.T, routes []*routev3.Route, clusters ...*clusterv3.Cluster,
+) *extension.PostTranslateModifyRequest {
 	t.Helper()
+	router := packed(t, &routerv3.Router{SuppressEnvoyHeaders: true})
 	manager := &managerv3.HttpConnectionManager{StatPrefix: "http",
 		RouteSpecifier: &managerv3.HttpConnectionManager_Rds{Rds: &managerv3.Rds{RouteConfigName: "models/eg/http"}},
 		HttpFilters: []*managerv3.HttpFilter{{Name: "envoy.filters.http.router",
-			ConfigType: &managerv3.HttpFilter_TypedConfig{TypedConfig: packed(t, &routerv3.Router{SuppressEnvoyHeaders: true})}}}}
+			ConfigType: &managerv3.HttpFilter_TypedConfig{TypedConfig: router}}}}
 	return &extension.PostTranslateModifyRequest{
 		Clusters: clusters,
 		Listeners: []*listenerv3.Listener{{Name: "models/eg/http", FilterChains: []*listenerv3.FilterChain{{
@@ -117,7 +123,8 @@ func request(t *testing.T, routes []*routev3.Route, clusters ...*clusterv3.Clust
 	}
 }
 
-func translated(t *testing.T, s *Server, in *extension.PostTranslateModifyRequest) *extension.PostTranslateModifyResponse {
+func translated(t *testing.T, s *Server, in *extension.PostTranslateModifyRequest,
+) *extension.PostTranslateModifyResponse {
 	t.Helper()
 	out, err := s.PostTranslateModify(t.Context(), in)
 	if err != nil {
@@ -200,14 +207,49 @@ func (s share) weighted() *routev3.WeightedCluster_ClusterWeight {
 	return &routev3.WeightedCluster_ClusterWeight{Name: s.cluster, Weight: wrapperspb.UInt32(s.weight)}
 }
 
+// TestTheOwnClusterOfARuleOfPoolsHasTheirMembers, and no other cluster gets any.
+func TestTheOwnClusterOfARuleOfPoolsHasTheirMembers(t *testing.T) {
+	empty := func() *endpointv3.ClusterLoadAssignment {
+		return &endpointv3.ClusterLoadAssignment{ClusterName: ruleOfLlama,
+			Endpoints: []*endpointv3.LocalityLbEndpoints{{
+				Locality: &corev3.Locality{Region: ruleOfLlama + "/backend/0"}}}}
+	}
+	full := empty()
+	addEndpoints(full, []string{"10.0.0.9:8000"})
+	for _, c := range []struct {
+		name       string
+		backends   []Backend
+		assignment *endpointv3.ClusterLoadAssignment
+		want       int // -1: it stays as it is
+	}{
+		{"a pool", []Backend{ofPool("llama", 1)}, empty(), 2},
+		{"two pools", []Backend{ofPool("llama", 1), ofPool("next", 1)}, empty(), 4},
+		{"a pool and a Service without endpoints", []Backend{ofPool("llama", 1), ofService(1)}, empty(), -1},
+		{"a pool with a picker", []Backend{ofPool("picked", 1)}, empty(), -1},
+		{"a Service", []Backend{ofService(1)}, full, -1},
+	} {
+		answer, err := fake{ruleOfLlama: c.backends}.server().PostEndpointsModify(t.Context(),
+			&extension.PostEndpointsModifyRequest{LoadAssignment: c.assignment})
+		got := -1
+		if answer.GetLoadAssignment() != nil {
+			got = len(answer.LoadAssignment.Endpoints[0].LbEndpoints)
+		}
+		if err != nil || got != c.want {
+			t.Errorf("%s: %d endpoints, %v; want %d", c.name, got, err, c.want)
+		}
+	}
+}
+
 func TestTimeoutsAndRetriesOfARouteStay(t *testing.T) {
 	s := fake{ruleOfLlama: {ofPool("llama", 1)}}.server()
 	own := single(ruleOfLlama)
 	own.GetRoute().Timeout = durationpb.New(7e9)
 	own.GetRoute().RetryPolicy = &routev3.RetryPolicy{RetryOn: "5xx"}
-	in := request(t, []*routev3.Route{single(ruleOfLlama), own}, asked(t, s, ruleOfLlama, resource("models", "llama", "")))
+	in := request(t, []*routev3.Route{single(ruleOfLlama), own},
+		asked(t, s, ruleOfLlama, resource("models", "llama", "")))
 	routes := translated(t, s, in).Routes[0].VirtualHosts[0].Routes
-	if r := routes[0].GetRoute(); r.Timeout == nil || r.Timeout.AsDuration() != 0 || r.RetryPolicy.GetNumRetries() == nil {
+	if r := routes[0].GetRoute(); r.Timeout == nil || r.Timeout.AsDuration() != 0 ||
+		r.RetryPolicy.GetNumRetries() == nil {
 		t.Errorf("without its own it has timeout %v and retries %v", r.Timeout, r.RetryPolicy)
 	}
 	if r := routes[1].GetRoute(); r.Timeout.AsDuration() != 7e9 || r.RetryPolicy.RetryOn != "5xx" {

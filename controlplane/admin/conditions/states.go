@@ -128,8 +128,8 @@ func CapacityShare(e *api.Endpoint, capacity float64) api.Number {
 }
 
 // Ready reports whether the process can serve new Envoys: it has a config, is not about to stop, and every cluster has
-// usable weights, those of InferencePools among them. A cluster that was added after that, or whose discovery does not answer, is no reason to deny them
-// the others.
+// usable weights, those of InferencePools among them. A cluster that was added after that, or whose discovery does not
+// answer, is no reason to deny them the others.
 func Ready(s api.Status, clusters []api.Cluster) bool {
 	if s.Draining || s.ConfigGeneration == 0 || s.Pools.Enabled && !s.Pools.Answered {
 		return false

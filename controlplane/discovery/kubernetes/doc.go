@@ -43,7 +43,8 @@
 //
 // # What it is not
 //
-// It writes nothing to the API, knows no controller, and does not ask whether a
-// Pod is loaded. What it cannot use is left out, and named in the
+// It writes nothing to the API but the parents in the status of a pool
+// (Client.SetParents), knows no controller, and does not ask whether a Pod is
+// loaded. What it cannot use is left out, and named in the
 // *discovery.Omissions that it reports.
 package kubernetes

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -47,12 +46,8 @@ func (c *Client) Backends(ctx context.Context, kind, namespace, name string, rul
 	}
 	found, err := c.dynamic.Resource(resource).Namespace(namespace).Get(ctx, name, meta.GetOptions{})
 	c.requested(resource.Resource, "get", resultOf(err))
-	if apierrors.IsForbidden(err) {
-		return nil, fmt.Errorf("Steelyard may not get %s.%s in namespace %s: give its service account a Role there with "+
-			"the verb get: %w", resource.Resource, resource.Group, namespace, err)
-	}
 	if err != nil {
-		return nil, fmt.Errorf("getting %s %s/%s: %w", kind, namespace, name, err)
+		return nil, mayNot("get", resource.Resource+"."+resource.Group, namespace, err)
 	}
 	var r route
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, &r); err != nil {
