@@ -17,7 +17,10 @@ MANIFESTS_MODULE := e2e/manifests
 ENVOY_MODULE := envoy-module
 # And the tests of the page, with the driver of the browser.
 PAGE_MODULE := e2e/page
-MODULES := $(BENCH_MODULE) $(ENVOY_MODULE) $(PAGE_MODULE) $(MANIFESTS_MODULE) e2e/kubernetes/inferencepool
+# And the tests with the control planes of gateways.
+GATEWAYS_MODULE := e2e/gateways
+MODULES := $(BENCH_MODULE) $(ENVOY_MODULE) $(PAGE_MODULE) $(MANIFESTS_MODULE) $(GATEWAYS_MODULE) \
+	e2e/kubernetes/inferencepool
 
 LINTER := .tools/bin/golangci-lint
 RUNNER := .tools/bin/gotestsum
@@ -169,6 +172,12 @@ page: need-cc tools-envoy tools-chromium $(RUNNER) ## tests of the page in a rea
 	$(call step,page)
 	@$(call gotest,$(PAGE_MODULE),page) --packages ./... -- -count=1 -timeout 20m
 
+# Envoy Gateway takes ten minutes to build at first.
+.PHONY: test-gateways
+test-gateways: need-go tools-envoy tools-etcd tools-apiserver tools-envoy-gateway ## tests on Envoy Gateway; needs root
+	$(call step,gateways)
+	@cd $(GATEWAYS_MODULE) && go test -count=1 -timeout 30m ./...
+
 # A job of its own in CI: both programs are built with the flags of the images, which takes minutes at first.
 .PHONY: images
 images: need-cc tools-envoy tools-rootfs ## the Dockerfile's steps without a container engine, and both images' programs
@@ -263,7 +272,7 @@ programs := tools-envoy tools-redis tools-promtool tools-prometheus tools-triton
 .PHONY: tools
 tools: need-go $(programs) ## all that the tests run, into .tools/bin
 
-.PHONY: $(programs) tools-zig tools-rootfs
+.PHONY: $(programs) tools-zig tools-rootfs tools-envoy-gateway
 tools-envoy: ## Envoy 1.40: ENVOY=, else from PATH, else downloaded
 tools-redis: ## redis-server: REDIS_SERVER=, else from PATH, else Debian's
 tools-promtool: ## promtool: PROMTOOL=, else from PATH, else Debian's
@@ -274,7 +283,8 @@ tools-apiserver: ## kube-apiserver 1.36: KUBE_APISERVER=, else built from Go mod
 tools-chromium: ## Chromium: CHROMIUM=, else from PATH, else Debian's; axe-core from the npm registry
 tools-zig: ## Zig's C compiler: the module for amd64 and arm64, from any of them
 tools-rootfs: ## what stands for the base images in `make images`, of unpacked Debian packages
-$(programs) tools-zig tools-rootfs: tools-%:
+tools-envoy-gateway: ## Envoy Gateway 1.9: ENVOY_GATEWAY=, else built from Go modules
+$(programs) tools-zig tools-rootfs tools-envoy-gateway: tools-%:
 	@tools/$*.sh
 
 .PHONY: clean

@@ -5,6 +5,7 @@ package golden
 import (
 	"flag"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -27,4 +28,19 @@ func Check(t testing.TB, path, got string) {
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("%s (-want +got, -update to accept):\n%s", path, diff)
 	}
+}
+
+// CheckBlock compares with the part of a file between two lines, <!-- NAME --> and <!-- end of NAME -->.
+func CheckBlock(t testing.TB, path, name, got string) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, begins := strings.Cut(string(text), "<!-- "+name+" -->\n")
+	_, after, ends := strings.Cut(rest, "<!-- end of "+name+" -->\n")
+	if !begins || !ends {
+		t.Fatalf("%s has no lines <!-- %s --> and <!-- end of %s -->", path, name, name)
+	}
+	Check(t, path, before+"<!-- "+name+" -->\n"+got+"<!-- end of "+name+" -->\n"+after)
 }

@@ -23,6 +23,8 @@ const (
 	ProgramChromium   Program = "chromium"
 	ProgramEtcd       Program = "etcd"
 	ProgramAPIServer  Program = "kube-apiserver"
+
+	ProgramEnvoyGateway Program = "envoy-gateway"
 )
 
 // variable names the environment variable that overrides where the program is.
