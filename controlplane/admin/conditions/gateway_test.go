@@ -1,0 +1,53 @@
+package conditions
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"steelyard/internal/api"
+)
+
+func TestAPoolThatIsNotServedIsAnIncident(t *testing.T) {
+	s := calm()
+	s.Status.Pools = api.Pools{Enabled: true, Answered: true, Found: 2, Pickers: 1}
+	s.Status.EnvoyGateway = api.EnvoyGateway{Enabled: true, Calls: 1, Pools: []api.GatewayPool{
+		{Gateway: "models/eg", Namespace: "models", Name: "llama", Cluster: "models.llama"},
+		{Gateway: "models/eg", Namespace: "models", Name: "picked", Picker: "epp"}}}
+	if all := s.after(2 * time.Second); len(all) != 0 {
+		t.Errorf("pools that are served or left to a picker are incidents: %+v", all)
+	}
+	s.Status.EnvoyGateway.Pools = append(s.Status.EnvoyGateway.Pools, api.GatewayPool{Gateway: "models/eg",
+		Namespace: "others", Name: "far", Reason: "pools.namespaces does not have the namespace others"})
+	if i := only(t, s.after(2*time.Second)); !strings.Contains(i.Why, "others/far") || i.Severity != api.SeverityError {
+		t.Errorf("the incident is %+v", i)
+	}
+	s.Status.EnvoyGateway.Pools = nil
+	s.after(time.Minute)
+	s.Status.EnvoyGateway.LastError = "reading the weights of httproute/models/llama/rule/0: forbidden"
+	if i := only(t, s.after(2*time.Second)); i.Why != s.Status.EnvoyGateway.LastError {
+		t.Errorf("the incident is %+v", i)
+	}
+}
+
+func TestAGatewayThatNeverAsksIsAnIncidentWhileNoEnvoyFollows(t *testing.T) {
+	s := calm()
+	s.Status.Pools = api.Pools{Enabled: true, Answered: true, Found: 1}
+	s.Status.EnvoyGateway.Enabled = true
+	if all := s.after(2 * time.Minute); len(all) != 0 { // Steelyard was started again, and nothing has changed since
+		t.Errorf("with an Envoy that follows, there are %+v", all)
+	}
+	s.Clients = nil
+	if all := s.after(2 * time.Minute); !hasTitle(all, "Envoy Gateway has not asked yet") {
+		t.Errorf("without, there are %+v", all)
+	}
+}
+
+func hasTitle(all []api.Incident, title string) bool {
+	for _, i := range all {
+		if i.Title == title {
+			return true
+		}
+	}
+	return false
+}
