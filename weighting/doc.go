@@ -115,5 +115,5 @@
 //	package shed  refusing requests in a saturated pool        shed.go       what it is shown
 //	fill.go       the fill                                     gain.go       what a push would gain
 //	lag.go        how late reports are                         latency.go    least latency, another law
-//	pairing.go    pairing the two signals                      explain.go    the reason of a share as a sentence
+//	pairing.go    pairing the two signals
 package weighting

@@ -346,7 +346,7 @@ func TestNoStateIsWithoutAWayBack(t *testing.T) {
 			return
 		}
 		if w.sent < 1 {
-			t.Errorf("%v requests in a minute: %s", w.sent, w.last.Explain(0))
+			t.Errorf("%v requests in a minute: %s", w.sent, w.last.Endpoints[0].Reason)
 		}
 		if slices.Contains(withoutCounters, w.source) {
 			for minute := range 6 { // and no gauge has moved since
@@ -356,7 +356,7 @@ func TestNoStateIsWithoutAWayBack(t *testing.T) {
 				}
 				const most = 5 * 20.0 / 4 / 2 // half of its part, for five seconds
 				if w.sent < 1 || s.full && w.sent > most {
-					t.Errorf("%v requests in minute %d: %s", w.sent, minute+2, w.last.Explain(0))
+					t.Errorf("%v requests in minute %d: %s", w.sent, minute+2, w.last.Endpoints[0].Reason)
 				}
 			}
 		}
@@ -365,7 +365,7 @@ func TestNoStateIsWithoutAWayBack(t *testing.T) {
 				w.step(isHealthy)
 			}
 			if usual := 100 * 2.0 / 4; w.sent < usual/2 {
-				t.Errorf("%v requests in ten seconds after that, of %v: %s", w.sent, usual, w.last.Explain(0))
+				t.Errorf("%v requests in ten seconds after that, of %v: %s", w.sent, usual, w.last.Endpoints[0].Reason)
 			}
 		}
 	})

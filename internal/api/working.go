@@ -34,7 +34,7 @@ func (w Working) Explain(address string) string {
 	if !found {
 		return ""
 	}
-	return w.decision.Explain(i)
+	return explain(w.decision, i)
 }
 
 // Endpoint shows the decision and one of its endpoints, with the ages of that time.
@@ -46,7 +46,7 @@ func (w Working) Endpoint(address string) (Decision, Endpoint, bool) {
 	one := *w.decision
 	one.Endpoints = one.Endpoints[i : i+1]
 	decision, endpoints := FromDecision(one, one.At)
-	endpoints[0].Why = w.decision.Explain(i)
+	endpoints[0].Why = explain(w.decision, i)
 	return decision, endpoints[0], true
 }
 

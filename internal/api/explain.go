@@ -1,15 +1,17 @@
-package weighting
+package api
 
 import (
 	"fmt"
 	"math"
 	"strings"
 	"time"
+
+	"steelyard/weighting"
 )
 
-// Explain says in one sentence why the endpoint at that index of d.Endpoints has its share, with the numbers that it
+// explain says in one sentence why the endpoint at that index of d.Endpoints has its share, with the numbers that it
 // follows from and their units. It is for people: programs read the fields.
-func (d *Decision) Explain(i int) string {
+func explain(d *weighting.Decision, i int) string {
 	e := &d.Endpoints[i]
 	var capacity float64
 	for k := range d.Endpoints {
@@ -17,20 +19,21 @@ func (d *Decision) Explain(i int) string {
 	}
 	share := fmt.Sprintf("It gets %s of this decision's requests, and is %s of the capacity",
 		percentText(e.Share), percentText(e.Capacity/capacity))
+	_, _, ofLaw := d.Level(i)
 	switch {
 	case e.Override.Drained:
 		return "An operator drained it: it gets no new requests, and keeps those that it has."
 	case e.Override.Share > 0:
 		return fmt.Sprintf("%s: an operator pinned its share.", share)
-	case e.Reason == ReasonAsleep:
+	case e.Reason == weighting.ReasonAsleep:
 		return share + ": its engine sleeps, by its own metrics, and the proxies prefer others until it is awake."
-	case len(d.vessels) != len(d.Endpoints): // no decision of a law
+	case !ofLaw:
 		return share + "."
 	case e.Failing:
-		return fmt.Sprintf("%s, its floor while it counts as failing: %s.", share, e.flag())
+		return fmt.Sprintf("%s, its floor while it counts as failing: %s.", share, flagText(e))
 	case e.Overloaded:
 		return fmt.Sprintf("%s, but the proxies prefer endpoints without a flag, and it has one: %s; besides, %s.",
-			share, e.flag(), d.because(d.vessels[i], e))
+			share, flagText(e), because(d, i))
 	}
 	if e.Tried != "" {
 		return fmt.Sprintf("%s: it was flagged (%s), and is given a request, to see what it does.", share, e.Tried)
@@ -38,11 +41,11 @@ func (d *Decision) Explain(i int) string {
 	if e.Probed != "" {
 		return fmt.Sprintf("%s: it was %s, and is tried with few requests until one is answered.", share, e.Probed)
 	}
-	return fmt.Sprintf("%s: %s.", share, d.because(d.vessels[i], e))
+	return fmt.Sprintf("%s: %s.", share, because(d, i))
 }
 
-// flag is why the endpoint is flagged.
-func (e *EndpointDecision) flag() string {
+// flagText is why the endpoint is flagged.
+func flagText(e *weighting.EndpointDecision) string {
 	if e.OverloadReason == "" {
 		return "it has no flag, because as much of the pool as max_share allows has one"
 	}
@@ -50,53 +53,56 @@ func (e *EndpointDecision) flag() string {
 }
 
 // because is the cause of the share.
-func (d *Decision) because(v Vessel, e *EndpointDecision) string {
+func because(d *weighting.Decision, i int) string {
+	e := &d.Endpoints[i]
 	switch e.Reason {
-	case ReasonBlackout:
+	case weighting.ReasonBlackout:
 		return fmt.Sprintf("it is new, its reports do not count yet, and it is trusted with %s of its capacity",
 			percentText(e.Ramp))
-	case ReasonUnused:
+	case weighting.ReasonUnused:
 		return "the proxies send it nothing whatever its share, which is its part of the capacity, or less where " +
 			"only scrapes show the loads"
-	case ReasonNeutral:
-		return "no report of its load is usable" + e.oldest() + ", so it counts as a median endpoint; " + d.filled(v, e)
-	case ReasonDecay:
-		return "its load fades into the median one, as its reports are late" + e.oldest() + "; " + d.filled(v, e)
-	case ReasonRamp:
-		return fmt.Sprintf("it is new and trusted with %s of its capacity; %s", percentText(e.Ramp), d.filled(v, e))
-	case ReasonSlow:
+	case weighting.ReasonNeutral:
+		return "no report of its load is usable" + oldest(e) + ", so it counts as a median endpoint; " + filled(d, i)
+	case weighting.ReasonDecay:
+		return "its load fades into the median one, as its reports are late" + oldest(e) + "; " + filled(d, i)
+	case weighting.ReasonRamp:
+		return fmt.Sprintf("it is new and trusted with %s of its capacity; %s", percentText(e.Ramp), filled(d, i))
+	case weighting.ReasonSlow:
 		return fmt.Sprintf("its answers take %s on average, longer than least latency allows", secondsText(e.Latency))
 	}
-	return d.filled(v, e)
+	return filled(d, i)
 }
 
 // filled is how the fill made the share.
-func (d *Decision) filled(v Vessel, e *EndpointDecision) string {
+func filled(d *weighting.Decision, i int) string {
+	e := &d.Endpoints[i]
+	level, isFilled, _ := d.Level(i)
 	load, unit := fmt.Sprintf("it has a load of %.3g (requests waiting and running)", e.Load), "for each slot"
 	if e.Work != nil {
 		load = fmt.Sprintf("it has %s of work (%.0f prompt tokens outstanding, %s, at %s, and %.3g requests in flight)",
-			secondsText(e.Work.Seconds), e.Work.PromptTokens, guessedBy[e.Work.Source], e.Work.rate(), e.Load)
+			secondsText(e.Work.Seconds), e.Work.PromptTokens, guessedBy[e.Work.Source], rateText(e.Work), e.Load)
 	}
 	switch {
-	case v.level() >= excludedLevel/2:
+	case !isFilled:
 		return load + ", and until it is shown to be healthy it gets a small part of its capacity"
-	case d.byLatency:
+	case d.ByLatency():
 		load += fmt.Sprintf(" and takes %s for an answer", secondsText(e.Latency))
 		unit = "times the median latency"
 	case e.Work != nil:
 		unit = "mean requests"
 	}
-	fill := fmt.Sprintf("%s the pool up to %.3g", d.coming(), d.WaterLevel)
-	if e.Reason == ReasonFloor {
-		return fmt.Sprintf("%s, a level of %.3g %s; %s, so it gets its floor", load, v.level(), unit, fill)
+	fill := fmt.Sprintf("%s the pool up to %.3g", coming(d), d.WaterLevel)
+	if e.Reason == weighting.ReasonFloor {
+		return fmt.Sprintf("%s, a level of %.3g %s; %s, so it gets its floor", load, level, unit, fill)
 	}
-	return fmt.Sprintf("%s, a level of %.3g %s; %s", load, v.level(), unit, fill)
+	return fmt.Sprintf("%s, a level of %.3g %s; %s", load, level, unit, fill)
 }
 
 // coming is what is filled in, with its reason and the verb that follows.
-func (d *Decision) coming() string {
+func coming(d *weighting.Decision) string {
 	switch expected := d.ArrivalRate * d.Horizon.Seconds(); {
-	case d.ArrivalRateSource == RateUnknown:
+	case d.ArrivalRateSource == weighting.RateUnknown:
 		return fmt.Sprintf("%.3g more, one for each endpoint until arrivals are known, fill", d.Arrivals)
 	case d.Arrivals <= expected:
 		return fmt.Sprintf("%.3g more, expected within %s, fill", d.Arrivals, secondsText(d.Horizon.Seconds()))
@@ -107,15 +113,15 @@ func (d *Decision) coming() string {
 }
 
 // guessedBy is how the prompts of the requests that began are guessed.
-var guessedBy = map[WorkSource]string{
-	WorkSizes:    "guessed by the sizes of requests",
-	WorkRequests: "each request guessed to be a mean one",
-	WorkInFlight: "each rise of the in-flight count guessed to be mean requests",
-	WorkExpected: "guessed by its share of the arrivals",
+var guessedBy = map[weighting.WorkSource]string{
+	weighting.WorkSizes:    "guessed by the sizes of requests",
+	weighting.WorkRequests: "each request guessed to be a mean one",
+	weighting.WorkInFlight: "each rise of the in-flight count guessed to be mean requests",
+	weighting.WorkExpected: "guessed by its share of the arrivals",
 }
 
-// rate is the prefill rate with its source.
-func (w *EndpointWork) rate() string {
+// rateText is the prefill rate with its source.
+func rateText(w *weighting.EndpointWork) string {
 	if math.IsNaN(w.PrefillRate) {
 		return "a prefill rate that is not known yet"
 	}
@@ -123,19 +129,20 @@ func (w *EndpointWork) rate() string {
 }
 
 // oldest names the field of the load that was read longest ago, with its age.
-func (e *EndpointDecision) oldest() string {
-	var oldest *Input
+func oldest(e *weighting.EndpointDecision) string {
+	var found *weighting.Input
 	for i := range e.Inputs {
 		in := &e.Inputs[i]
-		if in.Field != FieldUtilization && in.State != StateUnknown && (oldest == nil || in.Age > oldest.Age) {
-			oldest = in
+		if in.Field != weighting.FieldUtilization && in.State != weighting.StateUnknown &&
+			(found == nil || in.Age > found.Age) {
+			found = in
 		}
 	}
-	if oldest == nil {
+	if found == nil {
 		return " (none was ever read)"
 	}
-	return fmt.Sprintf(" (%s is %s old)", strings.ReplaceAll(string(oldest.Field), "_", " "),
-		secondsText(oldest.Age.Seconds()))
+	return fmt.Sprintf(" (%s is %s old)", strings.ReplaceAll(string(found.Field), "_", " "),
+		secondsText(found.Age.Seconds()))
 }
 
 // percentText rounds halves up, as the page and the terminal do: 1/16 is 6.3 % everywhere.
