@@ -7,6 +7,7 @@ package weighting
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -45,76 +46,69 @@ func (l *latency) lasts(decay time.Duration) time.Duration {
 	return max(decay, time.Duration(min(some*gap, most.Seconds())*float64(time.Second)))
 }
 
-// usable reports whether the average is recent.
-func (l *latency) usable(p *pool) bool {
-	return !l.at.IsZero() && p.now.Sub(l.at) <= l.lasts(p.params.Decay)
+// recent is the average in seconds, while it is usable; NaN otherwise.
+func (l *latency) recent(now time.Time, decay time.Duration) float64 {
+	if l.at.IsZero() || now.Sub(l.at) > l.lasts(decay) || l.seconds <= 0 {
+		return math.NaN()
+	}
+	return l.seconds
 }
 
-// latencyVessel is a member as the policy least-latency sees it: the next request takes its latency times the requests
-// that are there and itself, relative to the pool's median latency. An untried endpoint costs nothing until a request
-// is on its way there, and one that has not answered for long counts as a median one.
+// A timed endpoint is one as least latency sees it.
+type timed struct {
+	requests float64 // that are there
+	seconds  float64 // that an answer takes; NaN unknown
+	untried  bool
+	ramp     float64
+}
+
+// vessels are the endpoints as the policy fills them, and which of them are above the threshold, unless all are; none
+// while no latency is known. The next request takes an endpoint's latency times the requests that are there and itself,
+// relative to the pool's median latency. An untried endpoint costs nothing until a request is on its way there, and one
+// that has not answered for long counts as a median one.
 //
-// As a vessel it holds those requests and is as wide as it is fast, so the fill that evens out levels evens out costs.
-func (p *pool) latencyVessel(m *member, typical float64) Vessel {
-	if !m.latency.usable(p) || m.latency.seconds <= 0 {
-		untried := m.latency.at.IsZero()
-		if untried && m.load <= 0 {
-			return Vessel{Load: 0, Slots: 1, Speed: 1}
+// As a vessel an endpoint holds those requests and is as wide as it is fast, so the fill that evens out levels evens
+// out costs.
+func (o *LeastLatency) vessels(pool []timed) (vessels []Vessel, slow []bool) {
+	const widest = 1e3 // bound on a ratio of two latencies
+	known := make([]float64, 0, len(pool))
+	for _, e := range pool {
+		if e.seconds > 0 {
+			known = append(known, e.seconds)
 		}
-		return Vessel{Load: m.load + 1, Slots: 1, Speed: 1}
 	}
-	const widest = 1e3
-	speed := min(max(typical/m.latency.seconds, 1/widest), widest)
-	return Vessel{Load: m.load + 1, Slots: 1, Speed: speed * m.ramp}
+	if len(known) == 0 {
+		return nil, nil
+	}
+	typical, most := median(known), o.Threshold.Seconds()
+	some := slices.ContainsFunc(pool, func(e timed) bool { return !(e.seconds > most) })
+	for _, e := range pool {
+		v := Vessel{Load: e.requests + 1, Slots: 1, Speed: 1}
+		late := some && e.seconds > most
+		switch {
+		case late:
+			v.Load = largestCount
+		case e.untried && e.requests <= 0:
+			v.Load = 0
+		}
+		if e.seconds > 0 {
+			v.Speed = min(max(typical/e.seconds, 1/widest), widest) * e.ramp
+		}
+		vessels, slow = append(vessels, v), append(slow, late)
+	}
+	return vessels, slow
 }
 
-// slow reports whether a member answers so late that it gets only its floor, as long as another does not.
-func (p *pool) slow(m *member) bool {
-	return p.params.LeastLatency.Enabled && m.latency.usable(p) &&
-		m.latency.seconds > p.params.LeastLatency.Threshold.Seconds()
-}
-
-// vessels are the members as they are filled.
-func (p *pool) vessels() []Vessel {
-	out := make([]Vessel, len(p.members))
-	typical := math.NaN()
-	if p.params.LeastLatency.Enabled {
-		typical = p.typicalLatency()
-	}
-	p.byLatency = !math.IsNaN(typical)
+// leastLatency is the members as they are filled by their latencies; none while no latency is known.
+func (p *pool) leastLatency() []Vessel {
+	pool := make([]timed, len(p.members))
 	for i := range p.members {
 		m := &p.members[i]
-		if math.IsNaN(typical) {
-			out[i] = m.holding(m.workload)
-		} else {
-			out[i] = p.latencyVessel(m, typical)
-		}
+		pool[i] = timed{m.load, m.latency.recent(p.now, p.params.Decay), m.latency.at.IsZero(), m.ramp}
 	}
-	p.excludeSlow(out)
-	p.excludeFromFill(out)
-	return out
-}
-
-// typicalLatency is the median of those that answered recently; NaN where none did.
-func (p *pool) typicalLatency() float64 {
-	return p.median(func(m *member) (float64, bool) {
-		return m.latency.seconds, m.latency.seconds > 0 && m.latency.usable(p)
-	})
-}
-
-// excludeSlow fills up slow members, so that they get only their floor, unless all are slow.
-func (p *pool) excludeSlow(vessels []Vessel) {
-	all := true
-	for i := range p.members {
-		m := &p.members[i]
-		m.slow = p.slow(m)
-		all = all && m.slow
+	vessels, slow := p.params.LeastLatency.vessels(pool)
+	for i := range slow {
+		p.members[i].slow = slow[i]
 	}
-	for i := range p.members {
-		if m := &p.members[i]; all {
-			m.slow = false
-		} else if m.slow {
-			vessels[i].Load = largestCount
-		}
-	}
+	return vessels
 }

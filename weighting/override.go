@@ -22,22 +22,18 @@ const leastPinned = 1e-6
 
 // override determines which overrides are in effect.
 func (p *pool) override() {
-	var pinned float64
-	drained, others := 0, 0
+	pinned, drained, others := 0.0, 0, 0
 	for i := range p.members {
-		m := &p.members[i]
-		m.inEffect = m.Override
-		if m.inEffect.Drained {
-			m.inEffect.Share = 0
+		switch m := &p.members[i]; {
+		case m.Override.Drained:
+			m.inEffect.Drained = true
 			drained++
-			continue
-		}
-		if !(m.inEffect.Share >= leastPinned) || m.out() {
-			m.inEffect.Share = 0
+		case m.Override.Share >= leastPinned && !m.out():
+			m.inEffect.Share = min(m.Override.Share, 1)
+			pinned += m.inEffect.Share
+		default:
 			others++
 		}
-		m.inEffect.Share = min(m.inEffect.Share, 1)
-		pinned += m.inEffect.Share
 	}
 	most := mostPinned
 	if others == 0 {

@@ -5,15 +5,26 @@ package weighting
 // excludedLevel is far above that of members that are filled.
 const excludedLevel = 1e6
 
-// excludeFromFill fills up the members that are ejected or asleep, so that they get only their floor, and those that
-// get a share instead of a fill.
-func (p *pool) excludeFromFill(vessels []Vessel) {
-	var capacity float64
+// vessels are the members as they are filled: by their loads or their latencies. Those that are ejected or asleep are
+// full, so that they get only their floor, and so are those that get a share instead of a fill.
+func (p *pool) vessels() []Vessel {
+	var out []Vessel
+	if p.params.LeastLatency.Enabled {
+		out = p.leastLatency()
+	}
+	if p.byLatency = out != nil; !p.byLatency {
+		out = make([]Vessel, 0, len(p.members))
+	}
+	capacity := 0.0
 	for i := range p.members {
-		capacity += p.members[i].holding(0).capacity()
+		m := &p.members[i]
+		if !p.byLatency {
+			out = append(out, m.holding(m.workload))
+		}
+		capacity += m.holding(0).capacity()
 	}
 	for i := range p.members {
-		v, m := &vessels[i], &p.members[i]
+		v, m := &out[i], &p.members[i]
 		if m.reserved = m.health.Tried; m.reserved == 0 {
 			m.reserved = m.fixed(p) * m.holding(0).capacity() / capacity
 		}
@@ -21,6 +32,7 @@ func (p *pool) excludeFromFill(vessels []Vessel) {
 			v.Load = max(v.Load, v.holds(excludedLevel))
 		}
 	}
+	return out
 }
 
 // reserve gives the members with an override what an operator decided, and of what is left those that are tried or have
