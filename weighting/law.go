@@ -18,7 +18,6 @@ type Law struct {
 	listed   list
 	shedder  shed.Controller
 	shedFrom []shed.Endpoint // of the step before, to be overwritten
-	lift     lift
 	healths  health.Pool
 	patients []health.Endpoint // of the step before, to be overwritten
 	prompts  prompts
@@ -95,7 +94,7 @@ func (l *Law) Step(now time.Time, s Snapshot) Decision {
 	l.came(pool)
 	l.health(pool, &s)
 	pool.override()
-	l.flag(pool)
+	pool.flag()
 	l.lag.observe(pool)
 	l.arrivals(pool, &d, s)
 	pool.share(&d)
@@ -256,13 +255,12 @@ type member struct {
 	workload   float64 // work, in mean requests; of a pool whose unit is the request, load
 	offset     float64 // unproxied, as used
 
-	queued   float64 // requests waiting per slot; NaN unknown
-	flagged  bool
-	lifted   bool // its flag, for now
-	strained bool // something besides its queue keeps it overloaded
-	floored  bool // above the water level
-	slow     bool // above the threshold of latency
-	came     arrived
+	queued  float64 // requests waiting per slot; NaN unknown
+	flagged bool
+	lifted  bool // its flag, for a trial
+	floored bool // above the water level
+	slow    bool // above the threshold of latency
+	came    arrived
 
 	inEffect Override // by an operator
 	reserved float64  // share of what is left by those, whatever the fill

@@ -60,6 +60,7 @@ type flag struct {
 	flagReason string
 	flagSince  time.Time // of the present state; zero before the first change
 	shownSince time.Time // when the flag was last raised for the proxies to see
+	aheadAt    time.Time // when it last had more to do than a median endpoint, as far as is known
 }
 
 // observe takes in what is new in a report; alpha is the weight of an answer in the latency.

@@ -278,56 +278,27 @@ func TestAtMostAShareOfThePoolIsFlaggedForTheQueueTime(t *testing.T) {
 	want(t, "flags when all are", fmt.Sprint(flagged(q.run(60*second, 0, 0, 0, 0))), "[]")
 }
 
-// A long wait is none of the queue that an endpoint has now, so when its flag is lifted
-// it gets a trickle.
-func TestAnEndpointFlaggedForItsQueueTimeGetsATrickleWhileTheRestIsSaturated(t *testing.T) {
-	q := newSlowQueues(4, 2*second)
-	want(t, "flags", fmt.Sprint(flagged(q.run(30*second, 9, 0, 0, 0))), "[0]")
-	q.depth = []float64{0, 3, 3, 3}
-	d := q.run(5*second, 9, 0, 0, 0)
-	want(t, "flags while the rest is saturated", fmt.Sprint(flagged(d)), "[]")
-	wantNear(t, "share", of(t, d, "0").Share, 0.05/4, 0.05)
-	q.depth = []float64{0, 0, 0, 0}
-	want(t, "flags when the rest has room again", fmt.Sprint(flagged(q.run(5*second, 9, 0, 0, 0))), "[0]")
-}
-
-// Proxies send nothing to flagged endpoints while a tenth of the pool has no flag.
-// When the rest is as full as would keep a flag, that would be waste.
-func TestFlagsAreLiftedWhileTheRestIsSaturated(t *testing.T) {
-	at := func(second int) time.Time { return epoch.Add(time.Duration(second) * time.Second) }
-	law := NewLaw(DefaultParams())
-	step := func(second int, q ...float64) Decision {
-		return law.Step(at(second), Snapshot{Endpoints: queues(at(second), q...)})
+// The others catch up with a queue for a moment, as when many requests come at once: that takes no flag down.
+func TestAFlagGoesDownOnceTheOthersHaveCaughtUpForTheDwell(t *testing.T) {
+	law, now, completed := NewLaw(DefaultParams()), epoch, 0.0
+	run := func(length time.Duration, others float64) []string {
+		var d Decision
+		for end := now.Add(length); now.Before(end); {
+			now = now.Add(100 * time.Millisecond)
+			completed += 0.4
+			s := Snapshot{Endpoints: queues(now, 9, others, others)}
+			for i := range s.Endpoints {
+				s.Endpoints[i].Server.Completions = known(completed, now)
+			}
+			d = law.Step(now, s)
+		}
+		return flagged(d)
 	}
-	want(t, "flags while the rest is not full", fmt.Sprint(flagged(step(0, 9, 9, 1, 0, 0))), "[0 1]")
-	want(t, "flags while the rest has no queue to speak of", fmt.Sprint(flagged(step(3, 9, 9, 1, 1, 1))), "[0 1]")
-	d := step(6, 9, 9, 3, 3, 3)
-	want(t, "flags while the rest is saturated", fmt.Sprint(flagged(d)), "[]")
-	if s := of(t, d, "0").Share; s <= 0 || s > 0.01 {
-		t.Errorf("share of one with three times the queue of the rest: %v, want next to nothing", s)
-	}
-	want(t, "flags a moment later", fmt.Sprint(flagged(step(7, 9, 9, 0, 0, 0))), "[]")
-	want(t, "flags while the rest is still half as full", fmt.Sprint(flagged(step(9, 9, 9, 1, 1, 1.5))), "[]")
-	want(t, "flags when the rest has room again", fmt.Sprint(flagged(step(10, 9, 9, 0, 1, 0))), "[0 1]")
-
-	free := append(queues(at(13), 9, 9, 3, 3), scraped("4", 4, 0, 3, at(13)))
-	want(t, "flags while a slot is free", fmt.Sprint(flagged(law.Step(at(13), Snapshot{Endpoints: free}))), "[0 1]")
-}
-
-// An endpoint that is short of memory gets a trickle then, however short its queue.
-func TestAnEndpointShortOfMemoryGetsATrickleWhileTheRestIsSaturated(t *testing.T) {
-	law := NewLaw(DefaultParams())
-	step := func(seconds int, rest float64) EndpointDecision {
-		at := epoch.Add(time.Duration(seconds) * time.Second)
-		pool := queues(at, 0, rest, rest, rest)
-		pool[0].Server.Utilization = known(0.99, at)
-		return of(t, law.Step(at, Snapshot{Endpoints: pool}), "0")
-	}
-	e := step(0, 1)
-	want(t, "flag", e.Overloaded, true)
-	e = step(3, 3)
-	want(t, "flag while the rest is saturated", e.Overloaded, false)
-	wantNear(t, "share", e.Share, 0.05/4, 0.05)
+	want(t, "flags", fmt.Sprint(run(5*second, 0)), "[0]")
+	want(t, "flags when the others catch up", fmt.Sprint(run(100*time.Millisecond, 9)), "[0]")
+	want(t, "flags a while later", fmt.Sprint(run(3*second, 0)), "[0]")
+	want(t, "flags when they are level", fmt.Sprint(run(1500*time.Millisecond, 9)), "[0]")
+	want(t, "flags when they have been for the dwell", fmt.Sprint(run(second, 9)), "[]")
 }
 
 func TestParamsCanChangeWhileWhatWasLearnedStays(t *testing.T) {

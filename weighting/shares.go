@@ -111,3 +111,34 @@ func (m *member) inUse(spared bool) float64 {
 	}
 	return m.share
 }
+
+// unused reports whether the proxies send nothing to the endpoint, whatever its share.
+func (m *member) unused() bool { return m.health.Unused && !m.flagged }
+
+// fixed is what part of its capacity share a member gets whatever the others hold; 0 for one that is filled.
+//
+// One that is probed where nothing would show whether it answers each request at once with an error gets a small part.
+// One that the proxies do not use gets the whole, so that its use shows when it begins again; until then that goes to
+// the others in proportion to theirs. By scrapes only, one that answers each request at once with an error looks the
+// same, and proxies that choose by their least requests would send it most of them.
+func (m *member) fixed(p *pool) float64 {
+	const trickle = 0.05
+	switch {
+	case m.health.Blind:
+		return trickle
+	case m.unused() && !p.counted:
+		return max(trickle, p.againstBias())
+	case m.unused():
+		return 1
+	}
+	return 0
+}
+
+// againstBias is the part of a share of which proxies that choose by their least requests make about the whole, by
+// Envoy's default bias, where they have no request in flight and a median load at the others. How many proxies there
+// are is not known here. With fewer they make more of it, and with more the bias is small.
+func (p *pool) againstBias() float64 {
+	const proxies = 10
+	own := orZero(p.median(func(m *member) (float64, bool) { return m.load, m.loadSource != LoadMedian })) / proxies
+	return 1 / ((own + 1) * (own + 1))
+}

@@ -74,14 +74,14 @@ func (m *member) blind() time.Duration {
 	return time.Duration(min(1/rate, longest) * float64(time.Second))
 }
 
-// openSlots are the free slots of a member that requests are sent to for as long as it has any. One that is flagged,
-// slow or limited to a trickle gets none for its free slots, and a new one as many as it is trusted with: nothing that
-// is refused would have come to the others.
+// openSlots are the free slots of a member that requests are sent to for as long as it has any. One that is flagged
+// or slow gets none for its free slots, and a new one as many as it is trusted with: nothing that is refused would have
+// come to the others.
 func (p *pool) openSlots(m *member, waiting float64) float64 {
 	const half = 0.5 // of a request
 	free := m.freeSlots(waiting)
 	switch {
-	case m.flagged && p.unflagged > 0, m.lifted && m.strained, m.slow:
+	case m.flagged && p.unflagged > 0, m.slow:
 		return 0
 	case m.ramp < 1:
 		if free = min(free, m.slotCount*m.ramp-m.workload); free < half {

@@ -215,14 +215,6 @@ var lesserStates = []lesserState{
 		},
 		into: func(_ *waysBack, b *countedEndpoint, _ float64) { b.serve(1); b.running, b.inFlight = 2, 2 },
 		is:   flaggedFor("mean queue time"), full: true},
-	{name: "its flag lifted, as the rest is full", covers: []string{"fixed: trickle"}, sources: []string{byScrapes},
-		into: func(w *waysBack, b *countedEndpoint, _ float64) {
-			b.cache, b.running = 0.99, 1
-			for i := range w.endpoints[1:] {
-				w.endpoints[1+i].queue = 13
-			}
-		},
-		is: func(e *EndpointDecision, m *memory) bool { return m.overloaded && !e.Overloaded && e.Share < 0.02 }},
 	{name: "ejected, as its report contradicts the counts", sources: counting,
 		covers: []string{"Ejected",
 			"none of %.0f requests in flight ends, and its own report does not show them"},
