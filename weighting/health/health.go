@@ -155,17 +155,26 @@ type Pool struct {
 	since   time.Time
 	ends    Ends    // of the last requests, at all endpoints
 	arrived float64 // requests, at all endpoints
+
+	values []float64 // of a median, overwritten by the next
+}
+
+// Clone is the same pool, for trackers that are copies.
+func (p *Pool) Clone() Pool {
+	c := *p
+	c.values = nil
+	return c
 }
 
 const (
-	// improbable is −ln 1e-4: what is less probable by chance is significant.
-	improbable = 9.2
-	rounding   = 1e-6 // of differences of sums
-	memory     = 10 * time.Minute
-	longest    = time.Hour
-	unobserved = 2 * time.Second // between two steps, this is no wait for reports: there are several a second
+	// falseAlarm is the budget of each detector, −ln of a probability (1e-4): it finds what chance explains with less.
+	falseAlarm = 9.2
+	rounding   = 1e-6             // of differences of sums
+	memory     = 10 * time.Minute // in which what is usual fades
+	longest    = time.Hour        // bound on what an operator may set, and on what a body may take
+	unobserved = 2 * time.Second  // between two steps, this is no wait for reports: there are several a second
 
-	leastTrust = 0.1
+	leastTrust = 0.1 // part of its capacity, as of a new endpoint
 )
 
 // common is what a step knows of the pool as a whole.
@@ -179,10 +188,11 @@ type common struct {
 	pause       float64 // the longest without progress, of a typical endpoint; seconds
 }
 
-// A detector finds one kind of trouble by the samples of an endpoint.
+// A detector finds one kind of trouble by the samples of an endpoint. It is a value, and what it finds, chance explains
+// with a probability of falseAlarm at most.
 type detector interface {
 	observe(e *Endpoint, c *common)
-	// finding says what is wrong, and since when; empty where nothing is, but for chance.
+	// finding says what is wrong, and since when; empty where nothing is.
 	finding(e *Endpoint, c *common) (reason string, since time.Time)
 }
 
@@ -200,7 +210,6 @@ func (p *Pool) Step(now time.Time, o Params, in Traffic, pool []Endpoint) {
 	}
 	c.arrived = p.arrived
 	p.ends = p.ends.plus(c.ended, math.Exp(-c.ended.requests()/window))
-	pauses := make([]float64, 0, len(pool))
 	for i := range pool {
 		e := &pool[i]
 		e.observeTrial(&c)
@@ -209,11 +218,8 @@ func (p *Pool) Step(now time.Time, o Params, in Traffic, pool []Endpoint) {
 			d.observe(e, &c)
 		}
 		c.silence = max(c.silence, e.stall.answers.longest)
-		if pause := e.stall.reports.longest; pause > 0 {
-			pauses = append(pauses, pause)
-		}
 	}
-	c.pause = lowerMedian(pauses)
+	c.pause = p.typical(pool, func(t *Tracker) float64 { return t.stall.reports.longest })
 	p.findOutliers(&c, pool)
 	for i := range pool {
 		e := &pool[i]
@@ -224,7 +230,7 @@ func (p *Pool) Step(now time.Time, o Params, in Traffic, pool []Endpoint) {
 		}
 		e.Blind = e.State == Probing && !e.Logged
 	}
-	findUnused(pool)
+	p.findUnused(pool)
 }
 
 // findOutliers finds the endpoints that stall or fail. While that is more than half of a pool, the fault is more likely
@@ -307,13 +313,19 @@ func (e *Endpoint) forgive(now time.Time) {
 
 func (e *Endpoint) become(s State, now time.Time) { e.State, e.since, e.proof = s, now, Proof{} }
 
-// lowerMedian is the median, and the lower one of two; 0 of none. It reorders its argument.
-func lowerMedian(values []float64) float64 {
-	if len(values) == 0 {
+// typical is the median of a value over the endpoints that have one, and the lower one of two; 0 where none has.
+func (p *Pool) typical(pool []Endpoint, of func(*Tracker) float64) float64 {
+	p.values = p.values[:0]
+	for i := range pool {
+		if value := of(pool[i].Tracker); value > 0 {
+			p.values = append(p.values, value)
+		}
+	}
+	if len(p.values) == 0 {
 		return 0
 	}
-	slices.Sort(values)
-	return values[(len(values)-1)/2]
+	slices.Sort(p.values)
+	return p.values[(len(p.values)-1)/2]
 }
 
 // fade is what is left of a value after a time, by that time constant.

@@ -147,9 +147,47 @@ func TestATimeInWhichNothingWasObservedIsNoPause(t *testing.T) {
 	}
 }
 
+// A page that is read for the first time shows work, and nothing of how long there was none: an endpoint that stands
+// still soon after is found as soon as any other.
+func TestTheFirstWorkThatIsSeenEndsNoPause(t *testing.T) {
+	w := newWorld(4)
+	reports := func(reads bool) func(int, time.Time) Sample {
+		return func(i int, now time.Time) Sample {
+			in := serves(i, now)
+			in.Steps = true
+			if !reads {
+				in.Report = Report{}
+			}
+			return in
+		}
+	}
+	shows := func(now time.Time) Sample {
+		in := stands(now)
+		in.Report = Report{ReadAt: now, Reported: now, Shown: 2, Steps: true}
+		return in
+	}
+	w.run(30*time.Second, reports(false))
+	w.run(5*time.Second, reports(true))
+	steps := reports(true)
+	w.run(3*time.Second+tick, func(i int, now time.Time) Sample {
+		if i == 0 {
+			return shows(now)
+		}
+		return steps(i, now)
+	})
+	if e := &w.all[0]; e.State != Ejected {
+		t.Errorf("an engine that stands still is in state %d after 3 s: %s", e.State, e.Reason)
+	}
+}
+
 // One that stood still for long and went on is no reason to wait longer for the others.
 func TestTheTypicalPauseIsThatOfMost(t *testing.T) {
-	if got := lowerMedian([]float64{60, 1, 2}); got != 2 {
+	pool := make([]Endpoint, 4)
+	for i, pause := range []float64{60, 1, 0, 2} {
+		pool[i].Tracker = new(Tracker)
+		pool[i].stall.reports.longest = pause
+	}
+	if got := new(Pool).typical(pool, func(t *Tracker) float64 { return t.stall.reports.longest }); got != 2 {
 		t.Errorf("typical pause %v, want 2", got)
 	}
 }

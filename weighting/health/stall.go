@@ -34,7 +34,7 @@ func (s *quiet) mean() float64 { return s.sum / s.times }
 // improbable reports whether chance does not explain that nothing comes.
 func (s *quiet) improbable() bool {
 	const fewest = 20 // that a mean needs
-	return s.times >= fewest && s.pending >= improbable*s.mean()
+	return s.times >= fewest && s.pending >= falseAlarm*s.mean()
 }
 
 // stall is how long an endpoint has done nothing with the requests that it has.

@@ -50,7 +50,7 @@ func (s *streak) fails() bool { return s.own.Failed >= 5 }
 // recovered.
 func (s *streak) finding(e *Endpoint, c *common) (string, time.Time) {
 	others := s.others.share(s.others.requests())
-	least := improbable - 3*math.Log(others)
+	least := falseAlarm - 3*math.Log(others)
 	answers := s.others.share(s.others.Answered + s.others.Failed)
 	if s.fails() && tooFew(s.own.Answered, s.own.Failed, answers) >= least {
 		return fmt.Sprintf("failing: %.0f of the last %.0f requests failed", s.own.Failed,

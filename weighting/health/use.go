@@ -19,13 +19,13 @@ type use struct {
 }
 
 // findUnused finds the endpoints that the proxies do not use. At least one is used.
-func findUnused(pool []Endpoint) {
+func (p *Pool) findUnused(pool []Endpoint) {
 	none, unused := false, 0
 	for i := range pool {
 		none = none || pool[i].use.none
 	}
 	if none {
-		expectGaps(pool)
+		p.expectGaps(pool)
 	}
 	for i := range pool {
 		e := &pool[i]
@@ -44,15 +44,9 @@ func findUnused(pool []Endpoint) {
 
 // expectGaps takes endpoints as used from which no more is missing than may come later, because requests gather. One
 // that was not used and is again is no reason to wait longer for the only other one.
-func expectGaps(pool []Endpoint) {
+func (p *Pool) expectGaps(pool []Endpoint) {
 	const longer = 1.5 // than a typical gap
-	gaps := make([]float64, 0, len(pool))
-	for i := range pool {
-		if gap := pool[i].use.gap; gap > 0 {
-			gaps = append(gaps, gap)
-		}
-	}
-	usual := longer * lowerMedian(gaps)
+	usual := longer * p.typical(pool, func(t *Tracker) float64 { return t.use.gap })
 	for i := range pool {
 		u := &pool[i].use
 		if u.none = u.none && u.due >= usual; u.none && u.found == 0 {
@@ -64,7 +58,7 @@ func expectGaps(pool []Endpoint) {
 // observe takes in what arrived there, and what arrived at the pool so far.
 func (u *use) observe(e *Endpoint, c *common) {
 	const (
-		enough    = 20 * improbable  // more is no gathering
+		enough    = 20 * falseAlarm  // more is no gathering
 		gathering = 30 * time.Minute // with 10, as for stalls, a pool that gathers is found unused twice as often
 		unusedFor = 2 * time.Second  // without an arrival that was due: gauges lag by as much
 	)
@@ -89,5 +83,5 @@ func (u *use) observe(e *Endpoint, c *common) {
 	}
 	u.due += (all - u.all) * min(u.before, u.least) // the share that is in force
 	u.seen, u.all = in.CameAt, all
-	u.none = u.due >= improbable && u.seen.Sub(u.since) > unusedFor
+	u.none = u.due >= falseAlarm && u.seen.Sub(u.since) > unusedFor
 }
