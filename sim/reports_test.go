@@ -52,7 +52,7 @@ func TestReportsThatAreLateIncompleteOrWrongDoNoHarm(t *testing.T) {
 	reports := Steelyard{Source: LoadReports, ScrapeInterval: defaultScrape}
 	redis := Steelyard{Source: Redis, ScrapeInterval: defaultScrape}
 	least := map[string]Result{}
-	for _, c := range []struct {
+	for _, c := range sampled(6, []struct {
 		name      string
 		change    func(*Scenario)
 		by        Steelyard
@@ -93,7 +93,7 @@ func TestReportsThatAreLateIncompleteOrWrongDoNoHarm(t *testing.T) {
 		{"tokens counted at the end, scrapes", shows(atEnd), scrapes, 1.05, 1.05},
 		{"tokens counted at the end, entries late by 0.1 s, access log", delayed(tenth, atEnd), log, 0.9, 1.06},
 		{"prefix caches answer 90 %, scrapes", func(s *Scenario) { s.Prompts.Cached = 0.9 }, scrapes, 1.15, 1.05},
-	} {
+	}) {
 		t.Run(c.name, func(t *testing.T) {
 			var law, without sums
 			load := 1.0

@@ -14,7 +14,7 @@ func TestByWorkNeverWorseThanLeastRequest(t *testing.T) {
 	sees := func(name string, source Source) Policy {
 		return steelyard(name, Steelyard{Source: source, ScrapeInterval: defaultScrape})
 	}
-	for _, c := range []struct {
+	for _, c := range sampled(3, []struct {
 		name   string
 		change func(*Scenario, *engine.Params)
 		policy Policy
@@ -26,7 +26,7 @@ func TestByWorkNeverWorseThanLeastRequest(t *testing.T) {
 		{"KV cache of 30,000 tokens", func(_ *Scenario, p *engine.Params) { p.KVTokens = 30_000 },
 			sees("Redis", Redis)},
 		{"load 0.95", func(s *Scenario, _ *engine.Params) { s.Load = 0.95 }, sees("load reports", LoadReports)},
-	} {
+	}) {
 		s, p := engines(), engine.Defaults()
 		prompts := *s.Prompts
 		s.Pods, s.Prompts, s.Duration, s.WarmUp = []PodGroup{{Count: 12, Engine: &p}}, &prompts, 2*time.Minute,
@@ -53,7 +53,7 @@ func TestByWorkNeverWorseThanLeastRequest(t *testing.T) {
 func TestTheWorkOfRequestsThatSomeEnginesHoldBackStays(t *testing.T) {
 	t.Parallel()
 	var law, least sums
-	for seed := range uint64(2) {
+	for seed := range seeds(1, 2) {
 		s, p := engines(), engine.Defaults()
 		small := p
 		small.KVTokens = 25_000
@@ -73,7 +73,7 @@ func TestTheWorkOfRequestsThatSomeEnginesHoldBackStays(t *testing.T) {
 // than under least request.
 func TestFasterEnginesWithoutCountsOfTokensAreUsed(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
+	for _, c := range sampled(2, []struct {
 		name   string
 		slow   int
 		speed  float64
@@ -82,7 +82,7 @@ func TestFasterEnginesWithoutCountsOfTokensAreUsed(t *testing.T) {
 		{"2.5 times as fast, access log", 7, 0.4, AccessLog},
 		{"2.5 times as fast, load reports", 7, 0.4, LoadReports},
 		{"twice as fast, access log", 9, 0.5, AccessLog},
-	} {
+	}) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			s, p := engines(), engine.Defaults()

@@ -12,7 +12,7 @@ import (
 // or most of most; computed in chunks or at once, in iterations with or without output, at any load.
 func TestThePrefillRateAndTokensPerByteAreThoseOfTheEngines(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
+	for _, c := range sampled(5, []struct {
 		name    string
 		load    float64
 		request func(*rand.Rand) *engine.Request
@@ -37,11 +37,11 @@ func TestThePrefillRateAndTokensPerByteAreThoseOfTheEngines(t *testing.T) {
 		{"prompts of 14,000 tokens", 0.5, cached(tokensOf(14_000, 100), 0, 0), nil, 0.25},
 		{"most of them cached", 0.5, cached(tokensOf(14_000, 300), 0.95, 0.93), nil, 0.25},
 		{"most of them cached, long outputs", 0.5, cached(tokensOf(7200, 1000), 0.95, 0.83), nil, 0.25},
-	} {
+	}) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			var rates, sizes []float64 // as parts of the true ones
-			for seed := range uint64(3) {
+			for seed := range seeds(1, 3) {
 				p := engines(seed, 6, c.engine)
 				p.request, p.scrape = c.request, c.scrape
 				bytes := 0.0

@@ -12,7 +12,7 @@ import (
 func TestAMomentOfFewRunningWhileOthersWaitDoesNotLockAnEngineOut(t *testing.T) {
 	t.Parallel()
 	const shows, lasts = 60.0, 2.5 // seconds
-	for _, c := range []struct {
+	for _, c := range sampled(3, []struct {
 		name   string
 		counts bool
 		scrape float64
@@ -23,7 +23,7 @@ func TestAMomentOfFewRunningWhileOthersWaitDoesNotLockAnEngineOut(t *testing.T) 
 		{"with exact counts", true, 1, shows},
 		{"from the first scrape on", false, 0.25, 0},
 		{"from the first scrape on, with exact counts", true, 0.25, 0},
-	} {
+	}) {
 		t.Run(c.name, func(t *testing.T) {
 			p := newPlant(1, 4, nil)
 			p.rate, p.counts, p.scrape = 21, c.counts, c.scrape
@@ -37,7 +37,7 @@ func TestAMomentOfFewRunningWhileOthersWaitDoesNotLockAnEngineOut(t *testing.T) 
 // then is like the others.
 func TestEnginesThatHoldRequestsBackStayAlike(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
+	for _, c := range sampled(4, []struct {
 		name    string
 		rate    float64 // requests per second and engine
 		prompts float64 // tokens, mean
@@ -50,7 +50,7 @@ func TestEnginesThatHoldRequestsBackStayAlike(t *testing.T) {
 		{"long prompts", 1.6, 4000, 200, 400_000, 0.25, false},
 		{"long prompts, exact counts", 1.6, 4000, 200, 400_000, 1, true},
 		{"a short cache", 3.5, 1000, 200, 60_000, 0.25, false},
-	} {
+	}) {
 		t.Run(c.name, func(t *testing.T) {
 			const engines, learns, looks = 12, 180, 240 // seconds
 			p := newPlant(3, engines, func(p *engine.Params) { p.KVTokens = c.cache })

@@ -274,7 +274,7 @@ func TestAnEndpointThatAnswersWithErrorsWhatOthersAnswerIsFlagged(t *testing.T) 
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for seed := range uint64(3) {
+			for seed := range seeds(1, 3) {
 				dep := newDeployment(c.pods, seed)
 				dep.good, dep.bad, dep.mean, dep.retries = c.good, c.bad, c.mean, c.retries
 				dep.run(time.Minute, nil)

@@ -64,8 +64,9 @@ func TestOneInsaneCounterIsForgotten(t *testing.T) {
 	t.Parallel()
 	const at, sane = 60.1, 61.1 // seconds
 	clear := []float64{sane}
-	for name, s := range counterKinds {
-		for _, leap := range []float64{1e18, 1e9, 2e5, 5e3} {
+	for _, name := range sampled(2, slices.Sorted(maps.Keys(counterKinds))) {
+		s := counterKinds[name]
+		for _, leap := range sampled(3, []float64{1e18, 1e9, 2e5, 5e3}) {
 			t.Run(fmt.Sprintf("%s, by %g", name, leap), func(t *testing.T) {
 				var share float64
 				const seeds = 16

@@ -15,7 +15,7 @@ import (
 // counters jump. The prefill rate is learned nevertheless.
 func TestThePrefillRateOfEnginesThatComputeForSecondsIsLearned(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
+	for _, c := range sampled(2, []struct {
 		name        string
 		rate        float64 // prompt tokens per second
 		budget      int
@@ -24,7 +24,7 @@ func TestThePrefillRateOfEnginesThatComputeForSecondsIsLearned(t *testing.T) {
 		{"iterations of 2.7 s", 3000, 8192, 0.9, 1.15},
 		{"iterations of 9 s", 900, 8192, 0.9, 1.15},
 		{"prompts of several iterations of 2.3 s", 900, 2048, 0.85, 1.15},
-	} {
+	}) {
 		t.Run(c.name, func(t *testing.T) {
 			p := engines(1, 8, func(e *engine.Params) {
 				e.Iteration, e.PrefillRate, e.TokenBudget = 40*time.Millisecond, c.rate, c.budget
@@ -115,7 +115,7 @@ func TestAStandstillIsNoCostOfWork(t *testing.T) {
 // With few requests little else is known of the cost.
 func TestAStandstillWithoutReportsIsNoCostOfWork(t *testing.T) {
 	t.Parallel()
-	for _, load := range []float64{0.02, 0.1, 0.8} {
+	for _, load := range sampled(2, []float64{0.02, 0.1, 0.8}) {
 		p := engines(1, 4, nil)
 		p.atLoad(load)
 		stopped := false
@@ -146,7 +146,7 @@ func TestAStandstillWithoutReportsIsNoCostOfWork(t *testing.T) {
 func TestWhatArrivesWhileAllEnginesStandStillIsSpread(t *testing.T) {
 	t.Parallel()
 	const most = 1.5 // of the mean; it was 2.2 to 4.4 where the arrivals were taken for none
-	for seed := range uint64(3) {
+	for seed := range seeds(1, 3) {
 		p := engines(seed+1, 8, nil)
 		p.counts = false
 		p.atLoad(0.8)
@@ -179,7 +179,7 @@ func TestWhatArrivesWhileAllEnginesStandStillIsSpread(t *testing.T) {
 func TestThePrefillRateOfSmallEnginesIsLearnedWhereMostOfTheTimeGoesIntoOutput(t *testing.T) {
 	t.Parallel()
 	const rate = 1200 // prompt tokens per second
-	for _, c := range []struct{ load, least, most float64 }{{0.3, 0.9, 1.6}, {0.5, 0.9, 1.3}, {0.8, 0.9, 1.15}} {
+	for _, c := range sampled(2, []struct{ load, least, most float64 }{{0.3, 0.9, 1.6}, {0.5, 0.9, 1.3}, {0.8, 0.9, 1.15}}) {
 		p := engines(1, 2, func(e *engine.Params) {
 			e.Iteration, e.Sequence, e.PrefillRate = 20*time.Millisecond, time.Millisecond, rate
 		})

@@ -128,7 +128,7 @@ func TestUniformPoolStaysUniform(t *testing.T) {
 	for name, s := range map[string]signals{"gauges": {gauges: true, counters: true}, "counters": {triton: true}} {
 		t.Run(name, func(t *testing.T) {
 			var sum, far, n float64
-			for seed := range uint64(3) {
+			for seed := range seeds(1, 3) {
 				w := newWorld(seed, 10, 20, 1, 0.8)
 				w.push(w.equalWeights())
 				w.steer(s, 0.25, 0.01, func(d Decision) {

@@ -51,7 +51,7 @@ func TestARequestThatDecodesCountsForASixthOfAPromptAtMost(t *testing.T) {
 func TestTokensForEachByteAreLearnedFromFewRequests(t *testing.T) {
 	t.Parallel()
 	const perByte, head = 0.265, 145.0 // tokens of a byte of the prompt, and bytes around it
-	for _, load := range []float64{0.1, 0.3, 0.6, 0.9} {
+	for _, load := range sampled(2, []float64{0.1, 0.3, 0.6, 0.9}) {
 		p := engines(1, 2, func(e *engine.Params) {
 			e.Iteration, e.Sequence, e.PrefillRate = 15*time.Millisecond, time.Millisecond, 1500
 		})

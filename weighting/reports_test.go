@@ -15,7 +15,7 @@ import (
 func TestAnEngineThatStandsStillWithItsRequestsShownIsFoundWithinThreeSeconds(t *testing.T) {
 	t.Parallel()
 	const stands = 60.0 // seconds
-	for _, c := range []struct {
+	for _, c := range sampled(2, []struct {
 		name   string
 		engine func(*engine.Params)
 		load   float64
@@ -24,9 +24,9 @@ func TestAnEngineThatStandsStillWithItsRequestsShownIsFoundWithinThreeSeconds(t 
 		{"load 0.2", nil, 0.2, 3},
 		{"load 0.8", nil, 0.8, 3},
 		{"iterations of up to two seconds", func(p *engine.Params) { p.PrefillRate = 4000 }, 0.8, 5},
-	} {
+	}) {
 		t.Run(c.name, func(t *testing.T) {
-			for seed := range uint64(3) {
+			for seed := range seeds(1, 3) {
 				at := stands + 0.11*float64(seed)
 				p := engines(seed, 12, c.engine)
 				p.atLoad(c.load)

@@ -193,7 +193,7 @@ func TestSheddingHoldsTheWaitNearItsTarget(t *testing.T) {
 		mean  float64 // of the service, seconds
 	}{{1, 0.1}, {1, 1}, {16, 1}} {
 		for _, factor := range []float64{1.2, 2} {
-			for _, w := range watches {
+			for _, w := range sampled(2, watches) {
 				t.Run(fmt.Sprintf("%d slots, %v s, %v times the capacity, %s", pod.slots, pod.mean, factor, w.name),
 					func(t *testing.T) {
 						t.Parallel()
@@ -258,7 +258,7 @@ func TestSheddingEndsWithTheOverload(t *testing.T) {
 	t.Parallel()
 	const leaves, ends = 30, 60 // seconds
 	for _, slots := range []int{1, 16} {
-		for _, w := range watches {
+		for _, w := range sampled(2, watches) {
 			t.Run(fmt.Sprintf("%d slots, %s", slots, w.name), func(t *testing.T) {
 				t.Parallel()
 				c := &crowd{watch: w, slots: slots, mean: 1, target: 2, load: loadStep(leaves, 2, 0.4)}
@@ -287,7 +287,7 @@ func TestSheddingEndsWithTheOverload(t *testing.T) {
 func TestNextToNothingIsRefusedBelowTheCapacity(t *testing.T) {
 	t.Parallel()
 	for _, slots := range []int{1, 16} {
-		for _, w := range watches {
+		for _, w := range sampled(2, watches) {
 			t.Run(fmt.Sprintf("%d slots, %s", slots, w.name), func(t *testing.T) {
 				t.Parallel()
 				c := &crowd{watch: w, slots: slots, mean: 1, target: 2, load: func(float64) float64 { return 0.85 }}
@@ -306,7 +306,7 @@ func TestNextToNothingIsRefusedBelowTheCapacity(t *testing.T) {
 func TestSheddingGoesOnWhileANewEndpointRamps(t *testing.T) {
 	t.Parallel()
 	const joins, ends = 40, 100 // seconds
-	for _, w := range watches {
+	for _, w := range sampled(2, watches) {
 		t.Run(w.name, func(t *testing.T) {
 			t.Parallel()
 			c := &crowd{watch: w, slots: 16, mean: 1, target: 2, load: loadStep(5, 0.5, 2), joins: joins,

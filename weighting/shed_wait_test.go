@@ -63,9 +63,9 @@ func TestTheWaitOfTheAcceptedStaysWithinTwiceTheTarget(t *testing.T) {
 	const room = 4
 	byLog := watches[5]
 	for _, target := range []float64{2, 5} {
-		for _, mean := range []float64{0.05, 0.1, 0.5, 1, 2} {
+		for _, mean := range sampled(2, []float64{0.05, 0.1, 0.5, 1, 2}) {
 			for _, slots := range []int{1, 4, 16} {
-				for _, factor := range []float64{1.2, 2, 4} {
+				for _, factor := range sampled(2, []float64{1.2, 2, 4}) {
 					if target != 2 && (mean < 1 || slots > 4) {
 						continue // all the room there is
 					}
@@ -101,8 +101,8 @@ func TestTheWaitOfTheAcceptedStaysWithinTwiceTheTarget(t *testing.T) {
 func TestSheddingFollowsAFlashCrowd(t *testing.T) {
 	t.Parallel()
 	const comes, goes, ends, factor = 10, 40, 60, 3
-	for _, slots := range []int{1, 4, 16} {
-		for _, mean := range []float64{0.1, 0.5, 1} {
+	for _, slots := range sampled(2, []int{1, 4, 16}) {
+		for _, mean := range sampled(2, []float64{0.1, 0.5, 1}) {
 			for _, w := range []watch{watches[0], watches[4], watches[5]} {
 				t.Run(fmt.Sprintf("%d slots, %v s, %s", slots, mean, w.name), func(t *testing.T) {
 					t.Parallel()

@@ -841,7 +841,7 @@ func TestIterationsAreProgress(t *testing.T) {
 // one of a few long requests ends, several reports in a row often show none.
 func TestAnHourOfLongRequestsFlagsNoEndpoint(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(2) {
+	for seed := range seeds(1, 2) {
 		dep := newDeployment(12, seed)
 		dep.good, dep.mean = 24, 15*time.Second
 		dep.run(time.Hour, func(d Decision) {

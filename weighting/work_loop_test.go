@@ -92,7 +92,7 @@ func TestImagesCloseNoEndpoint(t *testing.T) {
 		}
 		return text(rng, r)
 	}
-	for _, c := range []struct {
+	for _, c := range sampled(2, []struct {
 		scrape  float64 // seconds
 		engines int
 		change  func(*engine.Params)
@@ -101,7 +101,7 @@ func TestImagesCloseNoEndpoint(t *testing.T) {
 		{1, 4, func(p *engine.Params) { // many small requests to each
 			p.Iteration, p.Sequence, p.Context, p.PrefillRate = 5*time.Millisecond, 20*time.Microsecond, 0, 100_000
 		}},
-	} {
+	}) {
 		played := func(size func(*rand.Rand, *engine.Request) float64) (p99, closed float64, w *Work) {
 			p := engines(1, c.engines, c.change)
 			p.request, p.size, p.scrape = request, size, c.scrape
@@ -170,7 +170,7 @@ func TestBodiesThatNeverComeCloseNoEndpoint(t *testing.T) {
 		shares := p.tracked(t, begins+lasts+20)
 		return shares.below(0.5, 2), p.p99(begins, begins+lasts+20)
 	}
-	for seed := range uint64(2) {
+	for seed := range seeds(1, 2) {
 		usual, without := played(seed, 0)
 		for _, size := range []float64{1e9, 1 << 53} {
 			below, p99 := played(seed, size)
@@ -249,7 +249,7 @@ func TestByWorkNeverAboveLeastRequest(t *testing.T) {
 		}
 	}
 	params := func(change func(*engine.Params)) func(*engine.Params) { return change }
-	for _, c := range []struct {
+	for _, c := range sampled(6, []struct {
 		name   string
 		load   float64
 		engine func(*engine.Params)
@@ -273,10 +273,10 @@ func TestByWorkNeverAboveLeastRequest(t *testing.T) {
 		{"prefix cache", 0.8, nil, func(p *plant) { p.hit = hits(p, 0.5) }},
 		{"prefix cache, one engine much better", 0.8, nil, func(p *plant) { p.hit = hits(p, 0.5, 0.95) }},
 		{"prefix cache, one engine much worse", 0.8, nil, func(p *plant) { p.hit = hits(p, 0.7, 0.01) }},
-	} {
+	}) {
 		t.Run(c.name, func(t *testing.T) {
 			var law, least answers
-			for seed := range uint64(2) {
+			for seed := range seeds(2, 2) {
 				a, b := versus(t, func() *plant {
 					p := engines(seed, 12, c.engine)
 					p.atLoad(c.load)
@@ -331,7 +331,7 @@ func hits(p *plant, share float64, first ...float64) func(pod, prompt int) int {
 // much.
 func TestEnginesDoNotDriftApart(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
+	for _, c := range sampled(4, []struct {
 		name   string
 		engine func(*engine.Params)
 		speeds []float64 // of the first engines; the others have 1
@@ -347,9 +347,9 @@ func TestEnginesDoNotDriftApart(t *testing.T) {
 		{"four of twelve half as fast, context costs five times as much", func(p *engine.Params) { p.Context *= 5 },
 			[]float64{0.5, 0.5, 0.5, 0.5}, 0.8},
 		{"four of twelve half as fast, load 0.4", nil, []float64{0.5, 0.5, 0.5, 0.5}, 0.4},
-	} {
+	}) {
 		t.Run(c.name, func(t *testing.T) {
-			for seed := range uint64(3) {
+			for seed := range seeds(1, 3) {
 				p := engines(seed, 12, c.engine)
 				speed := func(i int) float64 {
 					if i < len(c.speeds) {
@@ -390,7 +390,7 @@ func TestEnginesDoNotDriftApart(t *testing.T) {
 func TestAMomentOfFewRunningDoesNotLockAnEngineOutByWork(t *testing.T) {
 	t.Parallel()
 	const shows, lasts = 30.0, 2.5 // seconds
-	for _, c := range []struct {
+	for _, c := range sampled(2, []struct {
 		name   string
 		counts bool
 		scrape float64
@@ -400,7 +400,7 @@ func TestAMomentOfFewRunningDoesNotLockAnEngineOutByWork(t *testing.T) {
 		{"from scrapes only, each second", false, 1, shows},
 		{"with exact counts", true, 1, shows},
 		{"with exact counts, from the first scrape on", true, 0.25, 0},
-	} {
+	}) {
 		t.Run(c.name, func(t *testing.T) {
 			p := engines(1, 4, nil)
 			p.request, p.rate, p.counts, p.scrape = chat, 21, c.counts, c.scrape
@@ -415,7 +415,7 @@ func TestCountsOfTokensThatFail(t *testing.T) {
 	const begins, lasts, ends = 40.0, 30.0, 100.0 // seconds
 	during := func(now float64) bool { return now >= begins && now < begins+lasts }
 	short := func(p *engine.Params) { p.KVTokens = 30_000 }
-	for _, c := range []struct {
+	for _, c := range sampled(4, []struct {
 		name   string
 		engine func(*engine.Params)
 		set    func(*plant)
@@ -475,7 +475,7 @@ func TestCountsOfTokensThatFail(t *testing.T) {
 		{"scrapes are the only source, and die", nil, func(p *plant) {
 			p.counts, p.reads = false, func(int) bool { return !during(p.now) }
 		}, 0.5},
-	} {
+	}) {
 		t.Run(c.name, func(t *testing.T) {
 			make := func() *plant {
 				p := engines(1, 12, c.engine)
@@ -563,7 +563,7 @@ func TestAPoolWithoutTrafficKeepsItsUnit(t *testing.T) {
 // iteration is a prompt: what is known of their speeds is little, and counts for little.
 func TestEnginesThatComputePromptsOnlyAreAlike(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(2) {
+	for seed := range seeds(1, 2) {
 		p := engines(seed, 12, nil)
 		p.request = func(rng *rand.Rand) *engine.Request { return tokens(rng, 4000, 0.1) }
 		p.atLoad(0.6)
@@ -593,7 +593,7 @@ func configured(capacities ...float64) func(float64, *Snapshot) {
 // proportion to the others.
 func TestConfiguredCapacitiesAreRelativeSpeeds(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
+	for _, c := range sampled(2, []struct {
 		name             string
 		fast             []float64 // speeds of the first engines
 		configured, want []float64
@@ -606,7 +606,7 @@ func TestConfiguredCapacitiesAreRelativeSpeeds(t *testing.T) {
 		{"one that is faster", []float64{2}, []float64{64}, []float64{2, 1, 1, 1, 1}},
 		{"two that are faster, in proportion to another speed", []float64{2, 2}, []float64{64, 128},
 			[]float64{4.0 / 3, 8.0 / 3, 1, 1, 1}},
-	} {
+	}) {
 		t.Run(c.name, func(t *testing.T) {
 			p := engines(1, 5, nil)
 			for i, speed := range c.fast {
@@ -668,7 +668,7 @@ func (p *plant) finished() (n float64) {
 func TestFlagsOfEnginesDoNoHarm(t *testing.T) {
 	t.Parallel()
 	long := func(rng *rand.Rand) *engine.Request { return tokens(rng, 6000, 100) }
-	for _, c := range []struct {
+	for _, c := range sampled(3, []struct {
 		name    string
 		engine  func(*engine.Params)
 		request func(*rand.Rand) *engine.Request
@@ -676,7 +676,7 @@ func TestFlagsOfEnginesDoNoHarm(t *testing.T) {
 		{"KV cache of 30,000 tokens", func(p *engine.Params) { p.KVTokens = 30_000 }, conversation},
 		{"16 sequences", func(p *engine.Params) { p.MaxSequences = 16 }, conversation},
 		{"long prompts", nil, long},
-	} {
+	}) {
 		t.Run(c.name, func(t *testing.T) {
 			flags := 0
 			played := func(seed uint64, o Overload) answers {
