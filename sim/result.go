@@ -48,5 +48,7 @@ type Sample struct {
 	Load    []float64 // requests in each pod
 	Waiting float64   // of all those, the ones that are not executed yet
 	Shares  []float64 // of each pod, as last effective in the Envoys; 0 where it is not an endpoint
+	Flagged []bool    // of each pod, by the same assignment
+	Refused float64   // share of the requests, by the same
 	Rate    float64   // requests per second offered
 }

@@ -191,47 +191,6 @@ func shareOf(pods ...int) func(Sample) float64 {
 
 func loadOf(pod int) func(Sample) float64 { return func(s Sample) float64 { return s.Load[pod] } }
 
-func TestPodsJoinAndLeave(t *testing.T) {
-	t.Parallel()
-	for _, p := range []Policy{{Name: "round robin", Balancer: RoundRobin},
-		steelyard("steelyard", Steelyard{Source: AccessLog, ScrapeInterval: time.Second})} {
-		samples := series(t, 0.7, p,
-			Event{At: 30500 * time.Millisecond, Kind: Join, Pods: []int{19}},
-			Event{At: 70500 * time.Millisecond, Kind: Leave, Pods: []int{0}})
-		want(t, p.Name+": share before it joins", mean(samples, 0, 30, shareOf(19)), 0)
-		want(t, p.Name+": load before it joins", mean(samples, 0, 30, loadOf(19)), 0)
-		wantNear(t, p.Name+": load once it is ramped up, to that of the one that leaves",
-			mean(samples, 45, 70, loadOf(19))/mean(samples, 45, 70, loadOf(0)), 1, 0.5)
-		want(t, p.Name+": share once it has left", mean(samples, 72, 120, shareOf(0)), 0)
-		want(t, p.Name+": load once it has finished what it had", mean(samples, 110, 120, loadOf(0)), 0)
-	}
-}
-
-// A pod that hangs while its own metrics look idle fills up without end under
-// round robin; its Envoys prefer others within three seconds.
-func TestPodThatHangs(t *testing.T) {
-	t.Parallel()
-	hangs := Event{At: 29500 * time.Millisecond, Kind: Hang, Pods: []int{3}, For: 40 * time.Second}
-	blind := series(t, 0.7, Policy{Balancer: RoundRobin}, hangs)
-	seeing := series(t, 0.7, steelyard("steelyard", Steelyard{Source: AccessLog, ScrapeInterval: time.Second}), hangs)
-	t.Logf("load when it recovers: round robin %v, steelyard %v", blind[69].Load[3], seeing[69].Load[3])
-	if blind[69].Load[3] < 80 || seeing[69].Load[3] > 20 {
-		t.Errorf("load of the pod that hangs is %v under round robin and %v under steelyard, want more than 80 and "+
-			"less than 20", blind[69].Load[3], seeing[69].Load[3])
-	}
-	wantNear(t, "load once it has recovered, to another's",
-		mean(seeing, 95, 120, loadOf(3))/mean(seeing, 95, 120, loadOf(4)), 1, 0.3)
-}
-
-// Metrics that went stale make a pod neither idle nor full.
-func TestStaleMetrics(t *testing.T) {
-	t.Parallel()
-	stale := Event{At: 30 * time.Second, Kind: StaleMetrics, Pods: []int{0, 1, 2, 3, 4}}
-	samples := series(t, 0.8, steelyard("scrape", Steelyard{Source: Scrape, ScrapeInterval: 250 * time.Millisecond}),
-		stale)
-	wantNear(t, "share of a quarter of the pods", mean(samples, 50, 120, shareOf(0, 1, 2, 3, 4)), 0.25, 0.3)
-}
-
 // While the control plane is away the last assignment holds, which soon sends too
 // much to the few pods that were idle when it was made, unless the Envoys turn to a
 // fallback. Back again it counts from nothing, and soon right.

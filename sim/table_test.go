@@ -55,9 +55,9 @@ func TestPhotoroom(t *testing.T) {
 	results := runAll(t, s, Policies())
 	golden(t, "photoroom.txt", table(results))
 
-	p99 := map[string]float64{}
+	p99, spread := map[string]float64{}, map[string]float64{}
 	for _, r := range results {
-		p99[r.Policy] = r.Wait.P99
+		p99[r.Policy], spread[r.Policy] = r.Wait.P99, r.Spread
 		want(t, "requests under "+r.Policy, r.Requests, results[0].Requests)
 		wantNear(t, "utilization under "+r.Policy, r.Utilization, results[0].Utilization, 0.02)
 	}
@@ -65,12 +65,16 @@ func TestPhotoroom(t *testing.T) {
 	for _, c := range []struct {
 		policy           string
 		ofBound, ofLeast float64 // at most
+		ofRandom         float64 // of the spread of the queues, at most
 	}{
-		{"steelyard@5ms", 1.15, 0.3},
-		{"steelyard@50ms", 1.5, 0.45},
-		{"steelyard@250ms", 2.2, 0.55},
-		{"steelyard@1s", 3, 0.75},
+		{"steelyard@5ms", 1.15, 0.3, 0.3},
+		{"steelyard@50ms", 1.5, 0.45, 0.35},
+		{"steelyard@250ms", 2.2, 0.55, 0.4},
+		{"steelyard@1s", 3, 0.75, 0.55},
 	} {
+		if part := spread[c.policy] / spread["random"]; part > c.ofRandom {
+			t.Errorf("the queues under %s are %.2f as far apart as by chance, at most %v", c.policy, part, c.ofRandom)
+		}
 		if got := p99[c.policy]; got > c.ofBound*bound || got > c.ofLeast*least {
 			t.Errorf("p99 of the wait under %s is %.2f: %.2f of the bound, at most %v, and %.2f of least request, at "+
 				"most %v",

@@ -150,7 +150,7 @@ func (t *tally) sample() {
 	w, a := t.w, t.w.groups[0].assignment
 	s := Sample{
 		At: w.now.duration(), Load: make([]float64, len(w.pods)),
-		Shares: slices.Clone(a.shares), Rate: w.arrivals.rate,
+		Shares: slices.Clone(a.shares), Flagged: slices.Clone(a.degraded), Refused: a.drop, Rate: w.arrivals.rate,
 	}
 	for i := range w.pods {
 		s.Load[i] = float64(w.pods[i].load())
