@@ -17,6 +17,8 @@ type Metrics struct {
 	// TokensAtEnd means that an engine counts the tokens of a request when it ends, and no iterations, as TensorRT-LLM
 	// does where it serves by itself.
 	TokensAtEnd bool
+	// NoRunning means that a server exports no gauge of running requests, as Triton.
+	NoRunning bool
 }
 
 // shown is a page as it was until some time.
@@ -56,6 +58,9 @@ func (p *pod) report(now instant) weighting.ServerReport {
 		&r.Queue, &r.Running, &r.Completions, &r.QueueSeconds, &r.BusySeconds,
 	} {
 		reading.At = now.time()
+	}
+	if p.metrics.NoRunning {
+		r.Running = weighting.Reading{}
 	}
 	if p.engine != nil {
 		r.Utilization.At = now.time()

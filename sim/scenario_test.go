@@ -180,17 +180,6 @@ func mean(samples []Sample, from, to int, of func(Sample) float64) (m float64) {
 	return m
 }
 
-func shareOf(pods ...int) func(Sample) float64 {
-	return func(s Sample) (sum float64) {
-		for _, pod := range pods {
-			sum += s.Shares[pod]
-		}
-		return sum
-	}
-}
-
-func loadOf(pod int) func(Sample) float64 { return func(s Sample) float64 { return s.Load[pod] } }
-
 // While the control plane is away the last assignment holds, which soon sends too
 // much to the few pods that were idle when it was made, unless the Envoys turn to a
 // fallback. Back again it counts from nothing, and soon right.

@@ -199,7 +199,8 @@ func (s *story) check(samples []Sample) {
 			ok = got > 0.85*w.value && got < 1.15*w.value
 		}
 		if !ok {
-			s.t.Errorf("%s of %d is %.4g from %v to %v, want it %s %v", w.what, w.pod, got, w.from, w.to, w.how, w.value)
+			s.t.Errorf("%s of %d is %.4g from %v to %v, want it %s %v", w.what, w.pod, got, w.from, w.to, w.how,
+				w.value)
 		}
 	}
 }

@@ -179,7 +179,9 @@ func TestWhatArrivesWhileAllEnginesStandStillIsSpread(t *testing.T) {
 func TestThePrefillRateOfSmallEnginesIsLearnedWhereMostOfTheTimeGoesIntoOutput(t *testing.T) {
 	t.Parallel()
 	const rate = 1200 // prompt tokens per second
-	for _, c := range sampled(2, []struct{ load, least, most float64 }{{0.3, 0.9, 1.6}, {0.5, 0.9, 1.3}, {0.8, 0.9, 1.15}}) {
+	for _, c := range sampled(2, []struct{ load, least, most float64 }{
+		{0.3, 0.9, 1.6}, {0.5, 0.9, 1.3}, {0.8, 0.9, 1.15},
+	}) {
 		p := engines(1, 2, func(e *engine.Params) {
 			e.Iteration, e.Sequence, e.PrefillRate = 20*time.Millisecond, time.Millisecond, rate
 		})

@@ -37,11 +37,11 @@ func TestTheLatencyIsTheMovingAverageOfTheAnswersOneByOne(t *testing.T) {
 	}
 }
 
-// answering is an endpoint whose only answer took so many seconds (0: none), with
+// timing is an endpoint whose only answer took so many seconds (0: none), with
 // requests in flight.
-type answering struct{ latency, inFlight float64 }
+type timing struct{ latency, inFlight float64 }
 
-func sharesByLatency(t *testing.T, arrivals float64, endpoints ...answering) []EndpointDecision {
+func sharesByLatency(t *testing.T, arrivals float64, endpoints ...timing) []EndpointDecision {
 	t.Helper()
 	params := DefaultParams()
 	params.LeastLatency.Enabled = true
@@ -70,24 +70,24 @@ func TestLeastLatencyPrefersTheUntriedThenTheFastestUnderTheThreshold(t *testing
 	for _, c := range []struct {
 		name      string
 		arrivals  float64 // per second, which is the horizon
-		endpoints []answering
+		endpoints []timing
 		want      []float64 // shares
 		reasons   []Reason
 	}{
-		{"all alike", 1, []answering{{1, 0}, {1, 0}}, []float64{0.5, 0.5}, []Reason{ReasonFill, ReasonFill}},
-		{"the untried first", 1, []answering{{1, 0}, {0, 0}, {1, 0}}, []float64{0, 1, 0},
+		{"all alike", 1, []timing{{1, 0}, {1, 0}}, []float64{0.5, 0.5}, []Reason{ReasonFill, ReasonFill}},
+		{"the untried first", 1, []timing{{1, 0}, {0, 0}, {1, 0}}, []float64{0, 1, 0},
 			[]Reason{ReasonFloor, ReasonFill, ReasonFloor}},
-		{"untried with a request on its way is as good as another", 1, []answering{{1, 0}, {0, 1}}, []float64{1, 0},
+		{"untried with a request on its way is as good as another", 1, []timing{{1, 0}, {0, 1}}, []float64{1, 0},
 			[]Reason{ReasonFill, ReasonFloor}},
-		{"the fastest first", 1, []answering{{2, 0}, {0.5, 0}}, []float64{0, 1}, []Reason{ReasonFloor, ReasonFill}},
-		{"requests in flight count", 1, []answering{{1, 0}, {0.5, 3}}, []float64{1, 0}, []Reason{ReasonFill, ReasonFloor}},
-		{"many go by speed", 1000, []answering{{2, 0}, {1, 0}, {1, 0}}, []float64{0.2, 0.4, 0.4},
+		{"the fastest first", 1, []timing{{2, 0}, {0.5, 0}}, []float64{0, 1}, []Reason{ReasonFloor, ReasonFill}},
+		{"requests in flight count", 1, []timing{{1, 0}, {0.5, 3}}, []float64{1, 0}, []Reason{ReasonFill, ReasonFloor}},
+		{"many go by speed", 1000, []timing{{2, 0}, {1, 0}, {1, 0}}, []float64{0.2, 0.4, 0.4},
 			[]Reason{ReasonFill, ReasonFill, ReasonFill}},
-		{"above the threshold a floor is left", 1000, []answering{{3.1, 0}, {2.9, 0}}, []float64{0, 1},
+		{"above the threshold a floor is left", 1000, []timing{{3.1, 0}, {2.9, 0}}, []float64{0, 1},
 			[]Reason{ReasonSlow, ReasonFill}},
-		{"all above it share", 1000, []answering{{8, 0}, {4, 0}}, []float64{1. / 3, 2. / 3},
+		{"all above it share", 1000, []timing{{8, 0}, {4, 0}}, []float64{1. / 3, 2. / 3},
 			[]Reason{ReasonFill, ReasonFill}},
-		{"none has answered: by load", 1, []answering{{0, 0}, {0, 3}}, []float64{1, 0}, []Reason{ReasonFill, ReasonFloor}},
+		{"none has answered: by load", 1, []timing{{0, 0}, {0, 3}}, []float64{1, 0}, []Reason{ReasonFill, ReasonFloor}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for i, e := range sharesByLatency(t, c.arrivals, c.endpoints...) {

@@ -22,8 +22,6 @@ type world struct {
 	rate    float64 // arrivals per second
 	warm    float64 // waits before this do not count
 	waits   []float64
-	arrived int
-	refuse  func() bool // whether a proxy drops the next request
 }
 
 // epoch is the moment at which a world's clock stands at zero: a date with a monotonic reading, as real times
@@ -51,8 +49,6 @@ type pod struct {
 
 	distort func(*ServerReport) // makes its report wrong
 }
-
-func (p *pod) load() int { return len(p.queue) + p.running }
 
 type event struct {
 	at  float64
@@ -115,10 +111,6 @@ func newWorld(seed uint64, proxies, pods, slots int, load float64) *world {
 
 func (w *world) arrive() {
 	w.after(w.rng.ExpFloat64()/w.rate, w.arrive)
-	w.arrived++
-	if w.refuse != nil && w.refuse() {
-		return
-	}
 	p := w.proxies[w.rng.IntN(len(w.proxies))].pick()
 	p.issued++
 	p.proxied++

@@ -62,8 +62,8 @@
 // a horizon and the time in which as many requests arrive as there are slots, at most half a second; twice that if
 // others wait. What is offered is then learned from the last hundred requests on. (Of a server that does not report
 // what it executes: if nothing has waited there for the time of a service.) Slots of endpoints that stall or fail, or
-// that the proxies do not use, are no capacity. Those of an endpoint that is flagged while others are not, or is slow, are not free,
-// because nothing is sent there to take them; of a new one, as many are as it is trusted with.
+// that the proxies do not use, are no capacity. Those of an endpoint that is flagged while others are not, or is slow,
+// are not free, because nothing is sent there to take them; of a new one, as many are as it is trusted with.
 //
 // # The rates: requests offered, λ, and served, μ, per slot
 //

@@ -85,6 +85,8 @@ type metrics struct {
 	NoTokens bool `yaml:"no_tokens" default:"false"`
 	// TokensAtEnd means that an engine counts the tokens of a request when it ends, and no iterations. Default false.
 	TokensAtEnd bool `yaml:"tokens_at_end" default:"false"`
+	// NoRunning means that a server has no gauge of running requests, as Triton. Default false.
+	NoRunning bool `yaml:"no_running" default:"false"`
 }
 
 // batching are the constants of an engine, [engine.Params].
