@@ -12,7 +12,7 @@ import (
 // or most of most; computed in chunks or at once, in iterations with or without output, at any load.
 func TestThePrefillRateAndTokensPerByteAreThoseOfTheEngines(t *testing.T) {
 	t.Parallel()
-	for _, c := range sampled(5, []struct {
+	for _, c := range sampled(7, []struct {
 		name    string
 		load    float64
 		request func(*rand.Rand) *engine.Request
@@ -41,7 +41,7 @@ func TestThePrefillRateAndTokensPerByteAreThoseOfTheEngines(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			var rates, sizes []float64 // as parts of the true ones
-			for seed := range seeds(1, 3) {
+			for seed := range uint64(3) {
 				p := engines(seed, 6, c.engine)
 				p.request, p.scrape = c.request, c.scrape
 				bytes := 0.0
