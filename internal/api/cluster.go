@@ -65,7 +65,7 @@ type EndpointCounts struct {
 	Overloaded  int `json:"overloaded"`  // with the overload flag
 	Stale       int `json:"stale"`       // with reports too old to be used as they are
 	New         int `json:"new"`         // in `blackout` or `ramp`
-	Failing     int `json:"failing"`     // whose scrapes fail, and whose readings are too old
+	Failing     int `json:"failing"`     // not drained; their scrapes fail, and their readings are too old
 	Terminating int `json:"terminating"` // not in `total`
 }
 

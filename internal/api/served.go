@@ -36,6 +36,7 @@ func (s EndpointState) Words() string {
 
 // The states of an endpoint. Where several hold, the first one counts.
 const (
+	EndpointDrained    EndpointState = "drained"     // an operator decided that it gets no new requests
 	EndpointOutlier    EndpointState = "outlier"     // flagged, because it stalls or fails
 	EndpointAsleep     EndpointState = "asleep"      // flagged, because its engine sleeps and takes no requests
 	EndpointDoubted    EndpointState = "doubted"     // its report stands still, and so does all else
@@ -52,8 +53,8 @@ const (
 
 // EndpointStates are all of them, in that order.
 func EndpointStates() []EndpointState {
-	return []EndpointState{EndpointOutlier, EndpointAsleep, EndpointDoubted, EndpointOverloaded, EndpointProbed,
-		EndpointBlind, EndpointUnused, EndpointUnread, EndpointLate, EndpointWarming, EndpointAboveLevel, EndpointOK}
+	return []EndpointState{EndpointDrained, EndpointOutlier, EndpointAsleep, EndpointDoubted, EndpointOverloaded,
+		EndpointProbed, EndpointBlind, EndpointUnused, EndpointUnread, EndpointLate, EndpointWarming, EndpointAboveLevel, EndpointOK}
 }
 
 // FirstToken is the time to the first token of the requests of about the last minute, by the engine's own histogram.

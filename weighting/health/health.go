@@ -35,6 +35,7 @@ type Sample struct {
 type Report struct {
 	ReadAt   time.Time
 	Changed  bool // it is not the same as the one before, besides its times
+	Begins   bool // another process answers than before
 	Claims   bool // it claims requests, or a full KV cache
 	Progress bool // something was done since the one before
 	Steps    bool // such progress is that of an iteration, and not that a request ends
@@ -126,8 +127,10 @@ type Tracker struct {
 	Verdict
 
 	since     time.Time // of the state
+	stalled   bool      // it answered nothing when it was ejected
 	ejections int       // in a row, without recovery between them
 	proof     Proof     // of recovery, since the last change of the state
+	another   bool      // process answers since then
 	stall     stall
 	streak    streak
 	use       use
@@ -147,6 +150,7 @@ type Endpoint struct {
 type trouble struct {
 	reason string
 	since  time.Time
+	stalls bool
 }
 
 // A Pool is what the trackers of a pool have in common.
@@ -184,6 +188,7 @@ type common struct {
 	now         time.Time
 	ended, were Ends    // requests, at all endpoints: since the step before, and the last ones until then
 	arrived     float64 // requests, at all endpoints: cumulative
+	answers     quiet   // of all endpoints together
 	silence     float64 // the longest that ended with an answer, in request-seconds
 	pause       float64 // the longest without progress, of a typical endpoint; seconds
 }
@@ -218,6 +223,7 @@ func (p *Pool) Step(now time.Time, o Params, in Traffic, pool []Endpoint) {
 			d.observe(e, &c)
 		}
 		c.silence = max(c.silence, e.stall.answers.longest)
+		c.answers.times, c.answers.sum = c.answers.times+e.stall.answers.times, c.answers.sum+e.stall.answers.sum
 	}
 	c.pause = p.typical(pool, func(t *Tracker) float64 { return t.stall.reports.longest })
 	p.findOutliers(&c, pool)
@@ -246,7 +252,7 @@ func (p *Pool) findOutliers(c *common, pool []Endpoint) {
 		awake++
 		for _, d := range e.detectors() {
 			if reason, since := d.finding(e, c); e.found.reason == "" {
-				e.found = trouble{reason, since}
+				e.found = trouble{reason, since, d == detector(&e.stall)}
 			}
 		}
 		switch {
@@ -270,6 +276,7 @@ func (e *Endpoint) move(now time.Time, dwell time.Duration, panics bool) {
 		doublings   = 5
 	)
 	e.proof = Proof{e.proof.Answered || e.Proof.Answered, e.proof.Completed || e.Proof.Completed}
+	e.another = e.another || e.Begins
 	held := now.Sub(e.since)
 	switch found := e.found.reason != ""; {
 	case e.Sample.Asleep:
@@ -277,6 +284,9 @@ func (e *Endpoint) move(now time.Time, dwell time.Duration, panics bool) {
 		e.become(Asleep, now)
 		e.ejections = 0
 	case e.State == Asleep:
+		e.become(Healthy, now)
+	case e.another && e.stalled && e.State != Healthy && e.InFlight < 1: // what hung is gone
+		e.forgive(now)
 		e.become(Healthy, now)
 	case panics && e.State == Ejected: // at once, because the fault is not the endpoint's; the evidence stays until
 		e.become(Probing, now) // an answer refutes it, or the pool would seem healthy a moment later
@@ -293,7 +303,7 @@ func (e *Endpoint) move(now time.Time, dwell time.Duration, panics bool) {
 			}
 		}
 		e.ejections = min(e.ejections+1, doublings)
-		e.Reason = e.found.reason
+		e.Reason, e.stalled = e.found.reason, e.found.stalls
 		e.become(Ejected, now)
 	case e.State == Ejected && held < dwell<<(e.ejections-1):
 	case e.State != Healthy && e.proof.whole() && !(found && e.State == Ejected):
@@ -311,7 +321,9 @@ func (e *Endpoint) forgive(now time.Time) {
 	e.streak = streak{}
 }
 
-func (e *Endpoint) become(s State, now time.Time) { e.State, e.since, e.proof = s, now, Proof{} }
+func (e *Endpoint) become(s State, now time.Time) {
+	e.State, e.since, e.proof, e.another = s, now, Proof{}, false
+}
 
 // typical is the median of a value over the endpoints that have one, and the lower one of two; 0 where none has.
 func (p *Pool) typical(pool []Endpoint, of func(*Tracker) float64) float64 {

@@ -3,6 +3,7 @@ package health
 import (
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -107,6 +108,42 @@ func TestAnEndpointThatStallsIsEjectedProbedAndHealthyAgain(t *testing.T) {
 	is(Asleep, 1)
 	w.run(tick, serves)
 	is(Healthy, 1)
+}
+
+// What hung is gone with its process. One that fails may go on doing so in the next one.
+func TestAnotherProcessEndsAStallOnceNothingOfTheOldOneIsInFlight(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		does     func(now time.Time) Sample
+		inFlight float64
+		ends     bool
+	}{
+		{"it stalled", stands, 0, true},
+		{"requests are still in flight", stands, 2, false},
+		{"it failed", fails, 0, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(4)
+			w.run(5*time.Second, serves)
+			w.run(3*time.Second, first(c.does))
+			begins := func(in float64) func(now time.Time) Sample {
+				return func(now time.Time) Sample {
+					return Sample{Report: Report{Reported: now, ReadAt: now, Changed: true, Begins: true},
+						Requests: Requests{InFlight: in, Logged: true}, Given: Given{Part: 0.25}}
+				}
+			}
+			w.run(tick, first(begins(c.inFlight)))
+			if healthy := w.all[0].State == Healthy; healthy != c.ends {
+				t.Errorf("healthy: %v, want %v: %s", healthy, c.ends, w.all[0].Reason)
+			}
+			if c.inFlight > 0 { // they are reset a moment later
+				w.run(tick, first(begins(0)))
+				if w.all[0].State != Healthy {
+					t.Errorf("state %d after the last of them ended", w.all[0].State)
+				}
+			}
+		})
+	}
 }
 
 func TestWhileMostFailNoneIsEjected(t *testing.T) {
@@ -267,5 +304,35 @@ func TestSurpriseIsABoundOnChance(t *testing.T) {
 func check(t *rapid.T, what string, surprise, probability float64) {
 	if !(surprise >= 0) || !(math.Exp(-surprise) >= probability*(1-1e-9)) {
 		t.Fatalf("%s: a bound of %v, and a probability of %v", what, math.Exp(-surprise), probability)
+	}
+}
+
+// One that hangs soon after it came has no history to compare with but that of the others.
+func TestAnEndpointThatHangsBeforeItAnsweredMuchIsFound(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		shown float64 // requests in flight that its own report shows
+	}{{"its report shows the requests", 2}, {"its report shows a part of them", 1}} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(4)
+			w.run(tick, serves) // a single answer of each
+			w.run(5*time.Second, first(func(now time.Time) Sample { return Sample{Report: Report{Reported: now}} }))
+			began := w.now
+			for w.all[0].State == Healthy {
+				w.run(tick, first(func(now time.Time) Sample {
+					return Sample{
+						Report:   Report{Reported: now, ReadAt: now, Shown: c.shown, NotShown: 2 - c.shown},
+						Requests: Requests{InFlight: 2, Logged: true},
+						Given:    Given{Share: 0.25, Part: 0.25, CameAt: now, Any: true},
+					}
+				}))
+				if took := w.now.Sub(began); took > LongestIteration+tick {
+					t.Fatal("not found")
+				}
+			}
+			if !strings.Contains(w.all[0].Reason, "elsewhere in the pool") {
+				t.Errorf("the reason is %q", w.all[0].Reason)
+			}
+		})
 	}
 }

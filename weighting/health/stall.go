@@ -31,11 +31,14 @@ func (s *quiet) end(n float64, after time.Duration) {
 // mean is F for each time that something came.
 func (s *quiet) mean() float64 { return s.sum / s.times }
 
-// improbable reports whether chance does not explain that nothing comes.
-func (s *quiet) improbable() bool {
-	const fewest = 20 // that a mean needs
-	return s.times >= fewest && s.pending >= falseAlarm*s.mean()
+// known reports whether there is a mean.
+func (s *quiet) known() bool {
+	const fewest = 20
+	return s.times >= fewest
 }
+
+// improbable reports whether chance does not explain that nothing comes.
+func (s *quiet) improbable() bool { return s.known() && s.pending >= falseAlarm*s.mean() }
 
 // stall is how long an endpoint has done nothing with the requests that it has.
 type stall struct {
@@ -141,25 +144,41 @@ func (s *stall) restart(now time.Time) {
 }
 
 func (s *stall) finding(e *Endpoint, c *common) (string, time.Time) {
-	const twice = 2
-	patience := s.patience(e.Steps, c)
+	patience, now := s.patience(e.Steps, c), c.now
 	what := ""
 	switch {
-	case c.StalledAfter <= 0 || s.unanswered() < 1 || c.now.Sub(s.progress) < patience+s.uploads:
+	case c.StalledAfter <= 0 || s.unanswered() < 1 || now.Sub(s.progress) < patience+s.uploads:
 	case !s.unshown.IsZero() && s.reported.Sub(s.unshown) >= patience:
 		what = fmt.Sprintf("none of %.0f requests in flight ends, and its own report does not show them",
 			s.notShown-s.hidden)
 	case s.unanswered() < several && s.shown < 1:
 	case s.reports.improbable():
 		what = fmt.Sprintf("its own report shows %.0f requests, and nothing is done", s.shown)
-	case s.answers.improbable() && s.answers.pending >= twice*c.silence:
+	case s.answers.improbable() && c.unseen(&s.answers):
 		what = fmt.Sprintf("none of %.0f requests in flight ends, and one takes %.3g s on average",
 			s.unanswered(), s.answers.mean())
+	case s.unanswered() >= several && c.slowerThanAll(&s.answers, now.Sub(s.progress)):
+		what = fmt.Sprintf("none of %.0f requests in flight ends, and one takes %.3g s elsewhere in the pool",
+			s.unanswered(), c.answers.mean())
 	}
 	if what == "" {
 		return "", time.Time{}
 	}
 	return s.since(e) + what, s.progress
+}
+
+// unseen reports whether no endpoint was silent for so long before it answered.
+func (c *common) unseen(answers *quiet) bool {
+	const twice = 2
+	return answers.pending >= twice*c.silence
+}
+
+// slowerThanAll reports the same of an endpoint that has answered too little to have a mean, as one that hangs soon
+// after it came. It has as long as if it had a single request, as several that began together end together, and as long
+// as an iteration may take, as its requests may be longer than those of others.
+func (c *common) slowerThanAll(answers *quiet, silent time.Duration) bool {
+	return !answers.known() && c.answers.known() && c.unseen(answers) &&
+		silent.Seconds() >= max(falseAlarm*c.answers.mean(), LongestIteration.Seconds())
 }
 
 // since says since when the endpoint stalls: where it was tried again meanwhile, both times.

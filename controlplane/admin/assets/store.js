@@ -36,7 +36,7 @@ export async function ask(path) {
 // ---- Reading a frame.
 
 const order = ['', 'ok', 'above_level', 'warming', 'late', 'unread', 'unused', 'blind', 'probed', 'overloaded',
-	'doubted', 'asleep', 'outlier'];
+	'doubted', 'asleep', 'outlier', 'drained'];
 // readColumns decodes the columns: see ClusterFrame in docs/admin-api.md.
 export function readColumns(frame, n) {
 	const bytes = Uint8Array.from(atob(frame.columns), (c) => c.charCodeAt(0));

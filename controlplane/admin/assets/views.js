@@ -56,7 +56,8 @@ const states = {
 	asleep: ['warning', 'asleep'],
 	doubted: ['warning', 'report doubted'],
 	overloaded: ['warning', 'overloaded'], unused: ['warning', 'unused'], unread: ['warning', 'metrics unread'],
-	late: ['warning', 'late'], warming: ['new', 'warming up'], above_level: ['good', 'above the level'],
+	late: ['warning', 'late'], drained: ['none', 'drained'],
+	warming: ['new', 'warming up'], above_level: ['good', 'above the level'],
 	ok: ['good', 'ok'],
 };
 export const stateOrder = Object.keys(states);
@@ -374,7 +375,7 @@ export function vesselsOf(c, rows, chosen) {
 		const holds = Math.min(s * level, f) + cap * Math.max(0, level - f / s);
 		const part = known(load) && known(c.decision.arrivals) ? Math.max(0, holds - load) / c.decision.arrivals : 0;
 		const taken = r.inFlight >= placesOf(c, r);
-		const fills = part > 0 && !taken && !['outlier', 'asleep', 'unused'].includes(r.state);
+		const fills = part > 0 && !taken && !['drained', 'outlier', 'asleep', 'unused'].includes(r.state);
 		return {
 			zone: r.zone, label: label(r.address).split(/[.:]/).pop(), chosen: r.address === chosen, state: kindOf(r.state),
 			wide: s, width: cap, brim: (k * f) / s, level: known(own) ? k * own : null, to: fills ? k * level : known(own)
@@ -675,6 +676,7 @@ function endpointRow(c, r, index, history, isFirst, total) {
 		h('td', { class: 'num less-wide' + (r.heard > 3 ? ' is-warning' : '') }, known(r.heard) ? ago(r.heard) : dash));
 }
 function stateNote(c, r) {
+	if (r.state === 'drained') return '';
 	if (r.override) return overrideWords(r.override); // until when is in the card above
 	const i = S.fleet.incidents.find((x) => x.subject.kind === 'endpoint' && x.subject.name === r.address &&
 		x.subject.cluster === c.name);

@@ -497,6 +497,8 @@ func serviceConditions(p *Observation, c *api.Cluster, e *api.Endpoint) []condit
 	subject := api.Subject{Kind: api.SubjectEndpoint, Cluster: c.Name, Name: e.Address}
 	health := healthCommand(e)
 	switch state := EndpointState(e); {
+	case state == api.EndpointDrained: // what it does, or did, harms no request
+		return nil
 	case state == api.EndpointOutlier:
 		title := "%s fails its requests"
 		if strings.HasPrefix(e.OverloadReason, "stalled") {

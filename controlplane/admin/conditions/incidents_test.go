@@ -527,6 +527,43 @@ func TestOverloadIsAnIncidentFromAQuarterOfThePoolOn(t *testing.T) {
 }
 
 // Engines are put to sleep on purpose, and are no sign that a pool is too small.
+// An operator has seen to it, and restarts it.
+func TestAnEndpointThatIsDrainedIsNoIncidentWhateverItDidBefore(t *testing.T) {
+	for name, does := range map[string]func(e *api.Endpoint){
+		"it stalled": func(e *api.Endpoint) {
+			e.Outlier, e.Overloaded, e.OverloadReason = true, true, "stalled since 11:58:00Z"
+		},
+		"it stalled, and was tried again": func(e *api.Endpoint) { e.Probed = "stalled since 11:58:00Z" },
+		"its report stood still":          func(e *api.Endpoint) { e.DoubtedSince = api.At(noon) },
+		"its metrics cannot be read": func(e *api.Endpoint) {
+			e.LastScrape.Error = "connection refused"
+			for i := range e.Inputs {
+				e.Inputs[i].State = "neutral"
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := calm()
+			e := s.endpoint(0)
+			e.OutlierSince = api.At(noon)
+			does(e)
+			if got := s.after(5 * time.Second); len(got) == 0 {
+				t.Fatal("no incident before it is drained")
+			}
+			e.Reason, e.Override = reasonDrained, &api.Override{Kind: api.OverrideDrain, By: "alice", Until: api.At(noon)}
+			if got := s.after(20 * time.Second); len(got) != 0 || EndpointState(e) != api.EndpointDrained {
+				t.Errorf("%s, with %+v", EndpointState(e), got)
+			}
+			problems := EndpointProblems(&s.Observation, s.pool(), e)
+			if len(problems) == 0 || Worst(problems) != api.SeverityWarning ||
+				!strings.Contains(problems[len(problems)-1].Message, "drained by alice") &&
+					!strings.Contains(problems[0].Message, "drained by alice") {
+				t.Errorf("problems: %+v", problems)
+			}
+		})
+	}
+}
+
 func TestSleepIsAnIncidentOnlyWhereAllEnginesSleep(t *testing.T) {
 	s := calm()
 	s.look()

@@ -94,6 +94,9 @@ func EndpointProblems(p *Observation, c *api.Cluster, e *api.Endpoint) []api.Pro
 		if e.Reason != reasonDrained && e.Reason != reasonPinned {
 			what += ", which is not in effect: no other endpoint is left to serve, or it stalls or fails"
 		}
+		if before := cmp.Or(e.Probed, e.OverloadReason); e.Reason == reasonDrained && before != "" {
+			what += ". Before: " + before
+		}
 		out.warn("%s", what)
 	}
 	switch {

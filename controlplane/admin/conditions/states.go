@@ -40,6 +40,8 @@ func Part(n, all float64) api.Number {
 // EndpointState returns the most important state of an endpoint.
 func EndpointState(e *api.Endpoint) api.EndpointState {
 	switch {
+	case e.Reason == reasonDrained:
+		return api.EndpointDrained
 	case e.Outlier:
 		return api.EndpointOutlier
 	case asleep(e):
@@ -144,7 +146,7 @@ func CountEndpoints(endpoints []api.Endpoint) api.EndpointCounts {
 		n.Overloaded += BoolToInt(e.Overloaded)
 		n.Stale += BoolToInt(e.Reason == reasonDecay || e.Reason == reasonNeutral)
 		n.New += BoolToInt(e.Reason == reasonBlackout || e.Reason == reasonRamp)
-		n.Failing += BoolToInt(fails(e))
+		n.Failing += BoolToInt(fails(e) && EndpointState(e) != api.EndpointDrained)
 	}
 	return n
 }

@@ -210,9 +210,11 @@ func collectEndpoint(s sink, e *api.Endpoint) {
 	s.set("steelyard_endpoint_capacity", "Slots x relative speed x ramp.", e.Capacity)
 	s.set("steelyard_endpoint_capacity_ratio", "Its part of the capacity of the pool, 0 to 1.", e.CapacityShare)
 	s.set("steelyard_endpoint_relative_speed_ratio", "Its speed as a ratio to the pool's median.", e.RelativeSpeed)
-	s.set("steelyard_endpoint_outlier", "1 when it stalls or fails its requests.", oneIf(e.Outlier))
-	s.set("steelyard_endpoint_probed", "1 when it was an outlier, and is tried with few requests until it answers one.",
-		oneIf(e.Probed != ""))
+	drained := conditions.EndpointState(e) == api.EndpointDrained // what it was before concerns nobody until that ends
+	s.set("steelyard_endpoint_outlier", "1 when it stalls or fails its requests, and is not drained.",
+		oneIf(e.Outlier && !drained))
+	s.set("steelyard_endpoint_probed", "1 when it was an outlier, is not drained, and is tried with few requests until it "+
+		"answers one.", oneIf(e.Probed != "" && !drained))
 	if o := e.Override; o != nil {
 		s.with("kind", string(o.Kind)).set("steelyard_endpoint_override_end_timestamp_seconds",
 			"Unix time at which what an operator decided (drain or pin) ends.",
