@@ -139,7 +139,7 @@ func (s *seen) show(e *api.Endpoint, now time.Time) *api.Histogram {
 	if engine := s.found[i].Engine; engine != "" {
 		e.Engine = engine
 	}
-	e.Pod, e.Node = s.found[i].Pod, s.found[i].Node
+	e.Namespace, e.Pod, e.Node = s.found[i].Namespace, s.found[i].Pod, s.found[i].Node
 	r := &s.records[i]
 	e.LastScrape = viewScrape(r.scrape)
 	if !r.scrape.At.IsZero() {

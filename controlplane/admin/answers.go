@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"strings"
 
@@ -85,6 +86,31 @@ func indexOf(endpoints []api.Endpoint, address string) int {
 	return -1
 }
 
-func noEndpoint(address, where string) error {
-	return Missing(fmt.Errorf("no endpoint %q is in %s: write endpoint=HOST:PORT as in its list", address, where))
+// find is the endpoint that has this address, or whose Pod has this name, or the only one whose Pod's name begins so. An
+// address that fits none may have been that of an endpoint, so it is no error.
+func find(endpoints []api.Endpoint, name, cluster string) (api.Endpoint, error) {
+	var begin []*api.Endpoint
+	for i := range endpoints {
+		switch e := &endpoints[i]; {
+		case e.Address == name, e.Pod == name && name != "":
+			return *e, nil
+		case name != "" && strings.HasPrefix(e.Pod, name):
+			begin = append(begin, e)
+		}
+	}
+	_, _, err := net.SplitHostPort(name)
+	switch {
+	case len(begin) == 1:
+		return *begin[0], nil
+	case len(begin) > 1:
+		return api.Endpoint{}, fmt.Errorf("%d Pods of %s begin with %q: write more of the name", len(begin), cluster, name)
+	case err == nil:
+		return api.Endpoint{Address: name}, nil
+	}
+	return api.Endpoint{}, noEndpoint(name, cluster)
+}
+
+func noEndpoint(name, where string) error {
+	return Missing(fmt.Errorf("no endpoint %q is in %s: write its HOST:PORT, or the beginning of its Pod's name", name,
+		where))
 }

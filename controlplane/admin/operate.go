@@ -35,19 +35,33 @@ func (h *handler) getOverrides(*http.Request) (api.OverrideList, error) {
 }
 
 func (h *handler) putOverride(r *http.Request, body api.OverrideRequest) (api.Override, error) {
+	e, err := h.endpointIn(r)
+	if err != nil {
+		return api.Override{}, err
+	}
 	now := h.Now()
 	length := time.Duration(body.ForSeconds.Or(defaultOverride.Seconds()) * float64(time.Second))
 	return h.Operator.Override(api.Override{
-		Cluster: r.PathValue("name"), Address: r.PathValue("address"), Kind: body.Kind, Share: body.Share,
+		Cluster: r.PathValue("name"), Address: e.Address, Pod: e.Pod, Kind: body.Kind, Share: body.Share,
 		Since: api.At(now), Until: api.At(now.Add(length)), By: callerOf(r).name, Reason: body.Reason,
 	})
 }
 
+// endpointIn is the endpoint that the path names.
+func (h *handler) endpointIn(r *http.Request) (api.Endpoint, error) {
+	c, _ := h.Source.Cluster(r.PathValue("name")) // the Operator says if there is none
+	return find(c.Endpoints, r.PathValue("address"), r.PathValue("name"))
+}
+
 func (h *handler) deleteOverride(r *http.Request) (api.Override, error) {
-	cluster, address := r.PathValue("name"), r.PathValue("address")
-	o, ok := h.Operator.Undo(cluster, address)
+	cluster := r.PathValue("name")
+	e, err := h.endpointIn(r)
+	if err != nil {
+		return api.Override{}, err
+	}
+	o, ok := h.Operator.Undo(cluster, e.Address)
 	if !ok {
-		return o, Missing(fmt.Errorf("endpoint %s of cluster %s is neither drained nor pinned", address, cluster))
+		return o, Missing(fmt.Errorf("endpoint %s of cluster %s is neither drained nor pinned", e.Named(), cluster))
 	}
 	return o, nil
 }

@@ -71,7 +71,11 @@ func (h *handler) getExplanation(r *http.Request) (api.Explanation, error) {
 		return api.Explanation{}, h.noCluster(r.PathValue("name"))
 	}
 	q := r.URL.Query()
-	address := q.Get("endpoint")
+	e, err := find(c.Endpoints, q.Get("endpoint"), c.Name)
+	if err != nil {
+		return api.Explanation{}, err
+	}
+	address := e.Address
 	past, asked, err := parseAt(q, s.Seen.Now)
 	if err != nil {
 		return api.Explanation{}, err

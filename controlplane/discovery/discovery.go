@@ -29,8 +29,8 @@ type Endpoint struct {
 	// nothing that was learned of one holds for the next. Empty where the source
 	// has only addresses.
 	ID string
-	// Pod and Node say where the endpoint runs, for display.
-	Pod, Node string
+	// Namespace, Pod and Node say where the endpoint runs, for people.
+	Namespace, Pod, Node string
 	// Terminating endpoints finish the requests that they have, and get no new ones.
 	Terminating bool
 }

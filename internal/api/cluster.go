@@ -145,7 +145,8 @@ type Endpoint struct {
 	Address        string `json:"address"`         // `host:port`
 	Zone           string `json:"zone"`            // locality
 	Engine         string `json:"engine"`          // engine of this model server
-	Pod            string `json:"pod"`             // empty outside Kubernetes
+	Namespace      string `json:"namespace"`       // of the Pod; empty outside Kubernetes
+	Pod            string `json:"pod"`             // name of the Pod; empty outside Kubernetes
 	Node           string `json:"node"`            // node of the Pod
 	Weight         Number `json:"weight"`          // integer last pushed
 	Share          Number `json:"share"`           // part of the requests that the decision gives it, 0 to 1
@@ -226,6 +227,14 @@ type Endpoint struct {
 	// `capacity_used` of the cluster without this endpoint
 	UseWithout Number    `json:"capacity_used_without"`
 	Problems   []Problem `json:"problems"` // of this endpoint
+}
+
+// Named is how people know the endpoint: by its Pod, with its address, since others may get that later.
+func (e *Endpoint) Named() string {
+	if e.Pod == "" {
+		return e.Address
+	}
+	return e.Pod + " (" + e.Address + ")"
 }
 
 // Input returns the endpoint's input of that field, or an unknown one.

@@ -13,6 +13,7 @@ const (
 type Override struct {
 	Cluster string       `json:"cluster"` // of the endpoint
 	Address string       `json:"address"` // of the endpoint
+	Pod     string       `json:"pod"`     // name of its Pod; empty outside Kubernetes
 	Kind    OverrideKind `json:"kind"`    // `drain` (no new requests) or `pin` (a fixed share)
 	Share   Number       `json:"share"`   // of a pin, 0 to 1
 	Since   Time         `json:"since"`   // when it began

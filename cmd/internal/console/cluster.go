@@ -69,11 +69,15 @@ func endpointTable(c *api.Cluster) *table.Table {
 	if slices.ContainsFunc(c.Endpoints, func(e api.Endpoint) bool { return known(e.FirstTokenMean) }) {
 		wait, latency = ">TOKEN1", func(e *api.Endpoint) api.Number { return e.FirstTokenMean }
 	}
-	t := table.New("ENDPOINT", "STATE", served, ">10S", ">CAP%", ">LOAD", ">OPEN", wait, ">FAIL", ">KV", ">AGE")
+	name := "ENDPOINT"
+	if slices.ContainsFunc(c.Endpoints, func(e api.Endpoint) bool { return e.Pod != "" }) {
+		name = "POD"
+	}
+	t := table.New(name, "STATE", served, ">10S", ">CAP%", ">LOAD", ">OPEN", wait, ">FAIL", ">KV", ">AGE")
 	for i := range c.Endpoints {
 		e := &c.Endpoints[i]
-		t.Add(e.Address, stateText(e), percent(e.ServedShare1m), percent(e.ServedShare10s), percent(e.CapacityShare),
-			loadText(e), number(current(e.Input("in_flight"))), seconds(latency(e)), percent(failed(e)),
+		t.Add(cmp.Or(e.Pod, e.Address), stateText(e), percent(e.ServedShare1m), percent(e.ServedShare10s),
+			percent(e.CapacityShare), loadText(e), number(current(e.Input("in_flight"))), seconds(latency(e)), percent(failed(e)),
 			percent(current(e.Input("utilization"))), seconds(e.HeardSeconds))
 	}
 	return t
@@ -164,12 +168,15 @@ func (x *Explanation) text(w io.Writer, width int) {
 	line := func(head, format string, args ...any) {
 		fmt.Fprintf(w, "%-10s %s\n", head, wrap(fmt.Sprintf(format, args...), indent, width))
 	}
-	fmt.Fprintf(w, "%s of %s at %s UTC: %s\n", e.Address, table.Printable(x.Cluster),
+	fmt.Fprintf(w, "%s of %s at %s UTC: %s\n", e.Named(), table.Printable(x.Cluster),
 		x.At.UTC().Format("2006-01-02 15:04:05"), stateText(e))
 	if e.Why != "" {
 		fmt.Fprintln(w, wrap(e.Why, "", width))
 	}
 	fmt.Fprintln(w)
+	if e.Pod != "" {
+		line("runs", "in namespace %s on node %s", e.Namespace, cmp.Or(e.Node, unknown))
+	}
 	if o := e.Override; o != nil {
 		line("override", "%s by %s until %s%s", overrideText(*o), cmp.Or(o.By, unknown),
 			o.Until.UTC().Format("2006-01-02 15:04:05"), because(o.Reason))

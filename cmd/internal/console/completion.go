@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 
 	"steelyard/internal/api"
@@ -19,15 +20,15 @@ func (c *Client) Clusters(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// Endpoints are the addresses of a cluster, for completion.
+// Endpoints are the names of the Pods of a cluster, or their addresses, for completion.
 func (c *Client) Endpoints(ctx context.Context, cluster string) ([]string, error) {
 	var v api.Cluster
 	if err := c.get(ctx, &v, []string{"clusters", cluster}); err != nil {
 		return nil, err
 	}
-	var addresses []string
+	var names []string
 	for i := range v.Endpoints {
-		addresses = append(addresses, v.Endpoints[i].Address)
+		names = append(names, cmp.Or(v.Endpoints[i].Pod, v.Endpoints[i].Address))
 	}
-	return addresses, nil
+	return names, nil
 }

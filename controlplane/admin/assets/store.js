@@ -70,7 +70,8 @@ function readRow(c, e, i) {
 	const per = known(e.work.seconds) && e.work.requests > 0.01 ? e.work.seconds / e.work.requests
 		: perRequest(c.decision.work, e.work.prefill_rate) || perRequest(c.decision.work, c.decision.work.prefill_rate);
 	const r = {
-		order: i, address: e.address, zone: e.zone, state: e.state, slots: e.slots, ramp: e.ramp, capacity: e.capacity,
+		order: i, address: e.address, pod: e.pod, node: e.node, zone: e.zone, state: e.state,
+			slots: e.slots, ramp: e.ramp, capacity: e.capacity,
 			load: e.load, slotsKnown: ['configured', 'learned'].includes(e.slots_source),
 		workRequests: e.work.requests, per, loadPerSlot: e.load_per_slot, served1m: e.served_share_1m,
 		capacityShare: e.capacity_share, inFlight: known(input('in_flight').value) ? input('in_flight').value : e.load,

@@ -216,9 +216,11 @@ export function readEvent(e) {
 		brief: ((one.length > 22 ? one.slice(0, 21) + '…' : one) + ' ' + brief).trim(),
 	};
 }
+// addressIn is the address of the endpoint that an event names, with its Pod or without.
+const addressIn = (subject) => /(?:^|\()(\S+:\d+)\)?$/.exec(subject)?.[1];
 function eventRoute(e) {
 	if (e.kind.startsWith('envoys') || e.kind === 'nack') return '/envoys';
-	const address = e.subjects.find((s) => /:\d+$/.test(s));
+	const address = e.subjects.map(addressIn).find(Boolean);
 	if (e.cluster && address && e.count === 1) return endpointPath(e.cluster, address);
 	return e.cluster ? clusterPath(e.cluster) : '/events';
 }
@@ -380,7 +382,7 @@ export function vesselsOf(c, rows, chosen) {
 			zone: r.zone, label: label(r.address).split(/[.:]/).pop(), chosen: r.address === chosen, state: kindOf(r.state),
 			wide: s, width: cap, brim: (k * f) / s, level: known(own) ? k * own : null, to: fills ? k * level : known(own)
 				? k * own : null, part: fills ? part : 0, words: levelWords(c)(k * (own || 0)),
-			tip: [r.address, stateWord(r.state), known(own) ? 'at ' + levelWords(c)(k * own) + (fills ? ', gets ' + pct(part,
+			tip: [r.pod || r.address, stateWord(r.state), known(own) ? 'at ' + levelWords(c)(k * own) + (fills ? ', gets ' + pct(part,
 				0) + ' of the next requests' : taken ? ', all places taken' : kindOf(r.state) === 'good'
 				? ', above the level: gets the floor' : '') : 'its load is not known'],
 			go: endpointPath(c.name, r.address),
@@ -490,7 +492,7 @@ function squaresCard(c, rows) {
 			const size = mine.length > 500 ? 11 : 14;
 			const items = S.memo('squares ' + z, () => mine.map((r) => ({
 				value: r.shown, frame: frames[kindOf(r.state)], go: endpointPath(c.name, r.address),
-				tip: [r.address, stateWord(r.state), loadTip(c)(r.shown)],
+				tip: [r.pod || r.address, stateWord(r.state), loadTip(c)(r.shown)],
 			})));
 			const per = Math.max(1, Math.floor((S.squareWidth(zones.length) || 300) / size));
 			return h('div', { key: 'zone ' + z }, h('small', (z ? 'zone ' + z : 'no zone') + ' · ' + num(mine.length)),
@@ -605,7 +607,7 @@ export const sortable = columns.filter((c) => c.value).map((c) => c.id);
 // a state does.
 export function tableRows(rows, r1 = R) {
 	const q = r1.q.toLowerCase();
-	const words = (r) => (r.address + ' ' + r.zone + ' ' + stateWord(r.state) + ' ' + r.state).toLowerCase();
+	const words = (r) => (r.address + ' ' + r.pod + ' ' + r.node + ' ' + r.zone + ' ' + stateWord(r.state) + ' ' + r.state).toLowerCase();
 	const list = rows.filter((r) => (!q || words(r).includes(q)) && (!r1.state || r.state === r1.state));
 	const column = columns.find((c) => c.id === r1.sort) || columns[1];
 	const sign1 = r1.up ? 1 : -1;
@@ -637,7 +639,7 @@ function endpointTable(c, rows) {
 	const sorted = (id) => (R.sort === id ? (R.up ? 'ascending' : 'descending') : null);
 	return h('section.card', { key: 'table' },
 		h('header', h('h2', 'Endpoints'), h('div.tools',
-			filterField('address, zone, state', 'endpoints'), chips(rows)), h('div.end.less', scaleOf(c))),
+			filterField('name, node, zone, state', 'endpoints'), chips(rows)), h('div.end.less', scaleOf(c))),
 		h('table.endpoints', { id: 'endpoints', 'aria-rowcount': list.length + 1 },
 			h('thead', h('tr', { 'aria-rowindex': 1 }, columns.map((col) => h('th', { key: col.id, scope: 'col',
 				class: [col.num && 'num', col.less].filter(Boolean).join(' '), style: { width: col.width },
@@ -660,7 +662,7 @@ function endpointRow(c, r, index, history, isFirst, total) {
 	return h('tr', { key: r.address, 'data-row': r.address, class: [kind === 'error' || kind === 'warning' ? kind : '',
 		index === S.chosen ? 'chosen' : ''].join(' ').trim(), 'aria-rowindex': index + 2 },
 		h('td.who', h('div.name', sign(kind), h('a', { href: link(endpointPath(c.name, r.address)), title: r.address },
-			r.address), r.zone && h('span.zone', r.zone))),
+			r.pod || r.address), r.zone && h('span.zone', r.zone))),
 		h('td', { class: 'state is-' + (kind === 'good' ? '' : kind) }, stateWord(r.state), note && h('small', note)),
 		h('td.share', h('div.served', meter('', r.served1m / most, known(r.capacityShare) ? r.capacityShare / most : null,
 			'part of the capacity ' + pct(r.capacityShare, digits)), h('span.num', { 'data-value': 'served_share_1m' },
@@ -692,7 +694,7 @@ function operatorsCard(cluster) {
 	return card('By hand', 'endpoints that operators drained or pinned, until their time is over', null,
 		sheet('Overrides', ['Endpoint', 'What', 'For', 'By', 'Reason', 'After a restart'], list.map((o) => h('tr',
 		{ key: o.cluster + ' ' + o.address, 'data-override': o.address },
-		h('td', to(endpointPath(o.cluster, o.address), o.address), !cluster && h('small',
+		h('td', to(endpointPath(o.cluster, o.address), o.pod || o.address), !cluster && h('small',
 			' ' + o.cluster)),
 		h('td.nowrap.is-warning', sign('warning'), ' ', overrideWords(o)),
 		h('td.nowrap', lasts(seconds(o.until) - S.now) + ' more'), h('td.break', o.by || dash),
@@ -711,11 +713,12 @@ export function endpointView() {
 	const row = S.rows.find((r) => r.address === R.endpoint);
 	const history = S.histories.get(c.name);
 	const events = S.events.filter((x) => !x.cluster || (x.cluster === c.name && (x.count > x.subjects.length ||
-		!/:\d+$/.test(x.subjects[0] || '') || x.subjects.includes(e.address))));
+		!addressIn(x.subjects[0] || '') || x.subjects.some((s) => addressIn(s) === e.address))));
 	const kind = kindOf(e.state);
 	return [
-		h('div.head', path(c), h('h1', e.address),
-			h('p', [e.zone && 'zone ' + e.zone, e.engine || c.engine].filter(Boolean).join(' · ')),
+		h('div.head', path(c), h('h1', e.pod || e.address),
+			h('p', [e.pod && e.address, e.pod && 'namespace ' + e.namespace, e.node && 'node ' + e.node,
+				e.zone && 'zone ' + e.zone, e.engine || c.engine].filter(Boolean).join(' · ')),
 				h('p', { class: kind === 'good' ? '' : 'is-' + kind }, sign(kind), ' ', b(stateWord(e.state))),
 			h('div.end.soft', button(() => act.step(-1), h('kbd', 'k'), ' previous'),
 				button(() => act.step(1), h('kbd', 'j'), ' next'))),
@@ -733,7 +736,7 @@ const servedWords = (e) => 'In the last minute it got ' + pct(e.served_share_1m)
 
 function goneEndpoint(c) {
 	const last = S.events.find((e) => e.type === 'endpoints_left' && e.cluster === c.name &&
-		e.subjects.includes(R.endpoint));
+		e.subjects.some((s) => addressIn(s) === R.endpoint));
 	return [h('div.head', path(c), h('h1', R.endpoint), h('p.is-gone', sign('gone'),
 		' not in the pool')),
 		empty(last ? 'It left ' + ago(S.now - last.t) : 'It is not in the pool', last

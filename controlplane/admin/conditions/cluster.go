@@ -2,6 +2,8 @@ package conditions
 
 import (
 	"cmp"
+	"net"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -354,7 +356,7 @@ func overloadedConditions(c *api.Cluster, subject api.Subject) []condition {
 	case 2*overloaded >= c.Counts.Total:
 		severity, title, rank = api.SeverityError, sprint("50 %% or more of %s is overloaded", c.Name), 1
 	}
-	why := sprint("%d of %d endpoints are. The first, %s: %s.", overloaded, c.Counts.Total, first.Address,
+	why := sprint("%d of %d endpoints are. The first, %s: %s.", overloaded, c.Counts.Total, first.Named(),
 		OrUnknown(cmp.Or(first.OverloadReason, first.Tried)))
 	if used, known := c.Use.CapacityUsed.Value(); known {
 		why += sprint(" %.0f %% of the capacity of the pool is in use.", 100*used)
@@ -378,7 +380,7 @@ func asleepConditions(c *api.Cluster, subject api.Subject) []condition {
 		sprint("The metrics of all %d endpoints show it.", n), api.BlameNo,
 		"They were put to sleep, and take no requests: those that come fail or wait.",
 		"Wake one. It gets requests as soon as its metrics show that it is awake.",
-		"curl -X POST http://"+quoted(first.Address)+"/wake_up")}
+		requestCommand(first, http.MethodPost, "/wake_up"))}
 }
 
 // lateConditions are about a pool of which half has only old reports, whatever the state of their source.
@@ -475,13 +477,13 @@ func counterConditions(p *Observation, c *api.Cluster, e *api.Endpoint) []condit
 	switch {
 	case e.CountersGoBack:
 		return []condition{newCondition(kindCounters, api.SeverityWarning, subject,
-			sprint("Several servers seem to answer at %s", e.Address)).explain(
+			sprint("Several servers seem to answer at %s", e.Named())).explain(
 			"The counters of its metrics go back again and again, all of them at once; its counts of tokens are not "+
 				"used.", api.BlameNo, "Servers behind one address do that; so does one that restarts all the time.",
 			"List the servers instead, such as the endpoints of a Service instead of its address.", inspect)}
 	case within(e.LastWrongCounters, p.Now, wrongPatience):
 		return []condition{newCondition(kindCounters, api.SeverityWarning, subject,
-			sprint("A counter of %s is wrong", e.Address)).explain(
+			sprint("A counter of %s is wrong", e.Named())).explain(
 			"Of its metrics page, "+e.WrongCounters+". It is unknown until it goes on from where it was, for ten "+
 				"seconds at most; everything else of that page is used.", api.BlameNo,
 			"Counters only rise, and begin again together, when the server restarts.",
@@ -508,7 +510,7 @@ func serviceConditions(p *Observation, c *api.Cluster, e *api.Endpoint) []condit
 		if e.Overloaded {
 			asked = "Envoys are asked to prefer others"
 		}
-		f := newCondition(kindEndpoint, api.SeverityError, subject, sprint(title, e.Address)).explain(
+		f := newCondition(kindEndpoint, api.SeverityError, subject, sprint(title, e.Named())).explain(
 			clause(e.OverloadReason)+" "+asked+", and it is tried again by itself.", api.BlameNo,
 			outlierBecause(p, c), "See whether it is alive; restart it if the command hangs.", health)
 		f.rank, f.began = 4, e.OutlierSince.Time
@@ -518,14 +520,14 @@ func serviceConditions(p *Observation, c *api.Cluster, e *api.Endpoint) []condit
 		if strings.HasPrefix(e.Probed, "stalled") {
 			title = "%s answered nothing and is tried again"
 		}
-		f := newCondition(kindEndpoint, api.SeverityWarning, subject, sprint(title, e.Address)).explain(
+		f := newCondition(kindEndpoint, api.SeverityWarning, subject, sprint(title, e.Named())).explain(
 			clause(e.Probed)+" Its flag is down, and few requests go there until one is answered.", api.BlameNo,
 			outlierBecause(p, c), "See whether it is alive; restart it if the command hangs.", health)
 		f.rank, f.began = 3, e.OutlierSince.Time
 		return []condition{f}
 	case state == api.EndpointDoubted:
 		f := newCondition(kindEndpoint, api.SeverityWarning, subject,
-			sprint("The report of %s stands still", e.Address)).explain(
+			sprint("The report of %s stands still", e.Named())).explain(
 			"It claims requests, and none of its numbers has changed since "+FormatClock(e.DoubtedSince)+
 				". It is given a request now and then, to see what it does.", api.BlameNo,
 			"Its engine hangs, or shows until its next request what it had before all were aborted.",
@@ -539,14 +541,14 @@ func serviceConditions(p *Observation, c *api.Cluster, e *api.Endpoint) []condit
 		return []condition{unusable(p, c, e, subject)}
 	case state == api.EndpointUnused && !followed(p, c.Name):
 		f := newCondition(kindUnused, api.SeverityWarning, subject,
-			sprint("Nothing is sent to %s", e.Address)).explain(
+			sprint("Nothing is sent to %s", e.Named())).explain(
 			"Others get requests, by their metrics, and no Envoy here asks for "+c.Name+".", api.BlameNo,
 			"The weights decide nothing until an Envoy follows them.",
 			"Attach the Envoys that send these requests (steelyard bootstrap --attach).", "")
 		return []condition{f}
 	case state == api.EndpointUnused:
 		f := newCondition(kindUnused, api.SeverityWarning, subject,
-			sprint("Envoys send nothing to %s", e.Address)).explain(
+			sprint("Envoys send nothing to %s", e.Named())).explain(
 			"They send it nothing, whatever its weight.", api.BlameNo, "Its weight would bring it requests.",
 			"See whether their health checks or outlier detection ejected it.", "curl -s localhost:9901/clusters")
 		return []condition{f}
@@ -563,7 +565,7 @@ func unusable(p *Observation, c *api.Cluster, e *api.Endpoint, subject api.Subje
 		next = "A server answers there, so see what its page has. Are engine and scrape.path those of this server?"
 	}
 	f := newCondition(kindEndpoint, api.SeverityError, subject,
-		sprint("No usable metrics for %s", e.Address)).explain(
+		sprint("No usable metrics for %s", e.Named())).explain(
 		"It is treated as a median endpoint"+because(e.LastScrape.Error)+".", api.BlameNo,
 		"Its weight is the part of the pool that an endpoint of its capacity has in the mean.",
 		next, cmp.Or(inspectCommand(p, e), healthCommand(e)))
@@ -584,7 +586,7 @@ func unreadable(p *Observation, c *api.Cluster, e *api.Endpoint, subject api.Sub
 			"See what its page has. Are engine and scrape.path those of this server?"
 	}
 	f := newCondition(kindEndpoint, api.SeverityWarning, subject,
-		sprint("The metrics of %s cannot be read", e.Address)).explain(
+		sprint("The metrics of %s cannot be read", e.Named())).explain(
 		clause(e.LastScrape.Error)+" "+standIn(e), api.BlameNo, cause, next,
 		cmp.Or(inspectCommand(p, e), healthCommand(e)))
 	f.rank, f.inhibitedBy = 1, sourceID(c.Name, sourceScrape)
@@ -592,8 +594,24 @@ func unreadable(p *Observation, c *api.Cluster, e *api.Endpoint, subject api.Sub
 }
 
 // healthCommand asks the server of an endpoint whether it is alive.
-func healthCommand(e *api.Endpoint) string {
-	return "curl -m 2 http://" + quoted(e.Address) + "/health"
+func healthCommand(e *api.Endpoint) string { return requestCommand(e, http.MethodGet, "/health") }
+
+// requestCommand sends a request to the server of an endpoint. That of a Pod goes by the API server, which a laptop
+// reaches and the address of a Pod it does not.
+func requestCommand(e *api.Endpoint, method, path string) string {
+	if _, port, err := net.SplitHostPort(e.Address); err == nil && e.Pod != "" {
+		verb := "get --raw"
+		if method == http.MethodPost {
+			verb = "create -f /dev/null --raw"
+		}
+		return sprint("kubectl %s /api/v1/namespaces/%s/pods/%s:%s/proxy%s", verb, quoted(e.Namespace), quoted(e.Pod),
+			port, path)
+	}
+	option := ""
+	if method != http.MethodGet {
+		option = " -X " + method
+	}
+	return "curl -m 2" + option + " http://" + quoted(e.Address) + path
 }
 
 // uncounted is about an endpoint without a count, in a cluster whose metrics pages are not read.
@@ -602,7 +620,7 @@ func uncounted(c *api.Cluster, e *api.Endpoint, subject api.Subject) condition {
 	if hasSource(c, sourceRedis) {
 		next = "See whether the sorted set in Redis (inflight.redis_key) has it as IP:PORT, also while it is idle."
 	}
-	f := newCondition(kindEndpoint, api.SeverityError, subject, sprint("No usable counts for %s", e.Address)).explain(
+	f := newCondition(kindEndpoint, api.SeverityError, subject, sprint("No usable counts for %s", e.Named())).explain(
 		"It is treated as a median endpoint: no source counts its requests, and its metrics are not read "+
 			"(scrape.disabled).", api.BlameNo,
 		"Its weight is the part of the pool that an endpoint of its capacity has in the mean.", next, "")

@@ -519,3 +519,19 @@ func TestWorstFirst(t *testing.T) {
 		t.Fatalf("(-want +got):\n%s", diff)
 	}
 }
+
+// A laptop does not reach the address of a Pod.
+func TestACommandForAPodGoesByTheAPIServer(t *testing.T) {
+	for _, c := range []struct {
+		e       api.Endpoint
+		command string
+	}{
+		{api.Endpoint{Address: "10.0.0.1:8000"}, "curl -m 2 http://10.0.0.1:8000/health"},
+		{api.Endpoint{Address: "[2001:db8::1]:8000", Namespace: "models", Pod: "vllm-0"},
+			"kubectl get --raw /api/v1/namespaces/models/pods/vllm-0:8000/proxy/health"},
+	} {
+		if got := healthCommand(&c.e); got != c.command {
+			t.Errorf("%s, want %s", got, c.command)
+		}
+	}
+}

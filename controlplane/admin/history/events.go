@@ -223,11 +223,11 @@ func clusterChanges(was, now *api.Cluster, wasRefusing, isRefusing bool) (out []
 	for len(before) > 0 || len(after) > 0 {
 		switch {
 		case len(after) == 0 || len(before) > 0 && before[0].Address < after[0].Address:
-			add(api.EventEndpointsLeft, before[0].Address, "")
+			add(api.EventEndpointsLeft, before[0].Named(), "")
 			before = before[1:]
 			continue
 		case len(before) == 0 || before[0].Address > after[0].Address:
-			add(api.EventEndpointsJoined, after[0].Address, "")
+			add(api.EventEndpointsJoined, after[0].Named(), "")
 		default:
 			endpointChanges(&before[0], &after[0], add)
 			before = before[1:]
@@ -276,23 +276,23 @@ func endpointChanges(was, now *api.Endpoint, add func(kind api.EventKind, subjec
 	flagged := func(e *api.Endpoint) bool { return e.Overloaded || e.Probed != "" || e.Tried != "" }
 	switch in, out := flagged(was), flagged(now); {
 	case was.Probed != "" && now.Outlier:
-		add(api.EventRetried, now.Address, now.OverloadReason)
+		add(api.EventRetried, now.Named(), now.OverloadReason)
 	case out && !in:
-		add(api.EventFlagged, now.Address, now.OverloadReason)
+		add(api.EventFlagged, now.Named(), now.OverloadReason)
 	case in && !out:
-		add(api.EventUnflagged, now.Address, "")
+		add(api.EventUnflagged, now.Named(), "")
 	}
 	switch before, after := overrideOf(was), overrideOf(now); {
 	case after != before && after != "":
-		add(api.EventOverride, now.Address, after)
+		add(api.EventOverride, now.Named(), after)
 	case after != before:
-		add(api.EventOverride, now.Address, "it is not "+strings.SplitN(before, " ", 2)[0]+" any more")
+		add(api.EventOverride, now.Named(), "it is not "+strings.SplitN(before, " ", 2)[0]+" any more")
 	}
 	switch before, after := conditions.Unread(was), conditions.Unread(now); {
 	case after && !before:
-		add(api.EventSourceLost, "the metrics endpoint of "+now.Address, now.LastScrape.Error)
+		add(api.EventSourceLost, "the metrics endpoint of "+now.Named(), now.LastScrape.Error)
 	case before && !after:
-		add(api.EventSourceBack, "the metrics endpoint of "+now.Address, "")
+		add(api.EventSourceBack, "the metrics endpoint of "+now.Named(), "")
 	}
 }
 

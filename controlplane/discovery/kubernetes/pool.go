@@ -129,7 +129,7 @@ func (p *poolSource) addPod(m *merger, s spec, pod *core.Pod) {
 	c := candidate{owner: string(pod.UID), object: "Pod " + pod.Name, serving: ready,
 		terminating: pod.DeletionTimestamp != nil}
 	c.ready = ready && !c.terminating
-	c.ID, c.Pod, c.Node = string(pod.UID), pod.Name, pod.Spec.NodeName
+	c.ID, c.Namespace, c.Pod, c.Node = string(pod.UID), pod.Namespace, pod.Name, pod.Spec.NodeName
 	c.Zone, c.MetricsPort = pod.Labels[core.LabelTopologyZone], p.MetricsPort
 	c.address = pod.Status.PodIP // that names the Pod
 	m.hint(&c, pod.ObjectMeta)

@@ -194,7 +194,7 @@ func (s *serviceSource) refer(m *merger, c *candidate, ref *core.ObjectReference
 	if ref.Kind != "Pod" {
 		return
 	}
-	c.Pod = ref.Name
+	c.Namespace, c.Pod = namespace, ref.Name
 	object, ok, _ := pods.GetByKey(namespace + "/" + ref.Name)
 	if !ok {
 		return
