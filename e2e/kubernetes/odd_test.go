@@ -324,7 +324,7 @@ func TestOddPodsOfAPoolAreNamedAndTheOthersAreUsed(t *testing.T) {
 		return leavesOut(&discovery.Omissions{First: o.First, Count: o.Count}, "", want)
 	})
 	eventually(t, "status names them, in a warning", func() error {
-		out := p.status()
+		out := p.steelyard("status")
 		for _, part := range []string{"discovery partly", "WARNING", "Discovery of llama leaves something out",
 			"12 endpoints are in use. Left out: 10.20.0.8 (steelyard.dev/capacity of Pod small)",
 			"Left out of llama by discovery:\n  10.20.0.8 (steelyard.dev/capacity of Pod small): it is", "(Pod host-"} {
@@ -339,14 +339,14 @@ func TestOddPodsOfAPoolAreNamedAndTheOthersAreUsed(t *testing.T) {
 	})
 }
 
-// status is what `steelyard status` prints.
-func (p *product) status() string {
+// steelyard is what a command that asks prints.
+func (p *product) steelyard(args ...string) string {
 	p.t.Helper()
 	binary, err := proc.BuildSteelyard()
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	// It exits with 1 where there are warnings.
-	out, _ := exec.CommandContext(p.t.Context(), binary, "status", "--admin", "http://"+p.admin).CombinedOutput()
+	// status exits with 1 where there are warnings.
+	out, _ := exec.CommandContext(p.t.Context(), binary, append(args, "--admin", "http://"+p.admin)...).CombinedOutput()
 	return string(out)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -104,6 +105,28 @@ func (p *product) balances(want ...string) {
 	})
 }
 
+// knowsPodsByName: a command takes the name of Pod a, at an address, and a series has where it runs.
+func (p *product) knowsPodsByName(r room, address string) {
+	p.t.Helper()
+	out := p.steelyard("explain", "llama", "a")
+	for _, want := range []string{"a (" + address + ") of llama at ", "in namespace " + r.name + " on node node-1"} {
+		if !strings.Contains(out, want) {
+			p.t.Errorf("explain has no %q:\n%s", want, out)
+		}
+	}
+	resp, err := http.Get("http://" + p.admin + "/metrics")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	page, err := io.ReadAll(resp.Body)
+	series := fmt.Sprintf("steelyard_endpoint_info{endpoint=%q,envoy_cluster_name=\"llama\",namespace=%q,"+
+		"node=\"node-1\",pod=\"a\"} 1\n", address, r.name)
+	if err != nil || !strings.Contains(string(page), series) {
+		p.t.Errorf("/metrics has no %s (%v)", series, err)
+	}
+}
+
 // TestSteelyardFollowsPodsWithoutAFailedRequest: with a service account's rights, from the Pods to a real Envoy. A Pod
 // that terminates gets no new requests; one that gets its IP begins again.
 func TestSteelyardFollowsPodsWithoutAFailedRequest(t *testing.T) {
@@ -138,6 +161,7 @@ func TestSteelyardFollowsPodsWithoutAFailedRequest(t *testing.T) {
 		}
 		return nil
 	})
+	p.knowsPodsByName(r, at(0))
 
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan load.Result, 1)

@@ -32,8 +32,8 @@ func TestEndpointsFollowTheSlicesOfAService(t *testing.T) {
 	r.slice("other", "other-1", httpPort, entry{address: "10.0.0.99"})
 	v := service(t, least(t, r), source.ServiceConfig{Namespace: r.name, Service: "llama"})
 	v.becomes("10.0.0.1:8000")
-	want := discovery.Endpoint{Address: "10.0.0.1:8000", ID: string(a), Pod: "llama-a", Node: "node-1", Zone: "zone-a",
-		Capacity: 16, Engine: "sglang"}
+	want := discovery.Endpoint{Address: "10.0.0.1:8000", ID: string(a), Namespace: r.name, Pod: "llama-a",
+		Node: "node-1", Zone: "zone-a", Capacity: 16, Engine: "sglang"}
 	eventually(t, "the Pod's annotations are known", func() error {
 		if got := v.one("10.0.0.1:8000"); got != want {
 			return fmt.Errorf("it is %+v, want %+v", got, want)
