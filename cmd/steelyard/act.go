@@ -98,7 +98,7 @@ endpoint of a cluster that serves cannot be drained.
 The drain ends by itself. Everyone sees it: in steelyard status, on the page, in the
 metrics and the events. With Redis it survives a restart.
 
-This needs a token with the role operate.`,
+ENDPOINT is HOST:PORT, or the name of a Pod, or its beginning. This needs a token with the role operate.`,
 		Example: `  steelyard drain llama 10.0.0.1:8000 --for 30m --reason "new driver"
   steelyard undrain llama 10.0.0.1:8000`,
 		Args: cobra.ExactArgs(2),
@@ -121,7 +121,7 @@ func pinCommand() *cobra.Command {
 instance to try a new version with a few. The others are filled with the rest. A pin is
 stronger than the overload flag, and not in effect while the endpoint stalls or fails.
 
-This needs a token with the role operate.`,
+ENDPOINT is HOST:PORT, or the name of a Pod, or its beginning. This needs a token with the role operate.`,
 		Example: `  steelyard pin llama 10.0.0.1:8000 --share 5% --for 30m
   steelyard undrain llama 10.0.0.1:8000`,
 		Args: cobra.ExactArgs(2),
@@ -159,7 +159,8 @@ func undrainCommand() *cobra.Command {
 		Use:     "undrain CLUSTER ENDPOINT",
 		Aliases: []string{"unpin"},
 		Short:   "End a drain or a pin",
-		Long:    "End a drain or a pin. This needs a token with the role operate.",
+		Long:    "End a drain or a pin. ENDPOINT is HOST:PORT, or the name of a Pod, or its beginning. This\n" +
+			"needs a token with the role operate.",
 		Example: "  steelyard undrain llama 10.0.0.1:8000",
 		Args:    cobra.ExactArgs(2),
 		RunE: a.run(func(ctx context.Context, c *console.Client, out console.Output, args []string) error {

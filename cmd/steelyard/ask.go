@@ -194,7 +194,7 @@ func explainCommand() *cobra.Command {
 		Short: "Explain why an endpoint has its share, now or some minutes ago",
 		Long: `Explain why an endpoint has its share: first in a sentence, then step by step, from the
 reports about it to the weight that the Envoys get. --at explains a decision of up to a
-quarter of an hour ago.`,
+quarter of an hour ago. ENDPOINT is HOST:PORT, or the name of a Pod, or its beginning.`,
 		Example: `  steelyard explain llama 10.0.0.1:8000
   steelyard explain llama 10.0.0.1:8000 --at 5m
   steelyard explain llama 10.0.0.1:8000 --at 2026-03-14T03:12:40Z`,
