@@ -159,7 +159,7 @@ func undrainCommand() *cobra.Command {
 		Use:     "undrain CLUSTER ENDPOINT",
 		Aliases: []string{"unpin"},
 		Short:   "End a drain or a pin",
-		Long:    "End a drain or a pin. ENDPOINT is HOST:PORT, or the name of a Pod, or its beginning. This\n" +
+		Long: "End a drain or a pin. ENDPOINT is HOST:PORT, or the name of a Pod, or its beginning. This\n" +
 			"needs a token with the role operate.",
 		Example: "  steelyard undrain llama 10.0.0.1:8000",
 		Args:    cobra.ExactArgs(2),

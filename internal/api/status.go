@@ -128,6 +128,9 @@ type Status struct {
 	Problems      []Problem `json:"problems"`       // of the whole process
 }
 
+// RestartToChange ends the Error of a Reload that a restart would apply.
+const RestartToChange = "restart to change it"
+
 // A Reload is the latest attempt to apply a config.
 type Reload struct {
 	At    Time   `json:"at"`    // null before the first

@@ -77,8 +77,8 @@ func endpointTable(c *api.Cluster) *table.Table {
 	for i := range c.Endpoints {
 		e := &c.Endpoints[i]
 		t.Add(cmp.Or(e.Pod, e.Address), stateText(e), percent(e.ServedShare1m), percent(e.ServedShare10s),
-			percent(e.CapacityShare), loadText(e), number(current(e.Input("in_flight"))), seconds(latency(e)), percent(failed(e)),
-			percent(current(e.Input("utilization"))), seconds(e.HeardSeconds))
+			percent(e.CapacityShare), loadText(e), number(current(e.Input("in_flight"))), seconds(latency(e)),
+			percent(failed(e)), percent(current(e.Input("utilization"))), seconds(e.HeardSeconds))
 	}
 	return t
 }

@@ -334,15 +334,18 @@ func (d *Daemon) configuration() *config.Config {
 
 // admissible refuses changes that need a restart.
 func admissible(c config.Change) error {
+	section := ""
 	switch {
 	case c.XDS:
-		return errors.New("the section xds cannot change while running: restart to change it")
+		section = "xds"
 	case c.Admin:
-		return errors.New("the section admin cannot change while running: restart to change it")
+		section = "admin"
 	case c.Kubernetes:
-		return errors.New("the section kubernetes cannot change while running: restart to change it")
+		section = "kubernetes"
 	case c.EnvoyGateway:
-		return errors.New("the section envoy_gateway cannot change while running: restart to change it")
+		section = "envoy_gateway"
+	default:
+		return nil
 	}
-	return nil
+	return fmt.Errorf("the section %s cannot change while running: %s", section, api.RestartToChange)
 }

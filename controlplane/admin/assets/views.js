@@ -382,8 +382,8 @@ export function vesselsOf(c, rows, chosen) {
 			zone: r.zone, label: label(r.address).split(/[.:]/).pop(), chosen: r.address === chosen, state: kindOf(r.state),
 			wide: s, width: cap, brim: (k * f) / s, level: known(own) ? k * own : null, to: fills ? k * level : known(own)
 				? k * own : null, part: fills ? part : 0, words: levelWords(c)(k * (own || 0)),
-			tip: [r.pod || r.address, stateWord(r.state), known(own) ? 'at ' + levelWords(c)(k * own) + (fills ? ', gets ' + pct(part,
-				0) + ' of the next requests' : taken ? ', all places taken' : kindOf(r.state) === 'good'
+			tip: [r.pod || r.address, stateWord(r.state), known(own) ? 'at ' + levelWords(c)(k * own) + (fills
+				? ', gets ' + pct(part, 0) + ' of the next requests' : taken ? ', all places taken' : kindOf(r.state) === 'good'
 				? ', above the level: gets the floor' : '') : 'its load is not known'],
 			go: endpointPath(c.name, r.address),
 		};
@@ -607,7 +607,7 @@ export const sortable = columns.filter((c) => c.value).map((c) => c.id);
 // a state does.
 export function tableRows(rows, r1 = R) {
 	const q = r1.q.toLowerCase();
-	const words = (r) => (r.address + ' ' + r.pod + ' ' + r.node + ' ' + r.zone + ' ' + stateWord(r.state) + ' ' + r.state).toLowerCase();
+	const words = (r) => [r.address, r.pod, r.node, r.zone, stateWord(r.state), r.state].join(' ').toLowerCase();
 	const list = rows.filter((r) => (!q || words(r).includes(q)) && (!r1.state || r.state === r1.state));
 	const column = columns.find((c) => c.id === r1.sort) || columns[1];
 	const sign1 = r1.up ? 1 : -1;

@@ -43,12 +43,11 @@ const (
 
 // decisionConditions are about whether there are decisions, and whether they are sent.
 func decisionConditions(p *Observation, c *api.Cluster, subject api.Subject) (out []condition) {
-	explain := "steelyard status"
 	if !c.Ready {
 		f := newCondition(kindNotReady, api.SeverityError, subject, sprint("Cluster %s is not ready", c.Name)).explain(
 			OrUnknown(c.NotReadyReason), api.BlameInPart,
 			"Envoys get no endpoints of it from here until it is.",
-			"See why the reports that it waits for do not come.", explain)
+			"See why the reports that it waits for do not come.", waitCommand(p, c))
 		f.keepFor = 0
 		out = append(out, f)
 	}
@@ -57,7 +56,7 @@ func decisionConditions(p *Observation, c *api.Cluster, subject api.Subject) (ou
 			sprint("Cluster %s has no endpoints", c.Name)).explain(
 			"Discovery has found none, so Envoys have nowhere to send its requests.", api.BlameNo,
 			"It follows what discovery answers.",
-			"Check its source of endpoints (the key endpoints of the cluster).", explain)
+			"Check its source of endpoints (the key endpoints of the cluster).", checkCommand(p.Status.ConfigFile))
 		f.keepFor = 0
 		out = append(out, f)
 	}
@@ -307,15 +306,32 @@ func sourceNext(name string) string {
 	case sourceRedis, api.SourceReplicas:
 		return "See whether Redis runs and is reachable from here (section redis of the configuration)."
 	case sourceDiscovery:
-		return "Correct what is named, or look at where the endpoints come from. Those that are known stay in use."
+		return "Correct what is named here, in the configuration or where the endpoints come from. Those that are known " +
+			"stay in use."
 	}
 	return "See whether the Envoys' bootstrap has this service, and what it logs."
 }
 
-func sourceCommand(p *Observation, c *api.Cluster, s *api.SourceStatus) string {
-	if s.Name != sourceScrape {
-		return "steelyard status"
+// waitCommand looks for what a cluster that is not ready waits for: its endpoints or their first reports.
+func waitCommand(p *Observation, c *api.Cluster) string {
+	if c.Counts.Total == 0 {
+		return checkCommand(p.Status.ConfigFile)
 	}
+	return cmp.Or(scrapeCommand(p, c), "steelyard top "+quoted(c.Name))
+}
+
+func sourceCommand(p *Observation, c *api.Cluster, s *api.SourceStatus) string {
+	switch s.Name {
+	case sourceScrape:
+		return scrapeCommand(p, c)
+	case sourceDiscovery:
+		return checkCommand(p.Status.ConfigFile)
+	}
+	return ""
+}
+
+// scrapeCommand requests the first page that cannot be read.
+func scrapeCommand(p *Observation, c *api.Cluster) string {
 	for i := range c.Endpoints {
 		if command := inspectCommand(p, &c.Endpoints[i]); command != "" {
 			return command
@@ -394,7 +410,7 @@ func lateConditions(c *api.Cluster, subject api.Subject) []condition {
 	f := newCondition(kindSource, api.SeverityError, subject, sprint("Most reports of %s are old", c.Name)).explain(
 		sprint("%d of %d endpoints have reported nothing for longer than weighting.hold.", late, c.Counts.Total),
 		api.BlameUnknown, "Their last values fade into those of the median endpoint.",
-		"See what each source of this cluster reports, and how old it is.", "steelyard status")
+		"See how old what is known of each endpoint is.", "steelyard top "+quoted(c.Name))
 	f.ID, f.inhibitedBy = sourceID(c.Name, "reports"), sourceID(c.Name, sourceScrape)
 	return []condition{f}
 }
@@ -493,6 +509,10 @@ func counterConditions(p *Observation, c *api.Cluster, e *api.Endpoint) []condit
 	return nil
 }
 
+// hungNext is for an endpoint that stalls or fails. A health check of most engines does not ask what computes.
+const hungNext = "Restart it if the command hangs or fails. If it answers, what computes may hang all the same: drain it " +
+	"(steelyard drain), see its log, and restart it."
+
 // serviceConditions are about what an endpoint serves. All that a dying server goes through is one incident, with
 // the title of the worst: what it reports changes from one second to the next.
 func serviceConditions(p *Observation, c *api.Cluster, e *api.Endpoint) []condition {
@@ -512,7 +532,7 @@ func serviceConditions(p *Observation, c *api.Cluster, e *api.Endpoint) []condit
 		}
 		f := newCondition(kindEndpoint, api.SeverityError, subject, sprint(title, e.Named())).explain(
 			clause(e.OverloadReason)+" "+asked+", and it is tried again by itself.", api.BlameNo,
-			outlierBecause(p, c), "See whether it is alive; restart it if the command hangs.", health)
+			outlierBecause(p, c), hungNext, health)
 		f.rank, f.began = 4, e.OutlierSince.Time
 		return []condition{f}
 	case state == api.EndpointProbed && c.Decision.ArrivalRate.Or(0) > idleRate:
@@ -522,7 +542,7 @@ func serviceConditions(p *Observation, c *api.Cluster, e *api.Endpoint) []condit
 		}
 		f := newCondition(kindEndpoint, api.SeverityWarning, subject, sprint(title, e.Named())).explain(
 			clause(e.Probed)+" Its flag is down, and few requests go there until one is answered.", api.BlameNo,
-			outlierBecause(p, c), "See whether it is alive; restart it if the command hangs.", health)
+			outlierBecause(p, c), hungNext, health)
 		f.rank, f.began = 3, e.OutlierSince.Time
 		return []condition{f}
 	case state == api.EndpointDoubted:
@@ -550,7 +570,7 @@ func serviceConditions(p *Observation, c *api.Cluster, e *api.Endpoint) []condit
 		f := newCondition(kindUnused, api.SeverityWarning, subject,
 			sprint("Envoys send nothing to %s", e.Named())).explain(
 			"They send it nothing, whatever its weight.", api.BlameNo, "Its weight would bring it requests.",
-			"See whether their health checks or outlier detection ejected it.", "curl -s localhost:9901/clusters")
+			"See whether their health checks or outlier detection ejected it.", "curl -s 'localhost:9901/clusters'")
 		return []condition{f}
 	case Unread(e):
 		return []condition{unreadable(p, c, e, subject)}

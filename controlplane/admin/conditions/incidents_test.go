@@ -2,6 +2,8 @@ package conditions
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -254,6 +256,39 @@ func TestARefusedConfigurationIsNoIncidentOnceTheFileIsGood(t *testing.T) {
 	s.Status.LastReload.At, s.Status.LastReload.Error = api.At(s.Now), ""
 	if got := s.after(time.Second); len(got) != 0 {
 		t.Errorf("the good file is applied, and there is %+v", got)
+	}
+}
+
+// The file is good, so there is nothing to correct.
+func TestAConfigurationThatNeedsARestartAsksForOne(t *testing.T) {
+	s := calm()
+	s.Status.ConfigFile = "/etc/steelyard/steelyard.yaml"
+	s.Status.LastReload = api.Reload{At: api.At(noon), Error: "the section xds cannot change while running: " +
+		api.RestartToChange}
+	got := only(t, s.after(2*time.Second))
+	if got.Title != "The latest configuration needs a restart" || !strings.HasPrefix(got.Next, "Restart Steelyard") ||
+		got.Command != "systemctl restart steelyard" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Who reads an incident has run steelyard status.
+func TestNoIncidentSendsBackToStatus(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	if err != nil || len(files) == 0 {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(text), `"steelyard status"`) {
+			t.Errorf("%s has the command steelyard status: name one that leads on, or none", file)
+		}
 	}
 }
 

@@ -24,11 +24,16 @@ func processConditions(p *Observation) (out []condition) {
 			"Check the file.", checkCommand(s.ConfigFile)))
 	}
 	if s.LastReload.Error != "" {
-		f := newCondition(kindConfigRefused, api.SeverityWarning, process,
-			"The latest configuration was refused").explain(
+		title, next, command := "The latest configuration was refused",
+			"Correct the file: Steelyard applies it as soon as it is good.", checkCommand(s.ConfigFile)
+		if strings.HasSuffix(s.LastReload.Error, api.RestartToChange) {
+			title, next, command = "The latest configuration needs a restart",
+				"Restart Steelyard when it suits you: Envoys keep their weights. Or take the change back.",
+				"systemctl restart steelyard"
+		}
+		f := newCondition(kindConfigRefused, api.SeverityWarning, process, title).explain(
 			s.LastReload.Error, api.BlameNo,
-			sprint("The one before it, generation %d, still runs.", s.ConfigGeneration),
-			"Correct the file: Steelyard applies it as soon as it is good.", checkCommand(s.ConfigFile))
+			sprint("The one before it, generation %d, still runs.", s.ConfigGeneration), next, command)
 		f.began, f.keepFor = s.LastReload.At.Time, 0
 		out = append(out, f)
 	}
@@ -37,7 +42,7 @@ func processConditions(p *Observation) (out []condition) {
 			"Nothing follows the weights.", api.BlameUnknown,
 			"Attempts that fail on the way are not seen here; those that are refused here are incidents of their own.",
 			"See whether an Envoy is configured for this address, and reaches it.",
-			"curl -s localhost:9901/stats?filter=control_plane")
+			"curl -s 'localhost:9901/stats?filter=control_plane'")
 		f.pendingFor = 5 * time.Second
 		out = append(out, f)
 	}
@@ -64,7 +69,7 @@ func edgeConditions(p *Observation) (out []condition) {
 	}
 	add(kindPortFull, "xds", "The port for Envoys refuses or closes connections",
 		portProblems(&p.Status.XDSPort, p.Now), api.BlameYes, "One of its limits was reached.",
-		"See who connects; raise xds.limits, or the limit of open files.", "steelyard status")
+		"See who connects; raise xds.limits, or the limit of open files.", "ss -tn state established")
 	add(kindPortFull, "silent", "Streams on the port for Envoys send nothing",
 		silentProblems(&p.Status.XDSPort, p.Now), api.BlameNo,
 		"An Envoy sends the first message of a stream as soon as it has opened it.",
@@ -72,7 +77,7 @@ func edgeConditions(p *Observation) (out []condition) {
 			"has it an ads_config that nothing uses?", "")
 	add(kindPortFull, "admin", "The admin listener refuses or closes connections",
 		adminPortProblems(&p.Status.AdminPort, p.Now), api.BlameYes, "One of its limits was reached.",
-		"See who polls it, and from where.", "steelyard status")
+		"See who polls it, and from where.", "ss -tn state established")
 	because, next := "Its end was fixed when it was issued.", "Renew it: a new file is in use within a second."
 	if slices.ContainsFunc(p.Status.Certificates, func(c api.Certificate) bool { return c.Error != "" }) {
 		because = "What is in a file is not what Steelyard needs there."
