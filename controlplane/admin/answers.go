@@ -86,8 +86,8 @@ func indexOf(endpoints []api.Endpoint, address string) int {
 	return -1
 }
 
-// find is the endpoint that has this address, or whose Pod has this name, or the only one whose Pod's name begins so. An
-// address that fits none may have been that of an endpoint, so it is no error.
+// find is the endpoint that has this address, or whose Pod has this name, or the only one whose Pod's name begins so.
+// An address that fits none may have been that of an endpoint, so it is no error.
 func find(endpoints []api.Endpoint, name, cluster string) (api.Endpoint, error) {
 	var begin []*api.Endpoint
 	for i := range endpoints {
@@ -103,7 +103,8 @@ func find(endpoints []api.Endpoint, name, cluster string) (api.Endpoint, error) 
 	case len(begin) == 1:
 		return *begin[0], nil
 	case len(begin) > 1:
-		return api.Endpoint{}, fmt.Errorf("%d Pods of %s begin with %q: write more of the name", len(begin), cluster, name)
+		return api.Endpoint{}, fmt.Errorf("%d Pods of %s begin with %q: write more of the name", len(begin), cluster,
+			name)
 	case err == nil:
 		return api.Endpoint{Address: name}, nil
 	}

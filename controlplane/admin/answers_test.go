@@ -26,7 +26,8 @@ func TestAnEndpointIsFoundByItsAddressOrItsPod(t *testing.T) {
 		{"", "", `no endpoint "" is in llama`},
 	} {
 		e, err := find(pool, c.name, "llama")
-		if e.Address != c.address || (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+		if e.Address != c.address || (err == nil) != (c.says == "") ||
+			err != nil && !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%q: %q, %v; want %q, %s", c.name, e.Address, err, c.address, c.says)
 		}
 	}

@@ -304,7 +304,8 @@ func (s *Status) pickers(w io.Writer, width int) {
 func (s *Status) overrides(w io.Writer, width int) {
 	t := table.New("OVERRIDE", "CLUSTER", "ENDPOINT", "ENDS IN", "BY", "REASON")
 	for _, o := range s.Overrides {
-		t.Add(overrideText(o), o.Cluster, cmp.Or(o.Pod, o.Address), endsIn(o, s.Process.Now.Time), cmp.Or(o.By, unknown), o.Reason)
+		t.Add(overrideText(o), o.Cluster, cmp.Or(o.Pod, o.Address), endsIn(o, s.Process.Now.Time),
+			cmp.Or(o.By, unknown), o.Reason)
 	}
 	t.Write(w, width)
 }

@@ -585,7 +585,8 @@ func TestAnEndpointThatIsDrainedIsNoIncidentWhateverItDidBefore(t *testing.T) {
 			if got := s.after(5 * time.Second); len(got) == 0 {
 				t.Fatal("no incident before it is drained")
 			}
-			e.Reason, e.Override = reasonDrained, &api.Override{Kind: api.OverrideDrain, By: "alice", Until: api.At(noon)}
+			e.Reason = reasonDrained
+			e.Override = &api.Override{Kind: api.OverrideDrain, By: "alice", Until: api.At(noon)}
 			if got := s.after(20 * time.Second); len(got) != 0 || EndpointState(e) != api.EndpointDrained {
 				t.Errorf("%s, with %+v", EndpointState(e), got)
 			}
