@@ -53,6 +53,56 @@ func TestCheckWarnsOfWhatIsProbablyAMistake(t *testing.T) {
 	}
 }
 
+// A pull request has the configuration, and not the keys of the machine.
+func TestCheckWithoutFilesReadsTheConfigurationOnly(t *testing.T) {
+	const text = `xds:
+  listen: "0.0.0.0:18000"
+  tls: {cert_file: /no/c.pem, key_file: /no/k.pem, client_ca_file: /no/ca.pem}
+clusters: [{name: llama, engine: vllm, endpoints: {file: /no/list.yaml}}]
+`
+	path := filepath.Join(write(t, map[string]string{"c.yaml": text}), "c.yaml")
+	if status, _, stderr := steelyard(t, "check", "-c", path); status != 1 || !strings.Contains(stderr, "/no/c.pem") {
+		t.Errorf("with files: status %d, %s", status, stderr)
+	}
+	status, stdout, stderr := steelyard(t, "check", "--no-files", "-c", path)
+	if status != 0 || stdout != path+": ok, 1 cluster\n" || stderr != "" {
+		t.Errorf("status %d, %q, %q", status, stdout, stderr)
+	}
+	bad := filepath.Join(write(t, map[string]string{"c.yaml": text + "pods: 3\n"}), "c.yaml")
+	status, _, stderr = steelyard(t, "check", "--no-files", "-c", bad)
+	if status != 1 || !strings.Contains(stderr, "pods") {
+		t.Errorf("with a mistake: status %d, %s", status, stderr)
+	}
+}
+
+func TestInspectSaysByWhatRequestsWillBePlaced(t *testing.T) {
+	const recorded = "../../collectors/modelserver/testdata/recorded/"
+	for _, c := range []struct{ file, without, verdict string }{
+		{"vllm-0.32.0-loaded.prom", "", "placed by work"},
+		{"vllm-0.32.0-loaded.prom", "vllm:iteration_tokens_total", "placed by work; without " +
+			"vllm:iteration_tokens_total_count, what an iteration takes is not learned"},
+		{"vllm-0.32.0-loaded.prom", "vllm:time_to_first_token", "placed by requests; placing them by work needs " +
+			"vllm:time_to_first_token_seconds_count"},
+		{"triton-2.51.0-loaded.prom", "", "placed by requests; this engine exports no counts of tokens"},
+	} {
+		page, err := os.ReadFile(recorded + c.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var kept strings.Builder
+		for line := range strings.Lines(string(page)) {
+			if c.without == "" || !strings.Contains(line, c.without) {
+				kept.WriteString(line)
+			}
+		}
+		path := filepath.Join(write(t, map[string]string{"page.prom": kept.String()}), "page.prom")
+		status, stdout, stderr := steelyard(t, "inspect", path)
+		if want := "\nverdict: " + c.verdict + "\n"; status != 0 || !strings.Contains(stdout, want) {
+			t.Errorf("%s without %q: status %d, %s%s\nwant %s", c.file, c.without, status, stdout, stderr, want)
+		}
+	}
+}
+
 func TestCheckReadsStandardInputAndWritesJSON(t *testing.T) {
 	var out, errs bytes.Buffer
 	c := root()

@@ -275,7 +275,38 @@ func inspectTable(w io.Writer, reader *modelserver.Reader, name string, body []b
 	if readErr != nil {
 		return fmt.Errorf("%s: %w", name, readErr)
 	}
-	return nil
+	_, err := fmt.Fprintln(w, verdict(fields))
+	return err
+}
+
+// verdict says by what requests will be placed, and which series are missing for more.
+func verdict(fields []modelserver.FieldSource) string {
+	unknown := map[modelserver.Field][]string{} // the series that were looked for
+	counts := false
+	for _, f := range fields {
+		counts = counts || f.Field == modelserver.FieldPromptTokens && len(f.Series) > 0
+		if !f.Value.Known {
+			unknown[f.Field] = f.Series
+		}
+	}
+	if !counts {
+		return "verdict: placed by requests; this engine exports no counts of tokens"
+	}
+	var lacks []string
+	for _, f := range []modelserver.Field{modelserver.FieldPromptTokens, modelserver.FieldGeneratedTokens,
+		modelserver.FieldFirstTokens} {
+		if series := unknown[f]; len(series) > 0 {
+			lacks = append(lacks, strings.Join(series, " or "))
+		}
+	}
+	if len(lacks) > 0 {
+		return "verdict: placed by requests; placing them by work needs " + strings.Join(lacks, ", ")
+	}
+	if series := unknown[modelserver.FieldIterations]; len(series) > 0 {
+		return "verdict: placed by work; without " + strings.Join(series, " or ") +
+			", what an iteration takes is not learned"
+	}
+	return "verdict: placed by work"
 }
 
 // work prints what requests cost an engine that counts tokens, and what a running Steelyard has learned of it.
