@@ -272,7 +272,7 @@ func TestAConfigurationThatNeedsARestartAsksForOne(t *testing.T) {
 	}
 }
 
-// Who reads an incident has run steelyard status.
+// Operators find incidents by steelyard status.
 func TestNoIncidentSendsBackToStatus(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	if err != nil || len(files) == 0 {
