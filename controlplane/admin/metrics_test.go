@@ -550,7 +550,9 @@ func TestASeriesTwiceDoesNotBlindTheOthers(t *testing.T) {
 func metricsText(t *testing.T) string {
 	t.Helper()
 	source := typical(noon)
-	source.clusters[0].Endpoints[0].Override = &api.Override{Kind: api.OverrideDrain, Until: api.At(noon)}
+	e := &source.clusters[0].Endpoints[0]
+	e.Override = &api.Override{Kind: api.OverrideDrain, Until: api.At(noon)}
+	e.Namespace, e.Pod, e.Node = "models", "vllm-0", "gpu-1"
 	o := optionsOf(source)
 	o.Metrics = used()
 	a := ask(t, New(o), http.MethodGet, "/metrics")
