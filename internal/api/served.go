@@ -26,8 +26,8 @@ func (s EndpointState) Words() string {
 		return "metrics unread"
 	case EndpointWarming:
 		return "warming up"
-	case EndpointAboveLevel:
-		return "above the level"
+	case EndpointAboveLevel: // as healthy as any: it gets its share again in a moment
+		return string(EndpointOK)
 	case "":
 		return "–"
 	}

@@ -35,7 +35,8 @@ export async function ask(path) {
 
 // ---- Reading a frame.
 
-const order = ['', 'ok', 'above_level', 'warming', 'late', 'unread', 'unused', 'blind', 'probed', 'overloaded',
+// order has the states by their byte. One above the level is as healthy as any.
+const order = ['', 'ok', 'ok', 'warming', 'late', 'unread', 'unused', 'blind', 'probed', 'overloaded',
 	'doubted', 'asleep', 'outlier', 'drained'];
 // readColumns decodes the columns: see ClusterFrame in docs/admin-api.md.
 export function readColumns(frame, n) {
@@ -70,7 +71,8 @@ function readRow(c, e, i) {
 	const per = known(e.work.seconds) && e.work.requests > 0.01 ? e.work.seconds / e.work.requests
 		: perRequest(c.decision.work, e.work.prefill_rate) || perRequest(c.decision.work, c.decision.work.prefill_rate);
 	const r = {
-		order: i, address: e.address, pod: e.pod, node: e.node, zone: e.zone, state: e.state,
+		order: i, address: e.address, pod: e.pod, node: e.node, zone: e.zone,
+			state: e.state === 'above_level' ? 'ok' : e.state,
 			slots: e.slots, ramp: e.ramp, capacity: e.capacity,
 			load: e.load, slotsKnown: ['configured', 'learned'].includes(e.slots_source),
 		workRequests: e.work.requests, per, loadPerSlot: e.load_per_slot, served1m: e.served_share_1m,

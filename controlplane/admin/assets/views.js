@@ -57,7 +57,7 @@ const states = {
 	doubted: ['warning', 'report doubted'],
 	overloaded: ['warning', 'overloaded'], unused: ['warning', 'unused'], unread: ['warning', 'metrics unread'],
 	late: ['warning', 'late'], drained: ['none', 'drained'],
-	warming: ['new', 'warming up'], above_level: ['good', 'above the level'],
+	warming: ['new', 'warming up'], above_level: ['good', 'ok'],
 	ok: ['good', 'ok'],
 };
 export const stateOrder = Object.keys(states);
@@ -612,7 +612,7 @@ export function tableRows(rows, r1 = R) {
 	const column = columns.find((c) => c.id === r1.sort) || columns[1];
 	const sign1 = r1.up ? 1 : -1;
 	if (column.id === 'state') {
-		const rank = (r) => stateOrder.indexOf(r.state === 'above_level' ? 'ok' : r.state);
+		const rank = (r) => stateOrder.indexOf(r.state);
 		return list.sort((x, y) => -sign1 * (rank(x) - rank(y)) || x.order - y.order);
 	}
 	const value = (r) => (known(column.value(r)) ? column.value(r) : -Infinity * sign1);
