@@ -16,10 +16,10 @@ func TestAChoiceCountsTheRequestsOfOtherEnvoys(t *testing.T) {
 }
 
 func aChoiceCountsTheRequestsOfOtherEnvoys(t *testing.T, by testbed.Carrier) {
-	o := newOperator(t)
+	o := testbed.NewOperator(t)
 	pool := testbed.Pool(t, 3)
 	const slots = 16 // of the last; the others have half as many
-	f := by.Launch(t, testbed.Plan{Envoys: 2, Asked: o.asked(), Cluster: fmt.Sprintf("scrape: {disabled: true}\n"+
+	f := by.Launch(t, testbed.Plan{Envoys: 2, Asked: o.Asked(), Cluster: fmt.Sprintf("scrape: {disabled: true}\n"+
 		"endpoints:\n  static:\n  - {address: %s, capacity: %d}\n  - {address: %s, capacity: %d}\n"+
 		"  - {address: %s, capacity: %d}\n", pool[0].Address(), slots/2, pool[1].Address(), slots/2, pool[2].Address(),
 		slots)})
@@ -51,7 +51,7 @@ func aChoiceCountsTheRequestsOfOtherEnvoys(t *testing.T, by testbed.Carrier) {
 			return nil
 		})
 	}
-	o.ask(f, "drain", pool[0].Address())
+	o.Ask(f, "drain", pool[0].Address())
 	f.Eventually("nothing goes to the drained one", func() error {
 		if share := f.Shares(0)[pool[0].Address()]; share > 0.001 {
 			return fmt.Errorf("share %v", share)
@@ -59,7 +59,7 @@ func aChoiceCountsTheRequestsOfOtherEnvoys(t *testing.T, by testbed.Carrier) {
 		return nil
 	})
 	full(0, 0, slots/2, slots)
-	o.ask(f, "undrain", pool[0].Address())
+	o.Ask(f, "undrain", pool[0].Address())
 	f.Eventually("it gets requests again", func() error {
 		if share := f.Shares(1)[pool[0].Address()]; share < 0.9 {
 			return fmt.Errorf("share %v", share)

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"math"
 	"net/http"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -37,9 +35,9 @@ func TestAPinnedEndpointGetsItsShareOfTheChoices(t *testing.T) {
 }
 
 func aPinnedEndpointGetsItsShare(t *testing.T, by testbed.Carrier, cluster string, flags []string) {
-	o := newOperator(t)
+	o := testbed.NewOperator(t)
 	pool := testbed.Pool(t, 3)
-	f := by.Launch(t, testbed.Plan{Servers: pool, Cluster: cluster, Bootstrap: flags, Asked: o.asked()})
+	f := by.Launch(t, testbed.Plan{Servers: pool, Cluster: cluster, Bootstrap: flags, Asked: o.Asked()})
 	pinned := pool[1].Address()
 	// is wants that share of the requests there, all of one prompt, and of one Envoy.
 	is := func(want float64) {
@@ -64,46 +62,16 @@ func aPinnedEndpointGetsItsShare(t *testing.T, by testbed.Carrier, cluster strin
 			return nil
 		})
 	}
-	o.ask(f, "pin", pinned, "--share", "70%")
+	o.Ask(f, "pin", pinned, "--share", "70%")
 	is(0.7)
-	o.ask(f, "pin", pinned, "--share", "20%")
+	o.Ask(f, "pin", pinned, "--share", "20%")
 	is(0.2)
-	o.ask(f, "drain", pinned)
+	o.Ask(f, "drain", pinned)
 	is(0)
 }
 
 // namedRequests counts the requests of an Envoy for which an endpoint was named.
 const namedRequests = "cluster." + testbed.Cluster + "_picked.upstream_rq_total"
-
-// An operator may drain and pin.
-type operator struct {
-	t             *testing.T
-	token, tokens string // files: the operator's own, and that of Steelyard
-}
-
-func newOperator(t *testing.T) *operator {
-	t.Helper()
-	dir := t.TempDir()
-	o := &operator{t, filepath.Join(dir, "token"), filepath.Join(dir, "tokens")}
-	for path, text := range map[string]string{o.token: "0123456789abcdef\n",
-		o.tokens: "operate anna 0123456789abcdef\n"} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return o
-}
-
-// asked is what of Steelyard's admin section accepts the operator.
-func (o *operator) asked() string { return ", anonymous_view: true, tokens_file: " + o.tokens }
-
-// ask runs a command about an endpoint of the tests' cluster.
-func (o *operator) ask(f *testbed.Fleet, command, endpoint string, args ...string) {
-	o.t.Helper()
-	testbed.Run(o.t, append([]string{command, testbed.Cluster, endpoint, "--admin", "http://" + f.Admin,
-		"--token-file", o.token},
-		args...)...)
-}
 
 // TestADrainedEndpointHasNoPlaceInTheQueue: requests wait for the others although it is idle.
 func TestADrainedEndpointHasNoPlaceInTheQueue(t *testing.T) {
@@ -111,11 +79,11 @@ func TestADrainedEndpointHasNoPlaceInTheQueue(t *testing.T) {
 }
 
 func aDrainedEndpointHasNoPlaceInTheQueue(t *testing.T, by testbed.Carrier) {
-	o := newOperator(t)
+	o := testbed.NewOperator(t)
 	pool := testbed.Pool(t, 2)
-	f := by.Start(t, testbed.Plan{Servers: pool, Asked: o.asked(), Cluster: "queue: {max_in_flight: 1}"})
+	f := by.Start(t, testbed.Plan{Servers: pool, Asked: o.Asked(), Cluster: "queue: {max_in_flight: 1}"})
 	drained := pool[1].Address()
-	o.ask(f, "drain", drained)
+	o.Ask(f, "drain", drained)
 	f.Eventually("the drain is in effect", func() error {
 		e, err := f.Endpoint(drained)
 		if err == nil && e.Reason != "drained" {
@@ -136,7 +104,7 @@ func aDrainedEndpointHasNoPlaceInTheQueue(t *testing.T, by testbed.Carrier) {
 			t.Errorf("%d requests are at the servers, and there is one place", n)
 		}
 	}
-	o.ask(f, "undrain", drained)
+	o.Ask(f, "undrain", drained)
 	first, release := context.WithCancel(t.Context())
 	defer release()
 	for i := range 2 {
