@@ -54,8 +54,8 @@ const (
 // EndpointStates are all of them, in that order.
 func EndpointStates() []EndpointState {
 	return []EndpointState{EndpointDrained, EndpointOutlier, EndpointAsleep, EndpointDoubted, EndpointOverloaded,
-		EndpointProbed, EndpointBlind, EndpointUnused, EndpointUnread, EndpointLate, EndpointWarming, EndpointAboveLevel,
-		EndpointOK}
+		EndpointProbed, EndpointBlind, EndpointUnused, EndpointUnread, EndpointLate, EndpointWarming,
+		EndpointAboveLevel, EndpointOK}
 }
 
 // FirstToken is the time to the first token of the requests of about the last minute, by the engine's own histogram.

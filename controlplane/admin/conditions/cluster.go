@@ -510,8 +510,8 @@ func counterConditions(p *Observation, c *api.Cluster, e *api.Endpoint) []condit
 }
 
 // hungNext is for an endpoint that stalls or fails. A health check of most engines does not ask what computes.
-const hungNext = "Restart it if the command hangs or fails. If it answers, what computes may hang all the same: drain " +
-	"it (steelyard drain), see its log, and restart it."
+const hungNext = "Restart it if the command hangs or fails. If it answers, what computes may hang all the same: " +
+	"drain it (steelyard drain), see its log, and restart it."
 
 // serviceConditions are about what an endpoint serves. All that a dying server goes through is one incident, with
 // the title of the worst: what it reports changes from one second to the next.

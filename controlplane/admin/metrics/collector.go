@@ -217,8 +217,8 @@ func collectEndpoint(s sink, e *api.Endpoint) {
 	drained := conditions.EndpointState(e) == api.EndpointDrained // what it was before concerns nobody until that ends
 	s.set("steelyard_endpoint_outlier", "1 when it stalls or fails its requests, and is not drained.",
 		oneIf(e.Outlier && !drained))
-	s.set("steelyard_endpoint_probed", "1 when it was an outlier, is not drained, and is tried with few requests until "+
-		"it answers one.", oneIf(e.Probed != "" && !drained))
+	s.set("steelyard_endpoint_probed", "1 when it was an outlier, is not drained, and is tried with few requests "+
+		"until it answers one.", oneIf(e.Probed != "" && !drained))
 	if o := e.Override; o != nil {
 		s.with("kind", string(o.Kind)).set("steelyard_endpoint_override_end_timestamp_seconds",
 			"Unix time at which what an operator decided (drain or pin) ends.",
