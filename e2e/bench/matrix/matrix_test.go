@@ -169,8 +169,8 @@ func farFromAlike(cell sim.Scenario) bool {
 
 // TestSteelyardIsNeverWorseThanLeastRequest takes two minutes of two cores if all cells are played (`make test-long`).
 // Both policies get the same requests. At full length one cell is above least_request from scrapes only, by 0.017 mean
-// services (docs/placement.md): there 0.02 is allowed. The p99 of a shortened cell is uncertain by a twentieth: the cell
-// with the most requests has shown 1.02 of least_request where it has 0.96 at full length.
+// services (docs/placement.md): there 0.02 is allowed. The p99 of a shortened cell is uncertain by a twentieth: the
+// cell with the most requests has shown 1.02 of least_request where it has 0.96 at full length.
 func TestSteelyardIsNeverWorseThanLeastRequest(t *testing.T) {
 	cells := matrix()
 	if len(cells) != 3*3*3*2*2 {
