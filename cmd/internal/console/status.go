@@ -260,7 +260,7 @@ func (s *Status) envoys(w io.Writer, width int) {
 		fmt.Fprintln(w, "No Envoy is connected.")
 		return
 	}
-	t := table.New("ENVOY", "ASKS FOR", "STATE", "SENT VERSION", "ACCEPTED", ">LAG", ">NACKS", "REPORTS BY")
+	t := table.New("ENVOY", "ASKS FOR", "STATE", "VERSION", "ACKED", ">LAG", ">NACKS", "REPORTS BY")
 	for _, e := range s.Envoys {
 		if !e.LeftAt.IsZero() {
 			t.Add(e.NodeID, cmp.Or(e.Resource, unknown), leftText(&e, s.Process.Now.Time), unknown, unknown, unknown,
