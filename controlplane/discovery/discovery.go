@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"strings"
 )
 
 // An Endpoint is one server of a cluster, as a source of discovery names it.
@@ -64,8 +65,8 @@ type Refresher struct {
 	waiting bool       // set is not yet sent
 	sent    bool       // something was sent
 	last    []Endpoint // what was sent last
-	failing bool
-	partly  bool // something was left out
+	failing string     // why, without digits; empty while it does not
+	partly  bool       // something was left out
 }
 
 // NewRefresher makes the refresher of a source that has not answered yet.
@@ -88,17 +89,24 @@ func (r *Refresher) Done(set []Endpoint, err error) {
 	r.waiting = !r.sent || !slices.Equal(r.set, r.last)
 }
 
-// record reports the outcome and logs the changes from good to bad and back.
+var withoutDigits = strings.NewReplacer("0", "", "1", "", "2", "", "3", "", "4", "", "5", "", "6", "", "7", "", "8", "",
+	"9", "")
+
+// record reports the outcome, and logs the changes from good to bad and back, and another reason. Ports and times are in
+// some, so that digits make none.
 func (r *Refresher) record(err error) {
 	r.report(err)
 	omitted, partly := err.(*Omissions) //nolint:errorlint // wrapped in an error, they are a failure
-	failing := err != nil && !partly
+	failing := ""
+	if err != nil && !partly {
+		failing = withoutDigits.Replace(err.Error())
+	}
 	switch {
-	case failing && !r.failing:
+	case failing != "" && failing != r.failing:
 		r.log.Warn("endpoints could not be refreshed, keeping those known", "endpoints", len(r.set), "error", err)
-	case failing:
+	case failing != "":
 		r.log.Debug("endpoints could not be refreshed again", "error", err)
-	case r.failing:
+	case r.failing != "":
 		r.log.Info("endpoints can be refreshed again")
 	}
 	switch {
