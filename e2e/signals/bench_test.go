@@ -37,7 +37,7 @@ var reportingWays = []struct {
 // beyond that of an Envoy that does not report and gets the same load, in percent of a core, as the median over the
 // rounds. In every round each Envoy is measured for a second.
 //
-//	go test ./e2e -run '^$' -bench CostOfSignals -benchtime 10x
+//	go test ./e2e/signals -run '^$' -bench CostOfSignals -benchtime 10x
 func BenchmarkCostOfSignals(b *testing.B) {
 	pool := testbed.Pool(b, 10)
 	envoys := make([]*receiverEnvoy, len(reportingWays))
@@ -67,7 +67,7 @@ func BenchmarkCostOfSignals(b *testing.B) {
 // BenchmarkCostOfSizes measures what the content-length in the log's entries costs an Envoy of one worker: its CPU for
 // a request with the header in the log, divided by that without, as the median over the rounds, and their quartiles.
 //
-//	go test ./e2e -run '^$' -bench CostOfSizes -benchtime 30x
+//	go test ./e2e/signals -run '^$' -bench CostOfSizes -benchtime 30x
 func BenchmarkCostOfSizes(b *testing.B) {
 	params := engine.Defaults()
 	params.Iteration, params.Sequence = time.Millisecond, 0

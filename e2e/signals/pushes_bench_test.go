@@ -29,7 +29,7 @@ var followings = []struct {
 // median over the rounds. In every round each Envoy has a second of each. This is
 // what weighting.PushCost counts.
 //
-//	go test ./e2e -run '^$' -bench CostOfPushes -benchtime 10x
+//	go test ./e2e/signals -run '^$' -bench CostOfPushes -benchtime 10x
 func BenchmarkCostOfPushes(b *testing.B) {
 	for _, endpoints := range []int{20, 100, 1000} {
 		pool := make([]string, endpoints)
