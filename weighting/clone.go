@@ -17,12 +17,8 @@ func (l *Law) Clone() *Law {
 			recent := *m.recent
 			own.recent = &recent
 		}
-		if m.history != nil {
-			history := *m.history
-			own.history = &history
-		}
 		c.memory[address] = &own
 	}
-	c.listed, c.scratch, c.shedFrom, c.patients = list{}, nil, nil, nil
+	c.listed, c.scratch, c.shedFrom, c.patients, c.lagFrom = list{}, nil, nil, nil, nil
 	return &c
 }

@@ -36,7 +36,7 @@
 // A_b where proxies count them or work is the unit. Where they are independent of one another it is arrival rate · H.
 //
 // The lag is how late reports are besides their age. No timestamp shows it, but what arrives at an endpoint follows the
-// share that it had: the law compares the arrivals with its own decisions (lag.go).
+// share that it had: the law compares the arrivals with its own decisions (package lag).
 //
 // Where no slots are known, or hardly ever all taken, and where work is the unit, the law assumes that endpoints batch
 // continuously. What keeps a request waiting is then the prompts that began just before, and the number of requests
@@ -114,6 +114,6 @@
 //	overload.go   the overload flag                            shares.go     shares that no fill gives
 //	package shed  refusing requests in a saturated pool        shed.go       what it is shown
 //	fill.go       the fill                                     gain.go       what a push would gain
-//	lag.go        how late reports are                         latency.go    least latency, another law
-//	pairing.go    pairing the two signals
+//	package lag   how late reports are                         horizon.go    what it is shown
+//	pairing.go    pairing the two signals                      latency.go    least latency, another law
 package weighting

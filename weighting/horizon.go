@@ -3,6 +3,8 @@ package weighting
 import (
 	"math"
 	"time"
+
+	"steelyard/weighting/lag"
 )
 
 // arrivals measures the horizon and the requests to expect within it.
@@ -12,7 +14,7 @@ func (l *Law) arrivals(p *pool, d *Decision, s Snapshot) {
 	p.counted = p.counted || p.mostlyCounted()
 	limited := p.limited()
 	limits := limited >= 0.5
-	late := l.lag.settle(limits)
+	late := l.late(p, limits)
 	d.Horizon = p.horizon(s, late, limits)
 	p.unseen = d.Horizon
 	together := 0.0
@@ -26,6 +28,23 @@ func (l *Law) arrivals(p *pool, d *Decision, s Snapshot) {
 		d.Arrivals = float64(len(p.members))
 	}
 	d.Arrivals = min(max(1, d.Arrivals, together), largestSum)
+}
+
+// late is how late the reports are, as far as what arrived since the step before shows it (package lag).
+func (l *Law) late(p *pool, limits bool) time.Duration {
+	pool := l.lagFrom[:0]
+	for i := range p.members {
+		m := &p.members[i]
+		e := lag.Endpoint{History: &m.history, Share: m.share, Requests: m.came.requests, ReadAt: m.came.at}
+		if m.shareFlagged {
+			e.Share = 0
+		}
+		pool = append(pool, e)
+	}
+	l.lag.Step(p.now, pool, limits)
+	clear(pool) // histories are the members'
+	l.lagFrom = pool
+	return l.lag.Late
 }
 
 // horizon is for how long a decision has to be good: until what follows from it is seen and answered by the next one.

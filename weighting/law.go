@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"steelyard/weighting/health"
+	"steelyard/weighting/lag"
 	"steelyard/weighting/shed"
 )
 
@@ -21,14 +22,15 @@ type Law struct {
 	healths  health.Pool
 	patients []health.Endpoint // of the step before, to be overwritten
 	prompts  prompts
-	cost     cost     // of the engines; zero while unknown
-	byWork   bool     // the unit of load is the work of a mean request
-	rate     float64  // requests per second that arrive at all endpoints, as of the last step
-	counted  bool     // that is by counters: moves of the gauges miss what comes and goes between two readings
-	arrived  float64  // requests, at all endpoints
-	lag      lag      // of the reports
-	bursts   bursts   // of the arrivals
-	scratch  []member // of the step before, to be overwritten
+	cost     cost           // of the engines; zero while unknown
+	byWork   bool           // the unit of load is the work of a mean request
+	rate     float64        // requests per second that arrive at all endpoints, as of the last step
+	counted  bool           // that is by counters: moves of the gauges miss what comes and goes between two readings
+	arrived  float64        // requests, at all endpoints
+	lag      lag.Estimator  // of the reports
+	lagFrom  []lag.Endpoint // of the step before, to be overwritten
+	bursts   bursts         // of the arrivals
+	scratch  []member       // of the step before, to be overwritten
 }
 
 // A list is the endpoints of a snapshot in the order of their addresses, so that the order of the snapshot cannot
@@ -95,7 +97,6 @@ func (l *Law) Step(now time.Time, s Snapshot) Decision {
 	l.health(pool, &s)
 	pool.override()
 	pool.flag()
-	l.lag.observe(pool)
 	l.arrivals(pool, &d, s)
 	pool.share(&d)
 	l.shed(pool, &d, s)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"steelyard/weighting/health"
+	"steelyard/weighting/lag"
 )
 
 // memory is what the law remembers of an endpoint between two steps.
@@ -25,7 +26,7 @@ type memory struct {
 	flag
 
 	free    time.Time // since when a slot has been free; zero while none is
-	history *history
+	history lag.History
 	inForce
 }
 

@@ -111,7 +111,7 @@ func TestTheLagOfTheReportsIsAPartOfTheHorizon(t *testing.T) {
 			seen := map[time.Duration]int{}
 			p.run(90, func(Decision) {
 				if p.now > 30 {
-					seen[p.law.lag.late]++
+					seen[p.law.lag.Late]++
 				}
 			})
 			t.Logf("lags, in steps: %v", seen)
