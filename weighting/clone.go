@@ -19,6 +19,6 @@ func (l *Law) Clone() *Law {
 		}
 		c.memory[address] = &own
 	}
-	c.listed, c.scratch, c.shedFrom, c.patients, c.lagFrom = list{}, nil, nil, nil, nil
+	c.listed, c.scratch = list{}, scratch{}
 	return &c
 }

@@ -13,8 +13,9 @@ import (
 
 // TestACloneSharesNothing: what a law learned is values, but for what Clone copies.
 func TestACloneSharesNothing(t *testing.T) {
-	copied := []string{"Law.memory", "list.addresses", "list.ids", "list.entries", "Law.scratch", "Law.shedFrom",
-		"Law.patients", "Law.lagFrom", "Pool.values", "memory.engine", "pairing.recent"}
+	copied := []string{"Law.memory", "list.addresses", "list.ids", "list.entries", "scratch.members",
+		"scratch.values", "scratch.patients", "scratch.lagged", "scratch.used", "Pool.values", "memory.engine",
+		"pairing.recent"}
 	var walk func(typ reflect.Type)
 	seen := map[reflect.Type]bool{reflect.TypeFor[time.Time](): true}
 	walk = func(typ reflect.Type) {

@@ -32,7 +32,7 @@ func (l *Law) arrivals(p *pool, d *Decision, s Snapshot) {
 
 // late is how late the reports are, as far as what arrived since the step before shows it (package lag).
 func (l *Law) late(p *pool, limits bool) time.Duration {
-	pool := l.lagFrom[:0]
+	pool := l.scratch.lagged[:0]
 	for i := range p.members {
 		m := &p.members[i]
 		e := lag.Endpoint{History: &m.history, Share: m.share, Requests: m.came.requests, ReadAt: m.came.at}
@@ -43,7 +43,7 @@ func (l *Law) late(p *pool, limits bool) time.Duration {
 	}
 	l.lag.Step(p.now, pool, limits)
 	clear(pool) // histories are the members'
-	l.lagFrom = pool
+	l.scratch.lagged = pool
 	return l.lag.Late
 }
 

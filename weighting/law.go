@@ -13,24 +13,30 @@ import (
 // A Law holds what the decisions for one cluster depend on besides the reports: what it has learned, and what it
 // decided last. It is not safe for concurrent use: one loop steps it.
 type Law struct {
-	params   Params
-	started  bool
-	memory   map[string]*memory
-	listed   list
-	shedder  shed.Controller
-	shedFrom []shed.Endpoint // of the step before, to be overwritten
-	healths  health.Pool
-	patients []health.Endpoint // of the step before, to be overwritten
-	prompts  prompts
-	cost     cost           // of the engines; zero while unknown
-	byWork   bool           // the unit of load is the work of a mean request
-	rate     float64        // requests per second that arrive at all endpoints, as of the last step
-	counted  bool           // that is by counters: moves of the gauges miss what comes and goes between two readings
-	arrived  float64        // requests, at all endpoints
-	lag      lag.Estimator  // of the reports
-	lagFrom  []lag.Endpoint // of the step before, to be overwritten
-	bursts   bursts         // of the arrivals
-	scratch  []member       // of the step before, to be overwritten
+	params  Params
+	started bool
+	memory  map[string]*memory
+	listed  list
+	shedder shed.Controller
+	healths health.Pool
+	prompts prompts
+	cost    cost          // of the engines; zero while unknown
+	byWork  bool          // the unit of load is the work of a mean request
+	rate    float64       // requests per second that arrive at all endpoints, as of the last step
+	counted bool          // that is by counters: moves of the gauges miss what comes and goes between two readings
+	arrived float64       // requests, at all endpoints
+	lag     lag.Estimator // of the reports
+	bursts  bursts        // of the arrivals
+	scratch scratch
+}
+
+// scratch is memory of the step before, to be overwritten.
+type scratch struct {
+	members  []member
+	values   []float64
+	patients []health.Endpoint
+	lagged   []lag.Endpoint
+	used     []shed.Endpoint
 }
 
 // A list is the endpoints of a snapshot in the order of their addresses, so that the order of the snapshot cannot
@@ -102,8 +108,8 @@ func (l *Law) Step(now time.Time, s Snapshot) Decision {
 	l.shed(pool, &d, s)
 	d.Work = l.learned(pool)
 	pool.verdicts(&d)
-	for i := range l.scratch {
-		l.scratch[i].Endpoint = nil // the snapshot is the caller's
+	for i := range pool.members {
+		pool.members[i].Endpoint = nil // the snapshot is the caller's
 	}
 	l.started = l.started || len(d.Endpoints) > 0
 	if len(l.memory) > len(pool.members) {
@@ -118,7 +124,7 @@ func (l *Law) observe(now time.Time, endpoints []Endpoint) *pool {
 	if !l.listed.of(endpoints) {
 		l.list(now, endpoints)
 	}
-	members := l.scratch[:0]
+	members := l.scratch.members[:0]
 	for _, e := range l.listed.entries {
 		if n := len(members); n > 0 && members[n-1].memory == e.memory {
 			members[n-1].Endpoint = unite(members[n-1].Endpoint, &endpoints[e.index], now)
@@ -126,11 +132,11 @@ func (l *Law) observe(now time.Time, endpoints []Endpoint) *pool {
 		}
 		members = append(members, member{Endpoint: &endpoints[e.index], memory: e.memory})
 	}
-	if len(members) < len(l.scratch) {
-		clear(l.scratch[len(members):])
+	if len(members) < len(l.scratch.members) {
+		clear(l.scratch.members[len(members):])
 	}
-	l.scratch = members
-	p := &pool{params: &l.params, now: now, members: members}
+	l.scratch.members = members
+	p := &pool{params: &l.params, now: now, members: members, scratch: &l.scratch}
 	for i := range members {
 		members[i].observe(members[i].Endpoint, now, l.params.LeastLatency.Alpha)
 	}
@@ -212,6 +218,7 @@ type pool struct {
 	params  *Params
 	now     time.Time
 	members []member
+	scratch *scratch
 
 	queues, executes bool // some member reports its queue, and what it executes
 	unflagged        int  // members without a flag

@@ -75,29 +75,14 @@ func (m *member) correction() float64 {
 	return u * min(max(0, trust), 1) * (1 - m.seen.paired.fade)
 }
 
-// typical collects one field over the pool. Its median is that of the trusted values. While there is none, because a
+// typical is the median of a value over the pool, of the members where it is trusted. While there is none, because a
 // whole source is away, it is that of the fading ones, so that the pool meets in its own middle.
-type typical struct{ trusted, fading []float64 }
-
-// newTypical has room for the whole pool.
-func (p *pool) newTypical() typical {
-	return typical{trusted: make([]float64, 0, len(p.members))}
-}
-
-func (t *typical) add(s FieldState, value float64) {
-	switch s {
-	case StateFresh, StateHold:
-		t.trusted = append(t.trusted, value)
-	case StateDecay:
-		t.fading = append(t.fading, value)
+func (p *pool) typical(of func(m *member) (value float64, s FieldState)) float64 {
+	known := p.median(func(m *member) (float64, bool) { value, s := of(m); return value, trusted(s) })
+	if !math.IsNaN(known) {
+		return known
 	}
-}
-
-func (t *typical) median() float64 {
-	if len(t.trusted) > 0 {
-		return median(t.trusted)
-	}
-	return median(t.fading)
+	return p.median(func(m *member) (float64, bool) { value, s := of(m); return value, s == StateDecay })
 }
 
 // estimate is the load of one member: a sum of fields, as stale as its stalest.
@@ -149,13 +134,10 @@ func (m *member) counted(median float64) estimate {
 func (p *pool) loads() {
 	p.look()
 	p.levels()
-	ages := p.newTypical()
 	for i := range p.members {
-		m := &p.members[i]
-		p.measure(m)
-		ages.add(m.loadState, m.loadAge.Seconds())
+		p.measure(&p.members[i])
 	}
-	p.age = ages.median()
+	p.age = p.typical(func(m *member) (float64, FieldState) { return m.loadAge.Seconds(), m.loadState })
 	// Where nothing is known, neither idle nor saturated: the fill goes by capacity.
 	p.standIn(1, func(m *member) *float64 { return &m.load })
 }
@@ -163,13 +145,9 @@ func (p *pool) loads() {
 // standIn sets the median level of the loads, and loads those of which nothing is known to that level, or to the one
 // given where there is none. An endpoint that is gone is not idle because nothing is in flight there.
 func (p *pool) standIn(unknown float64, load func(*member) *float64) {
-	levels := p.newTypical()
-	for i := range p.members {
-		m := &p.members[i]
-		levels.add(m.loadState, m.holding(*load(m)).level())
-	}
 	level := unknown
-	if p.load = levels.median(); !math.IsNaN(p.load) {
+	p.load = p.typical(func(m *member) (float64, FieldState) { return m.holding(*load(m)).level(), m.loadState })
+	if !math.IsNaN(p.load) {
 		level = p.load
 	}
 	for i := range p.members {
@@ -182,17 +160,17 @@ func (p *pool) standIn(unknown float64, load func(*member) *float64) {
 
 // levels are the median levels of each signal by itself.
 func (p *pool) levels() {
-	scraped, inFlight := p.newTypical(), p.newTypical()
-	for i := range p.members {
-		m := &p.members[i]
-		if m.blackout {
-			continue
-		}
-		s, c := m.scraped(p, m.seen.queue.Value, m.seen.executing.Value), m.counted(m.seen.counted.Value)
-		scraped.add(s.state, m.holding(s.load).level())
-		inFlight.add(c.state, m.holding(c.load).level())
+	typical := func(of func(m *member) estimate) float64 {
+		return p.typical(func(m *member) (float64, FieldState) {
+			if m.blackout {
+				return 0, StateUnknown
+			}
+			e := of(m)
+			return m.holding(e.load).level(), e.state
+		})
 	}
-	p.scraped, p.inFlight = scraped.median(), inFlight.median()
+	p.scraped = typical(func(m *member) estimate { return m.scraped(p, m.seen.queue.Value, m.seen.executing.Value) })
+	p.inFlight = typical(func(m *member) estimate { return m.counted(m.seen.counted.Value) })
 }
 
 // measure determines the load of one member from its two signals.

@@ -43,12 +43,13 @@ func (p *pool) slots() {
 
 // median returns the median of a value over the members that have one; NaN where none has.
 func (p *pool) median(of func(m *member) (value float64, ok bool)) float64 {
-	values := make([]float64, 0, len(p.members))
+	values := p.scratch.values[:0]
 	for i := range p.members {
 		if value, ok := of(&p.members[i]); ok {
 			values = append(values, value)
 		}
 	}
+	p.scratch.values = values
 	return median(values)
 }
 

@@ -16,7 +16,7 @@ const (
 
 // health moves the states of the members by what happened since the last step.
 func (l *Law) health(p *pool, s *Snapshot) {
-	pool := l.patients[:0]
+	pool := l.scratch.patients[:0]
 	capacity, whole, unflagged := 0.0, 0.0, 0
 	for i := range p.members {
 		capacity += p.members[i].holding(0).capacity()
@@ -47,7 +47,7 @@ func (l *Law) health(p *pool, s *Snapshot) {
 		}
 	}
 	clear(pool) // trackers are the members'
-	l.patients = pool
+	l.scratch.patients = pool
 }
 
 // ejected reports whether the endpoint stalls or fails.

@@ -10,7 +10,7 @@ import (
 func (l *Law) shed(p *pool, d *Decision, s Snapshot) {
 	pool := shed.Pool{
 		Horizon: p.unseen, PushDelay: s.PushDelay, ArrivalRate: d.ArrivalRate, Endpoints: len(p.members),
-		Used: l.shedFrom[:0],
+		Used: l.scratch.used[:0],
 	}
 	for i := range p.members {
 		m := &p.members[i]
@@ -27,7 +27,7 @@ func (l *Law) shed(p *pool, d *Decision, s Snapshot) {
 			All:     all, Pair: pair, Change: change,
 		})
 	}
-	l.shedFrom = pool.Used
+	l.scratch.used = pool.Used
 	o := &l.params.Shedding
 	d.ExpectedWait, d.DropFraction = l.shedder.Step(p.now, &pool, o.Enabled, shed.Params{
 		TargetWait: o.TargetWait, MaxDrop: o.MaxDrop})

@@ -272,7 +272,7 @@ func TestByScrapesOnlyAnEndpointThatLooksUnusedGetsLittle(t *testing.T) {
 	}{
 		{0, false, 1}, {10, false, 0.25}, {30, false, 1.0 / 16}, {1000, false, 0.05}, {1000, true, 1},
 	} {
-		p := pool{params: new(Params), counted: c.counts, members: make([]member, 12)}
+		p := pool{params: new(Params), counted: c.counts, members: make([]member, 12), scratch: new(scratch)}
 		for i := range p.members {
 			p.members[i].load, p.members[i].loadSource = c.inFlight, LoadScraped
 		}

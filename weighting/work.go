@@ -2,7 +2,6 @@ package weighting
 
 import (
 	"math"
-	"slices"
 	"time"
 
 	"steelyard/weighting/shed"
@@ -130,21 +129,16 @@ func (l *Law) engineSpeeds(p *pool) {
 	if c, ok := all.cost(); ok {
 		l.cost = c
 	}
-	type measured struct {
-		engine       *engineState
-		speed, noise float64
-	}
-	found, speeds := make([]measured, 0, len(p.members)), make([]float64, 0, len(p.members))
+	const sigmas = 3 // of what chance explains
+	typical := p.median(func(m *member) (float64, bool) {
+		speed, _, ok := m.engine.efficiency.speed(l.cost)
+		return speed, ok
+	})
 	for i := range p.members {
 		e := p.members[i].engine
 		if speed, noise, ok := e.efficiency.speed(l.cost); ok {
-			found, speeds = append(found, measured{e, speed, noise}), append(speeds, speed)
+			e.speed = shrunk(speed/typical, sameSpeed*sameSpeed+sigmas*sigmas*noise*noise)
 		}
-	}
-	const sigmas = 3 // of what chance explains
-	typical := median(speeds)
-	for _, f := range found {
-		f.engine.speed = shrunk(f.speed/typical, sameSpeed*sameSpeed+sigmas*sigmas*f.noise*f.noise)
 	}
 }
 
@@ -206,24 +200,29 @@ func (p *pool) levelWork() {
 // settleSpeeds takes configured capacities for relative speeds. Those without one are compared with the others by what
 // was learned. Capacities that are all the same, such as the sequences that every engine may run, say nothing of speed.
 func (p *pool) settleSpeeds() {
-	configured, learned := make([]float64, 0, len(p.members)), make([]float64, 0, len(p.members))
+	configured := func(m *member) (float64, bool) {
+		own, from := m.ownSlots()
+		return own, from == CapacityConfigured
+	}
+	least, most := math.Inf(1), 0.0
 	for i := range p.members {
 		m := &p.members[i]
 		m.speed, m.engine.prefillSource = m.engine.speed, PrefillTypical
 		if m.engine.efficiency.seconds() >= enough {
 			m.engine.prefillSource = PrefillMeasured
 		}
-		if own, from := m.ownSlots(); from == CapacityConfigured {
-			configured, learned = append(configured, own), append(learned, m.speed)
+		if own, ok := configured(m); ok {
+			least, most = min(least, own), max(most, own)
 		}
 	}
-	if len(configured) == 0 || slices.Min(configured) == slices.Max(configured) {
+	if least >= most {
 		return
 	}
-	typical := median(configured) / median(learned)
+	learned := p.median(func(m *member) (float64, bool) { _, ok := configured(m); return m.speed, ok })
+	typical := p.median(configured) / learned
 	for i := range p.members {
 		m := &p.members[i]
-		if own, from := m.ownSlots(); from == CapacityConfigured {
+		if own, ok := configured(m); ok {
 			m.speed, m.engine.prefillSource = own/typical, PrefillConfigured
 		}
 	}
