@@ -9,14 +9,6 @@ func (l *Law) Clone() *Law {
 	c.memory = maps.Clone(l.memory)
 	for address, m := range c.memory {
 		own := *m
-		if m.engine != nil {
-			engine := *m.engine
-			own.engine = &engine
-		}
-		if m.recent != nil {
-			recent := *m.recent
-			own.recent = &recent
-		}
 		c.memory[address] = &own
 	}
 	c.listed, c.scratch = list{}, scratch{}

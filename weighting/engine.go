@@ -17,7 +17,7 @@ type engineState struct {
 	busy          tokenGrowth // since the cost was learned from
 	efficiency    efficiency
 	rated         time.Time // the newest reading in efficiency
-	speed         float64   // relative to the typical one; 1 while unknown
+	speed         float64   // relative to the typical one; 1 while unknown, 0 while no member of the pool counts tokens
 	prefillSource PrefillSource
 	outstanding   outstanding
 }
@@ -79,7 +79,7 @@ func (e *engineState) learn(k *prompts, c cost, m *member) {
 		e.learnCost(did, valueOf(m.server.Running), c, at)
 		e.outstanding.hold(d, did.queue.before > 0 && valueOf(m.queueGauge()) > 0)
 	case did.recounted:
-		e.outstanding.forget()
+		e.outstanding = outstanding{}
 		e.sized, e.sizes, e.compared, e.guessed = tokenGrowth{}, batch{}, tokenGrowth{}, batch{}
 		e.step, e.inStep = tokenGrowth{}, false
 	}

@@ -19,8 +19,8 @@ type memory struct {
 	pairing
 	rates
 	service
-	latency latency      // time to the last byte, as the proxies see it
-	engine  *engineState // nil while no member of the pool counts tokens
+	latency latency // time to the last byte, as the proxies see it
+	engine  engineState
 
 	health health.Tracker
 	flag

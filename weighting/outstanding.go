@@ -23,9 +23,6 @@ type outstanding struct {
 // A guess is requests that began together, and their prompt tokens.
 type guess struct{ requests, tokens float64 }
 
-// forget ends the account: of the requests before, nothing is known any more.
-func (o *outstanding) forget() { *o = outstanding{} }
-
 // hold notes at what rate prompts are computed while requests wait: an engine that holds them back because its KV
 // cache is short, or because only so many may run, computes them later than it could.
 func (o *outstanding) hold(d *tokenGrowth, waits bool) {

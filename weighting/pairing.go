@@ -19,7 +19,7 @@ import (
 
 // A pairing is how an endpoint's two signals compare.
 type pairing struct {
-	recent    *[64]Reading // in-flight counts, to pair with scrapes; a ring, see remember. Nil before the first
+	recent    [64]Reading // in-flight counts, to pair with scrapes; a ring, see remember
 	next      int
 	paired    time.Time // when the scrape was taken that was last paired
 	unproxied smoothed  // scraped − in-flight, requests
@@ -45,9 +45,6 @@ func (m *memory) observeInFlight(seen Reading) {
 // moment, which is as old as an exchange may take, and counts can come with every step.
 func (m *memory) remember(seen Reading) {
 	const apart = 10 * time.Millisecond
-	if m.recent == nil {
-		m.recent = new([64]Reading)
-	}
 	at := func(back int) *Reading { return &m.recent[(m.next-back)%len(m.recent)] }
 	if m.next > 1 && at(1).At.Sub(at(2).At) < apart {
 		m.next--

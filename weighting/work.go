@@ -15,10 +15,10 @@ func (l *Law) work(p *pool) {
 	counting := 0
 	for i := range p.members {
 		m := &p.members[i]
-		if m.engine == nil && !m.server.Tokens.At.IsZero() {
-			m.engine = &engineState{speed: 1}
+		if m.engine.speed == 0 && !m.server.Tokens.At.IsZero() {
+			m.engine.speed = 1
 		}
-		if m.engine != nil {
+		if m.engine.speed != 0 {
 			m.engine.learn(k, l.cost, m)
 		}
 		if m.countsTokens() {
@@ -30,15 +30,15 @@ func (l *Law) work(p *pool) {
 		l.byWork, l.shedder = p.byWork, shed.Controller{} // its rates are for each slot
 	}
 	for i := range p.members {
-		if m := &p.members[i]; p.byWork && m.engine == nil {
-			m.engine = &engineState{speed: 1}
+		if m := &p.members[i]; p.byWork && m.engine.speed == 0 {
+			m.engine.speed = 1
 		}
 	}
 	if !p.byWork {
 		for i := range p.members {
 			m := &p.members[i]
-			if m.workload = m.load; m.engine != nil && !m.engine.outstanding.at.IsZero() {
-				m.engine.outstanding.forget()
+			if m.workload = m.load; !m.engine.outstanding.at.IsZero() {
+				m.engine.outstanding = outstanding{}
 			}
 		}
 		return
@@ -103,7 +103,7 @@ func newer(a, b time.Time) time.Time {
 
 // work is what is outstanding at the member of a pool whose unit is work.
 func (m *member) work(p *pool) EndpointWork {
-	e, rate := m.engine, p.prefillRate*m.speed
+	e, rate := &m.engine, p.prefillRate*m.speed
 	w := EndpointWork{
 		PromptTokens: e.outstanding.tokens, Source: e.outstanding.source, CountedAt: m.server.Tokens.At,
 		Requests: m.workload, Seconds: m.workload * p.requestWork / rate,
@@ -122,7 +122,7 @@ func (m *member) work(p *pool) EndpointWork {
 func (l *Law) engineSpeeds(p *pool) {
 	var all efficiency
 	for i := range p.members {
-		if e := p.members[i].engine; e.efficiency.seconds() > 0 {
+		if e := &p.members[i].engine; e.efficiency.seconds() > 0 {
 			all.plus(e.efficiency.typical(e.speed))
 		}
 	}
@@ -135,7 +135,7 @@ func (l *Law) engineSpeeds(p *pool) {
 		return speed, ok
 	})
 	for i := range p.members {
-		e := p.members[i].engine
+		e := &p.members[i].engine
 		if speed, noise, ok := e.efficiency.speed(l.cost); ok {
 			e.speed = shrunk(speed/typical, sameSpeed*sameSpeed+sigmas*sigmas*noise*noise)
 		}

@@ -302,9 +302,7 @@ func TestByWorkNeverAboveLeastRequest(t *testing.T) {
 func (p *plant) teach(c cost) {
 	p.law.cost = c
 	for _, m := range p.law.memory {
-		if m.engine != nil {
-			m.engine.efficiency = efficiency{}
-		}
+		m.engine.efficiency = efficiency{}
 	}
 }
 
