@@ -220,27 +220,24 @@ type pool struct {
 	members []member
 	scratch *scratch
 
-	queues, executes bool // some member reports its queue, and what it executes
-	unflagged        int  // members without a flag
+	queues, executes bool    // some member reports its queue, and what it executes
+	load             float64 // median level of the loads; NaN unknown
+	age              float64 // median of their ages, seconds; NaN unknown
+	unit
+	counted bool // where work is the unit, the proxies report the requests that begin
 
-	// Medians over the members with usable fields; NaN where there is none.
-	scraped, inFlight float64 // level of each signal
-	load              float64 // level of the loads made of them
-	age               float64 // of the loads, seconds
+	unflagged int           // members without a flag
+	unpinned  float64       // part of the requests that no operator gave to an endpoint
+	unseen    time.Duration // from a request's beginning until a decision answers it
+	byLatency bool          // the fill is that of least latency
+}
 
-	byWork      bool    // the unit of load is the work of a mean request
-	counted     bool    // then, the proxies report the requests that begin
+// A unit is what loads are counted in: requests, or the work of a mean request.
+type unit struct {
+	pace        float64 // completions that are typical per busy slot-second; NaN unknown
+	byWork      bool
 	requestWork float64 // then, that work in prompt tokens
 	prefillRate float64 // then, prompt tokens that a typical engine computes in a second; NaN unknown
-	pace        float64 // completions that are typical per busy slot-second; NaN unknown
-
-	byLatency bool // the fill is that of least latency
-
-	unpinned float64 // part of the requests that no operator gave to an endpoint
-
-	unseen time.Duration // from a request's beginning until a decision answers it
-
-	level float64 // water level
 }
 
 // member is one endpoint in a step.
@@ -248,28 +245,40 @@ type member struct {
 	*Endpoint
 	*memory
 
+	room
+	seen fields
+	loaded
+	queued float64 // requests waiting per slot; NaN unknown
+	came   arrived
+	verdict
+}
+
+// A room is how much an endpoint can do at once.
+type room struct {
 	slotCount   float64
 	slotsSource CapacitySource
 	speed       float64
-	ramp        float64
-	blackout    bool
-	gone        bool // connections to it are refused
+	ramp        float64 // part of that which is trusted
+	blackout    bool    // so new that its reports do not count
+	gone        bool    // connections to it are refused
+}
 
-	seen       fields
+// loaded is the load of an endpoint.
+type loaded struct {
 	load       float64 // requests
 	loadSource LoadSource
 	loadState  FieldState
 	loadAge    time.Duration
 	workload   float64 // work, in mean requests; of a pool whose unit is the request, load
 	offset     float64 // unproxied, as used
+}
 
-	queued  float64 // requests waiting per slot; NaN unknown
-	flagged bool
-	lifted  bool // its flag, for a trial
-	floored bool // above the water level
-	slow    bool // above the threshold of latency
-	came    arrived
-
+// A verdict is what is decided of an endpoint besides what it gets by the fill.
+type verdict struct {
+	flagged  bool
+	lifted   bool     // its flag, for a trial
+	slow     bool     // above the threshold of latency
+	floored  bool     // above the water level
 	inEffect Override // by an operator
 	reserved float64  // share of what is left by those, whatever the fill
 }
@@ -287,11 +296,10 @@ func (p *pool) share(d *Decision) {
 	}
 	vessels := p.vessels()
 	d.vessels, d.byLatency = vessels, p.byLatency
-	p.level = fill(vessels, d.Arrivals*p.unpinned)
-	d.WaterLevel = p.level
-	for i, share := range shares(vessels, p.level, p.params.Floor) {
+	d.WaterLevel = fill(vessels, d.Arrivals*p.unpinned)
+	for i, share := range shares(vessels, d.WaterLevel, p.params.Floor) {
 		d.Endpoints[i].Share = share
-		p.members[i].floored = vessels[i].level() >= p.level
+		p.members[i].floored = vessels[i].level() >= d.WaterLevel
 	}
 	p.reserve(d)
 }

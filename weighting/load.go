@@ -133,9 +133,9 @@ func (m *member) counted(median float64) estimate {
 // the median load for those of which nothing is known.
 func (p *pool) loads() {
 	p.look()
-	p.levels()
+	scraped, inFlight := p.levels()
 	for i := range p.members {
-		p.measure(&p.members[i])
+		p.measure(&p.members[i], scraped, inFlight)
 	}
 	p.age = p.typical(func(m *member) (float64, FieldState) { return m.loadAge.Seconds(), m.loadState })
 	// Where nothing is known, neither idle nor saturated: the fill goes by capacity.
@@ -158,8 +158,8 @@ func (p *pool) standIn(unknown float64, load func(*member) *float64) {
 	}
 }
 
-// levels are the median levels of each signal by itself.
-func (p *pool) levels() {
+// levels are the median levels of each signal by itself; NaN where no member has it.
+func (p *pool) levels() (scraped, inFlight float64) {
 	typical := func(of func(m *member) estimate) float64 {
 		return p.typical(func(m *member) (float64, FieldState) {
 			if m.blackout {
@@ -169,20 +169,21 @@ func (p *pool) levels() {
 			return m.holding(e.load).level(), e.state
 		})
 	}
-	p.scraped = typical(func(m *member) estimate { return m.scraped(p, m.seen.queue.Value, m.seen.executing.Value) })
-	p.inFlight = typical(func(m *member) estimate { return m.counted(m.seen.counted.Value) })
+	scraped = typical(func(m *member) estimate { return m.scraped(p, m.seen.queue.Value, m.seen.executing.Value) })
+	inFlight = typical(func(m *member) estimate { return m.counted(m.seen.counted.Value) })
+	return scraped, inFlight
 }
 
-// measure determines the load of one member from its two signals.
-func (p *pool) measure(m *member) {
+// measure determines the load of one member from its two signals, whose median levels are given.
+func (p *pool) measure(m *member, scraped, inFlight float64) {
 	m.loadSource, m.loadState = LoadMedian, StateUnknown
 	if m.blackout {
 		return
 	}
 	empty := m.holding(0)
-	usual := empty.holds(p.scraped)
+	usual := empty.holds(scraped)
 	usuallyRunning := min(usual, m.slotCount)
-	use, counted := m.scraped(p, usual-usuallyRunning, usuallyRunning), m.counted(empty.holds(p.inFlight))
+	use, counted := m.scraped(p, usual-usuallyRunning, usuallyRunning), m.counted(empty.holds(inFlight))
 
 	source, paired := LoadScraped, m.seen.paired.usable()
 	whole := m.seen.queue.usable() && m.seen.executing.usable() && m.measuresRunning(m.slotsSource)
