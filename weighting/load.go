@@ -33,25 +33,22 @@ type fields struct {
 func (p *pool) look() {
 	for i := range p.members {
 		m := &p.members[i]
-		at := func(r Reading) field {
+		at := func(r Reading, stuck bool) field {
 			f := p.params.at(r, p.now)
 			if m.gone && f.state != StateUnknown {
 				f.state, f.fade = StateNeutral, 1
 			}
+			if stuck {
+				f.state = StateStuck
+			}
 			return f
 		}
+		stuck := m.health.Stuck
 		m.seen = fields{
-			queue: at(m.server.Queue), running: at(m.server.Running), utilization: at(m.server.Utilization),
-			awake:     at(m.server.Awake),
-			inFlight:  p.params.at(m.inFlight, p.now),
-			executing: at(m.executes(m.slotCount)),
-			paired:    at(Reading{At: m.paired}),
-		}
-		if m.frozen.stuck() || m.health.Stuck {
-			m.seen.queue.state = StateStuck
-		}
-		if m.health.Stuck {
-			m.seen.running.state, m.seen.utilization.state = StateStuck, StateStuck
+			queue: at(m.server.Queue, stuck || m.frozen.stuck()), running: at(m.server.Running, stuck),
+			utilization: at(m.server.Utilization, stuck), awake: at(m.server.Awake, false),
+			executing: at(m.executes(m.slotCount), false), paired: at(Reading{At: m.paired}, false),
+			inFlight: p.params.at(m.inFlight, p.now),
 		}
 		m.seen.counted = m.seen.inFlight
 		m.seen.counted.Value = max(0, m.inFlight.Value+m.correction())

@@ -1,6 +1,7 @@
 package weighting
 
 import (
+	"cmp"
 	"math"
 	"time"
 
@@ -12,27 +13,18 @@ import (
 func (l *Law) work(p *pool) {
 	k := &l.prompts
 	k.fade(p.now, l.rate)
-	counting := 0
 	for i := range p.members {
 		m := &p.members[i]
-		if m.engine.speed == 0 && !m.server.Tokens.At.IsZero() {
-			m.engine.speed = 1
+		if !m.server.Tokens.At.IsZero() {
+			m.engine.speed = cmp.Or(m.engine.speed, 1)
 		}
 		if m.engine.speed != 0 {
 			m.engine.learn(k, l.cost, m)
 		}
-		if m.countsTokens() {
-			counting++
-		}
 	}
-	p.byWork = 2*counting > len(p.members) && !math.IsNaN(k.mean())
+	p.byWork = p.most((*member).countsTokens) && !math.IsNaN(k.mean())
 	if p.byWork != l.byWork {
 		l.byWork, l.shedder = p.byWork, shed.Controller{} // its rates are for each slot
-	}
-	for i := range p.members {
-		if m := &p.members[i]; p.byWork && m.engine.speed == 0 {
-			m.engine.speed = 1
-		}
 	}
 	if !p.byWork {
 		for i := range p.members {
@@ -47,6 +39,7 @@ func (l *Law) work(p *pool) {
 	p.requestWork, p.prefillRate = k.whole(), l.cost.rate()
 	for i := range p.members {
 		m := &p.members[i]
+		m.engine.speed = cmp.Or(m.engine.speed, 1)
 		m.count(p, k, l.rate)
 	}
 	p.countOthers(k)
