@@ -43,6 +43,11 @@ token, for each output token, and to the last one. Other waits are in mean servi
 			return simulate.Run(untilSignal(os.Interrupt, syscall.SIGTERM), o)
 		},
 	}
+	simulateFlags(c, &o)
+	return c
+}
+
+func simulateFlags(c *cobra.Command, o *simulate.Options) {
 	f := c.Flags()
 	f.StringVar(&o.Scenario, "scenario", "", "a built-in scenario, or the path of a file (with a / or a dot in it)")
 	f.StringVar(&o.Trace, "trace", "", "a file of requests to language models, instead of the scenario's "+
@@ -53,8 +58,7 @@ token, for each output token, and to the last one. Other waits are in mean servi
 	f.BoolVar(&o.List, "list", false, "list the built-in scenarios and exit")
 	f.BoolVar(&o.Print, "print", false, "print the scenario as a file and exit")
 	f.Uint64Var(&o.Seed, "seed", 0, "seed of all random numbers, 0 to 9223372036854775807: the same seed gives the "+
-		"same "+
-		"result (default: the scenario's)")
+		"same result (default: the scenario's)")
 	f.DurationVar(&o.Duration, "duration", 0, "simulated time (default: the scenario's)")
 	f.StringSliceVar(&o.Policies, "policy", nil, "rows to show: names as in the table (--list describes them), "+
 		"or steelyard@ with another interval, 1ms to 1m, which uses the access log, pushes at most that often and has "+
@@ -72,5 +76,4 @@ token, for each output token, and to the last one. Other waits are in mean servi
 	completes(c, "policy", simulate.PolicyNames()...)
 	completesClusterOf(c, &o.Config)
 	completes(c, "envoy-policy", string(sim.RoundRobin), string(sim.LeastRequest), string(sim.Random))
-	return c
 }

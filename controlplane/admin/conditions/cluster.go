@@ -479,6 +479,9 @@ const idleRate = 0.01
 
 // endpointConditions are what is wrong with one endpoint.
 func endpointConditions(p *Observation, c *api.Cluster, e *api.Endpoint) []condition {
+	if EndpointState(e) == api.EndpointDrained { // what it does, or did, harms no request
+		return counterConditions(p, c, e)
+	}
 	return append(serviceConditions(p, c, e), counterConditions(p, c, e)...)
 }
 
@@ -519,8 +522,6 @@ func serviceConditions(p *Observation, c *api.Cluster, e *api.Endpoint) []condit
 	subject := api.Subject{Kind: api.SubjectEndpoint, Cluster: c.Name, Name: e.Address}
 	health := healthCommand(e)
 	switch state := EndpointState(e); {
-	case state == api.EndpointDrained: // what it does, or did, harms no request
-		return nil
 	case state == api.EndpointOutlier:
 		title := "%s fails its requests"
 		if strings.HasPrefix(e.OverloadReason, "stalled") {
