@@ -1,6 +1,7 @@
 package health
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -206,6 +207,13 @@ func TestAStalledServerWithIdleMetricsIsFlaggedWithinThreeSeconds(t *testing.T) 
 	f.Send(load.Plan{Rate: 60, Work: load.Work{Mean: 20 * time.Millisecond}, Seed: 5})
 	f.serving(pool)
 	stalled := pool[1]
+	f.Eventually("its gauge has shown requests: one that never did is no evidence", func() error {
+		e, err := f.Endpoint(stalled.Address())
+		if err == nil && !(e.Input(string(weighting.FieldRunning)).Value.Or(0) > 0) {
+			err = errors.New("it shows none")
+		}
+		return err
+	})
 	stalled.SetMetricsFault(modelsim.MetricsIdle)
 	stalled.SetFrozen(true)
 	f.Eventually("a request stands", func() error {
