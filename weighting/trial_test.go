@@ -233,6 +233,10 @@ var lesserStates = []lesserState{
 		covers: []string{"none of %.0f requests in flight ends, and one takes %.3g s on average"},
 		into:   afterServing(5, func(_ *waysBack, b *countedEndpoint, _ float64) { b.inFlight, b.silent = 3, true }),
 		is:     flaggedFor("on average")},
+	{name: "ejected, as it has answered nothing yet", sources: counting,
+		covers: []string{"none of %.0f requests in flight ends, and one takes %.3g s elsewhere in the pool"},
+		into:   func(_ *waysBack, b *countedEndpoint, _ float64) { b.inFlight, b.running = 3, 3 },
+		is:     flaggedFor("elsewhere in the pool")},
 	{name: "ejected, as requests fail", sources: logging,
 		covers: []string{"failing: %.0f of the last %.0f requests failed"},
 		into: func(w *waysBack, b *countedEndpoint, _ float64) {
