@@ -89,11 +89,11 @@ func (r *Refresher) Done(set []Endpoint, err error) {
 	r.waiting = !r.sent || !slices.Equal(r.set, r.last)
 }
 
-var withoutDigits = strings.NewReplacer("0", "", "1", "", "2", "", "3", "", "4", "", "5", "", "6", "", "7", "", "8", "",
-	"9", "")
+var withoutDigits = strings.NewReplacer("0", "", "1", "", "2", "", "3", "", "4", "", "5", "", "6", "", "7", "",
+	"8", "", "9", "")
 
-// record reports the outcome, and logs the changes from good to bad and back, and another reason. Ports and times are in
-// some, so that digits make none.
+// record reports the outcome, and logs the changes from good to bad and back, and another reason. Some have ports or
+// times, so digits make no other one.
 func (r *Refresher) record(err error) {
 	r.report(err)
 	omitted, partly := err.(*Omissions) //nolint:errorlint // wrapped in an error, they are a failure
