@@ -13,7 +13,8 @@ func gatewayConditions(p *Observation) (out []condition) {
 	if pools := p.Status.Pools; pools.Error != "" {
 		f := newCondition(kindPools, api.SeverityWarning, process, "InferencePools cannot be read").explain(
 			pools.Error, api.BlameNo, "The Kubernetes API does not answer, or refuses; pools that are known stay.",
-			"Correct what is named: Steelyard tries again every few seconds.", "kubectl auth can-i list inferencepools -A")
+			"Correct what is named: Steelyard tries again every few seconds.",
+			"kubectl auth can-i list inferencepools -A")
 		f.pendingFor = passing
 		out = append(out, f)
 	}
