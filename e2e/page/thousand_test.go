@@ -101,20 +101,21 @@ const contention = `(() => {
 	return times[57] / times[0];
 })()`
 
-// scrollsSmoothly: the median frame has to be in time in the first of three runs, and 95 of 100 in one of them. On a
-// machine that does other things, which plain computation shows, only the median is promised.
+// scrollsSmoothly: in one of three runs the median frame has to be in time, and in one 95 of 100. On a machine that does
+// other things, which plain computation shows, only the median is promised.
 func scrollsSmoothly(p *tab, promised float64) {
 	p.t.Helper()
-	best := math.Inf(1)
-	for run := range 3 {
+	median, best := math.Inf(1), math.Inf(1)
+	for range 3 {
 		times := eval[[]float64](p, scrollTimes)
 		p.t.Logf("frames while scrolling: median %.0f ms, p95 %.0f, longest %.0f", times[50], times[95], times[99])
-		if run == 0 && times[50] > promised {
-			p.t.Errorf("the median frame took %.0f ms, want at most %.0f", times[50], promised)
-		}
+		median = min(median, times[50])
 		if best = min(best, times[95]); best <= promised {
 			return
 		}
+	}
+	if median > promised {
+		p.t.Errorf("in the best of three runs, the median frame took %.0f ms, want at most %.0f", median, promised)
 	}
 	if slower := eval[float64](p, contention); slower > 1.5 {
 		p.t.Logf("p95 is not promised: other programs make a computation take up to %.1f times as long", slower)
