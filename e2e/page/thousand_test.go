@@ -101,8 +101,8 @@ const contention = `(() => {
 	return times[57] / times[0];
 })()`
 
-// scrollsSmoothly: in one of three runs the median frame has to be in time, and in one 95 of 100. On a machine that does
-// other things, which plain computation shows, only the median is promised.
+// scrollsSmoothly: in one of three runs the median frame has to be in time, and in one 95 of 100. On a machine that
+// does other things, which plain computation shows, only the median is promised.
 func scrollsSmoothly(p *tab, promised float64) {
 	p.t.Helper()
 	median, best := math.Inf(1), math.Inf(1)
