@@ -241,6 +241,7 @@ func gatewayOf(in *extension.PostTranslateModifyRequest) string {
 func (s *Server) failed(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.pending = nil // Envoy Gateway gives the translation up: the next one may be of another Gateway
 	s.state.Failures++
 	s.state.LastError, s.state.LastErrorAt = status.Convert(err).Message(), api.At(time.Now())
 	s.options.Log.Warn("Envoy Gateway was refused, and keeps the configuration that its Envoys have", "error", err)
