@@ -74,7 +74,8 @@ func (m *member) sample(p *pool) health.Sample {
 	did, seen := &m.passed.proxies, &m.proxies
 	in := health.Sample{Asleep: m.asleep(), Absent: m.blackout || m.gone, Kept: m.Override != Override{}}
 	in.Report = health.Report{
-		ReadAt: m.server.at(), Changed: m.passed.server.changed, Begins: m.passed.server.restarted,
+		ReadAt: m.server.at(), Changed: m.passed.server.changed,
+		Begins:   m.passed.server.restarted && !m.reversals.often(p.now), // else by several servers
 		Claims:   m.claims(p),
 		Progress: m.passed.server.showsProgress(&m.server), Steps: !m.server.Tokens.At.IsZero(),
 	}

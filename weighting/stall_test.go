@@ -457,6 +457,38 @@ func TestAStalledEndpointThatAnswersIsHealthyAgainAfterTheDwell(t *testing.T) {
 	}
 }
 
+// Of several servers behind one address, the counters go back all the time, and none has ended a stall.
+func TestAnotherProcessEndsAStallUnlessTheCountersGoBackAllTheTime(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		before int // times that the counters went back before it stalled
+		ends   bool
+	}{{"a restart", 0, true}, {"several servers", 4, false}} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newCountedPool(4)
+			b, restarts := &w.endpoints[0], 0
+			w.alter = func(i int, e *Endpoint) {
+				if i == 0 {
+					e.Server.Restarts = restarts
+				}
+			}
+			for range c.before {
+				restarts++
+				w.run(second, func() { w.others(); b.inFlight, b.running = 2, 2; b.serve(1) })
+			}
+			if flagged, _ := w.run(3*second, func() { w.others(); b.inFlight, b.running = 3, 0 }); flagged < 0 {
+				t.Fatal("not flagged")
+			}
+			restarts++
+			_, d := w.run(second/2, func() { w.others(); b.inFlight, b.running = 0, 0 })
+			e := &d.Endpoints[0]
+			if ends := !e.Failing && e.Probed == ""; ends != c.ends {
+				t.Errorf("the stall ends: %v, want %v: %s%s", ends, c.ends, e.OverloadReason, e.Probed)
+			}
+		})
+	}
+}
+
 // An endpoint that gets nothing answers nothing: after the flag it is trusted as little as a new one, until it answers,
 // and each time that it stalls again it is flagged for longer.
 func TestAnEjectedEndpointWithoutRequestsIsProbed(t *testing.T) {
