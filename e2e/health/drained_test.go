@@ -2,8 +2,6 @@ package health
 
 import (
 	"fmt"
-	"io"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -27,7 +25,7 @@ func (f *fleet) quiet(address string) {
 				return fmt.Errorf("%s: %s", i.Title, i.Why)
 			}
 		}
-		page, err := f.page()
+		page, err := f.Answer("/metrics")
 		if err != nil {
 			return err
 		}
@@ -39,17 +37,6 @@ func (f *fleet) quiet(address string) {
 		}
 		return nil
 	})
-}
-
-// page is what /metrics has.
-func (f *fleet) page() (string, error) {
-	resp, err := http.Get("http://" + f.Admin + "/metrics")
-	if err != nil {
-		return "", err
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	return string(text), err
 }
 
 // TestADrainOfAStalledEndpointEndsWhatPages: what an operator does at night. It hangs and is drained, which ends
