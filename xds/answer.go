@@ -93,11 +93,3 @@ func (t *tracker) nack(st *stream, p part, message string, now time.Time) {
 	t.mu.logLater(level, "envoy refuses the assignment",
 		"cluster", p.cluster, "node", st.node.NodeID, "peer", st.peer, "version", p.version, "message", message)
 }
-
-// smooth moves an average towards the newest value by weight, 0 to 1. An average of zero is unknown.
-func smooth(average, value time.Duration, weight float64) time.Duration {
-	if average == 0 {
-		return value
-	}
-	return average + time.Duration(weight*float64(value-average))
-}

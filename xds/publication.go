@@ -85,3 +85,11 @@ func (p *publication) acked(delay time.Duration, subscribers int) {
 	}
 	p.ackDelay = smooth(p.ackDelay, delay, 1/float64(max(fewestAcks, subscribers)))
 }
+
+// smooth moves an average towards the newest value by weight, 0 to 1. An average of zero is unknown.
+func smooth(average, value time.Duration, weight float64) time.Duration {
+	if average == 0 {
+		return value
+	}
+	return average + time.Duration(weight*float64(value-average))
+}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/signal"
 	"regexp"
 	"slices"
 	"strings"
@@ -195,3 +197,17 @@ func text(err error) string {
 
 // placed is a text of which every line begins with FILE:LINE:COLUMN.
 var placed = regexp.MustCompile(`^(?:[^\n]+:\d+:\d+: [^\n]+(?:\n|$))+$`)
+
+// untilSignal ends at the first of the signals, for a command that has to clean up. A second one ends the process at
+// once.
+func untilSignal(signals ...os.Signal) context.Context {
+	ctx, stop := signal.NotifyContext(context.Background(), signals...)
+	context.AfterFunc(ctx, stop)
+	return ctx
+}
+
+func configFlag(c *cobra.Command, path *string) {
+	c.Flags().StringVarP(path, "config", "c", "", "the configuration, a YAML file (required)")
+	_ = c.MarkFlagRequired("config")
+	_ = c.MarkFlagFilename("config", "yaml", "yml")
+}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"io"
 	"log/slog"
 	"os/signal"
@@ -79,17 +78,4 @@ func logEverythingTo(log *slog.Logger) {
 	slog.SetDefault(log.With("library", "standard library")) // and with it package log
 	errors := slog.NewLogLogger(log.With("library", "grpc").Handler(), slog.LevelError).Writer()
 	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, errors))
-}
-
-// sayLast writes the last line of a process, and gives up on a reader that has stalled.
-func sayLast(w io.Writer, err error) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		fmt.Fprintln(w, text(err))
-	}()
-	select {
-	case <-done:
-	case <-time.After(logFlush):
-	}
 }

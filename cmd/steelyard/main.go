@@ -2,9 +2,7 @@
 package main
 
 import (
-	"context"
 	"os"
-	"os/signal"
 
 	"github.com/spf13/cobra"
 )
@@ -13,14 +11,6 @@ import (
 var version = "dev"
 
 func main() { os.Exit(execute(root())) }
-
-// untilSignal ends at the first of the signals, for a command that has to clean up. A second one ends the process at
-// once.
-func untilSignal(signals ...os.Signal) context.Context {
-	ctx, stop := signal.NotifyContext(context.Background(), signals...)
-	context.AfterFunc(ctx, stop)
-	return ctx
-}
 
 // The groups of commands, as help shows them.
 const (

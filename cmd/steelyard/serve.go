@@ -115,9 +115,3 @@ func runWith(ctx context.Context, daemon, watch func(context.Context) error) err
 		return err
 	}
 }
-
-func configFlag(c *cobra.Command, path *string) {
-	c.Flags().StringVarP(path, "config", "c", "", "the configuration, a YAML file (required)")
-	_ = c.MarkFlagRequired("config")
-	_ = c.MarkFlagFilename("config", "yaml", "yml")
-}

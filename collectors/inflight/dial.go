@@ -8,10 +8,13 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // maxReply bounds what Redis may send in answer to one write, in bytes. The answer to a poll of 50 sets of MaxMembers
@@ -134,4 +137,11 @@ func (b *boundedConn) Read(p []byte) (int, error) {
 		return 0, fmt.Errorf("answer of Redis at %s is above %d bytes", b.RemoteAddr(), maxReply)
 	}
 	return n, err
+}
+
+// mayNot reports whether a script failed because the ACL user may not do what it does. Redis 7.0 names commands in a
+// script that are not allowed by a sentence, not by the code.
+func mayNot(err error) bool {
+	return redis.HasErrorPrefix(err, "NOPERM") ||
+		err != nil && strings.Contains(err.Error(), "The user executing the script can't")
 }

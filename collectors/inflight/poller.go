@@ -14,12 +14,6 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A Key is one sorted set to read and the cluster whose counts it holds.
-type Key struct {
-	Cluster string
-	Key     string
-}
-
 // A Poller reads all keys from Redis, once per interval.
 type Poller struct {
 	o      Options

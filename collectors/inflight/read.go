@@ -13,15 +13,6 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// MaxMembers is how many members one sorted set may have.
-const MaxMembers = 10_000
-
-// Bounds on the bad members that an error names.
-const (
-	maxNamed      = 5   // members
-	maxMemberText = 100 // bytes of one member
-)
-
 // A Result holds what one poll read of one key.
 type Result struct {
 	Cluster, Key string
@@ -178,11 +169,4 @@ func counts(key string, members []redis.Z) (map[string]float64, error) {
 	}
 	return requests, fmt.Errorf("in-flight key %q has invalid scores, left out: %s", key,
 		strings.Join(named, ", "))
-}
-
-func quote(member string) string {
-	if len(member) > maxMemberText {
-		return fmt.Sprintf("%q…", member[:maxMemberText])
-	}
-	return fmt.Sprintf("%q", member)
 }

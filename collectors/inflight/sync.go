@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -124,25 +123,8 @@ func (m *members) sync(ctx context.Context, client redis.UniversalClient, key st
 	return counts[0], counts[1], nil
 }
 
-// mayNot reports whether a script failed because the ACL user may not do what it does. Redis 7.0 names commands in a
-// script that are not allowed by a sentence, not by the code.
-func mayNot(err error) bool {
-	return redis.HasErrorPrefix(err, "NOPERM") ||
-		err != nil && strings.Contains(err.Error(), "The user executing the script can't")
-}
-
 // syncRights are the rights that the script needs.
 const syncRights = "+evalsha +eval +time +hgetall +hset +hdel +zrange +zscore +zadd +zrem +pexpire"
-
-// companion returns the key of the hash next to a set, in the same slot of a Redis Cluster: it keeps the set's hash
-// tag, or has the whole key as its tag.
-func companion(key string) string {
-	const suffix = ":steelyard"
-	if _, tag, found := strings.Cut(key, "{"); found && strings.IndexByte(tag, '}') > 0 {
-		return key + suffix
-	}
-	return "{" + key + "}" + suffix
-}
 
 // fault adds to the result of a key why its members are not synchronised.
 func (m *members) fault(r *Result) {

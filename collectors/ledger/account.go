@@ -6,30 +6,6 @@ import (
 	"steelyard/weighting/flight"
 )
 
-// An account counts the requests of one Envoy at one endpoint of one cluster. There may be as many as Envoys times
-// endpoints, so accounts are small.
-type account struct {
-	envoy  *envoy
-	member *member
-	count  flight.Counter
-
-	open   list   // requests begun and not ended, oldest first; count has the same number open
-	closed int32  // of the Envoy's closed requests, those of the account
-	ended  uint32 // requests, as in the sums; it wraps around
-
-	next    tally // of the report that is being read
-	watched bool  // the Envoy watches the member's cluster: the member counts it
-	recent  outcomes
-}
-
-// A tally adds up a report about one endpoint, over the Envoy's clusters that it may belong to.
-type tally struct{ inProgress, issued, succeeded, errors int32 }
-
-// countedInFlight returns how many requests are in flight, without those that do not count.
-func (s *member) countedInFlight() int64 {
-	return s.inFlight - s.excess
-}
-
 // apply adds what a step of the counter changed to the member.
 func (l *Ledger) apply(a *account, change *flight.Change) {
 	for range change.Close {
@@ -90,14 +66,6 @@ func (l *Ledger) watch(a *account, watched bool) {
 	}
 	l.shift(a, -a.count.InFlight())
 	a.watched = false
-}
-
-// account returns the account with an endpoint, or nil.
-func (e *envoy) account(s *member) *account {
-	if e == nil {
-		return nil
-	}
-	return e.accounts[s]
 }
 
 // accountWith returns the account with an endpoint, which it adds if it is new; nil if there are too many.

@@ -3,7 +3,6 @@ package ledger
 import (
 	"hash/maphash"
 	"net/netip"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -153,161 +152,147 @@ func (l *Ledger) changed(c *cluster) {
 	}
 }
 
-func (l *Ledger) cluster(name string) *cluster {
-	c := l.clusters[name]
-	if c == nil {
-		c = &cluster{name: name, alpha: defaultAlpha, watchers: make(map[Envoy]struct{}), counted: &countedWatchers{}}
-		l.clusters[name] = c
+// room returns how many of something there may be at most, when this Envoy asks for one more. An Envoy that watches no
+// cluster may be about to, so it is counted; but any client can invent such Envoys, so they leave most of the room to
+// those that watch one.
+func (l *Ledger) room(node Envoy, limit int) int {
+	if l.watching[node] == nil {
+		return limit / strangers
 	}
-	return c
+	return limit
 }
 
-// SetMembers replaces the endpoints of a cluster. Counts of those that
-// stay are kept; those of one that is no longer in any cluster are forgotten.
-// Entries about other addresses are ignored, and counted as ignored.
-func (l *Ledger) SetMembers(name string, addresses []string) {
-	l.mu.Lock()
-	defer l.release()
-	c := l.cluster(name)
-	if slices.EqualFunc(c.members, addresses, func(s *member, given string) bool { return s.address == given }) {
-		return
+// canonical returns an address as Envoys write it.
+func canonical(given string) string {
+	if a, err := netip.ParseAddrPort(given); err == nil {
+		return a.String()
 	}
-	before := make(map[string]*member, len(c.members))
-	for _, s := range c.members {
-		before[s.address] = s
-	}
-	c.members = make([]*member, 0, len(addresses))
-	now := make(map[string]*member, len(addresses))
-	for _, given := range addresses {
-		s := before[given]
-		if s == nil {
-			if s = now[given]; s == nil {
-				s = l.join(c, given)
-			}
-		}
-		delete(before, given)
-		now[given] = s
-		c.members = append(c.members, s)
-	}
-	for _, s := range before {
-		l.leave(s)
-	}
-	l.changed(c)
+	return given
 }
 
-// SetAlpha sets the weight, 0 to 1, of an end in the averages of a cluster.
-func (l *Ledger) SetAlpha(name string, alpha float64) {
-	l.mu.Lock()
-	defer l.release()
-	l.cluster(name).alpha = min(max(alpha, 0), 1)
+// An account counts the requests of one Envoy at one endpoint of one cluster. There may be as many as Envoys times
+// endpoints, so accounts are small.
+type account struct {
+	envoy  *envoy
+	member *member
+	count  flight.Counter
+
+	open   list   // requests begun and not ended, oldest first; count has the same number open
+	closed int32  // of the Envoy's closed requests, those of the account
+	ended  uint32 // requests, as in the sums; it wraps around
+
+	next    tally // of the report that is being read
+	watched bool  // the Envoy watches the member's cluster: the member counts it
+	recent  outcomes
 }
 
-// join adds an endpoint to a cluster.
-func (l *Ledger) join(c *cluster, given string) *member {
-	key := canonical(given)
-	a := l.addresses[key]
-	if a == nil {
-		a = &address{key: key}
-		l.addresses[key] = a
-	}
-	s := &member{cluster: c, at: a, address: given}
-	a.members = append(a.members, s)
-	return s
+// A tally adds up a report about one endpoint, over the Envoy's clusters that it may belong to.
+type tally struct{ inProgress, issued, succeeded, errors int32 }
+
+// countedInFlight returns how many requests are in flight, without those that do not count.
+func (s *member) countedInFlight() int64 {
+	return s.inFlight - s.excess
 }
 
-// leave takes an endpoint out of its cluster.
-func (l *Ledger) leave(s *member) {
-	for _, e := range l.envoys {
-		if acc := e.account(s); acc != nil {
-			l.forget(acc)
-		}
-	}
-	a := s.at
-	a.members = slices.DeleteFunc(a.members, func(other *member) bool { return other == s })
-	if len(a.members) == 0 {
-		delete(l.addresses, a.key)
-	}
+// An envoy is an Envoy that has a stream.
+type envoy struct {
+	node     Envoy
+	accounts map[*member]*account
+	requests map[key]*request
+	open     int  // requests, with the closed ones
+	closed   list // requests whose ends seem lost, and may come after all
+	closings int  // length of closed
+
+	services map[string]service // cluster by the Envoy's own name, where that misleads
+	streams  int                // of the access log
+	reports  []*Reports         // the open streams of load reports, oldest first
+	counting int                // of them, those whose gauges count
+	first    bool               // in this round there was the first report of a stream
+	silent   bool
+	progress int  // requests in progress by the last reports, over all endpoints
+	unlogged bool // its reports showed requests, and no log did
+	wide     bool // its log has requests to other addresses, too
+	grouped  Reporters
+
+	came       time.Time // or may be confirmed again
+	confirmed  bool      // a request of its ended where an endpoint completed some since; see mismatch.go
+	overstated overstated
+
+	unbatched time.Time   // when Steelyard asked it to stop batching its entries
+	early     map[key]int // ends since then without a beginning, which may be in the last batch
+
+	mode  Mode
+	calm  time.Time // since when the rate is low enough for a mode before this one
+	rate  rate
+	asked time.Duration // interval of reports
+
+	lastEvent, lastReport, lastMessage time.Time
+	totals                             api.Entries
 }
 
-// SetWatchers replaces the Envoys that are subscribed to a cluster: only they
-// move its counts. What one of them has in flight counts from now on; the sums
-// start with what it does next.
-func (l *Ledger) SetWatchers(name string, envoys []Envoy) {
-	l.mu.Lock()
-	defer l.release()
-	c := l.cluster(name)
-	watchers := make(map[Envoy]struct{}, len(envoys))
-	same := true
-	for _, node := range envoys {
-		watchers[node] = struct{}{}
-		if _, had := c.watchers[node]; !had {
-			same = false
-			l.watches(c, node, 1)
-			l.eachOf(c, node, func(a *account) { l.watch(a, true) })
-		}
-	}
-	for node := range c.watchers {
-		if _, has := watchers[node]; !has {
-			same = false
-			l.watches(c, node, -1)
-			l.eachOf(c, node, func(a *account) { l.watch(a, false) })
-		}
-	}
-	c.watchers = watchers
-	if !same {
-		l.epoch++
-	}
+// A service is what an Envoy's own name for a cluster stands for.
+type service struct {
+	name   string    // of a cluster here; empty: it is none of them
+	hashes bool      // it chooses endpoints by a hash, and not by the weights
+	named  time.Time // in the latest report
 }
 
-// eachOf calls do for each account of the Envoy with an endpoint of the cluster.
-func (l *Ledger) eachOf(c *cluster, node Envoy, do func(*account)) {
-	e := l.envoys[node]
-	for _, s := range c.members {
-		if a := e.account(s); a != nil {
-			do(a)
-		}
-	}
+// overstated is about a load report with more requests of an endpoint than there can be.
+type overstated struct {
+	address       string // of the endpoint of the latest one
+	requests      uint64
+	since, latest time.Time
 }
 
-// Forget drops a cluster.
-func (l *Ledger) Forget(name string) {
-	l.mu.Lock()
-	defer l.release()
-	c := l.clusters[name]
-	if c == nil {
-		return
+// reported reports whether there are load reports to count by.
+func (e *envoy) reported() bool { return e.counting > 0 }
+
+// reportsOnly reports whether load reports are the only source of the Envoy's requests. An Envoy without requests has
+// no log either, but more frequent reports of it would show nothing sooner.
+func (e *envoy) reportsOnly() bool { return e.mode == ModeReports || e.streams == 0 && e.unlogged }
+
+// basis returns what the Envoy is counted by. Events take precedence over reports, which are older. A silent Envoy is
+// not counted at all.
+func (e *envoy) basis() flight.Basis {
+	switch {
+	case e.silent:
+		return flight.ByNothing
+	case e.streams > 0 && e.mode != ModeReports:
+		return flight.ByLog
+	case e.reported():
+		return flight.ByReports
 	}
-	gone := make(map[*member]bool, len(c.members))
-	for _, s := range c.members {
-		if !gone[s] {
-			gone[s] = true
-			l.leave(s)
-		}
-	}
-	for node := range c.watchers {
-		l.watches(c, node, -1)
-	}
-	delete(l.clusters, name)
-	l.epoch++
+	return flight.ByNothing
 }
 
-// watches adds a cluster to what an Envoy watches, or takes it away.
-func (l *Ledger) watches(c *cluster, node Envoy, n int) {
-	w := l.watching[node]
-	if w == nil {
-		w = &watching{}
-		l.watching[node] = w
-	}
-	w.clusters += n
-	if !c.idle {
-		w.busy += n
-	}
-	if w.clusters == 0 {
-		delete(l.watching, node)
-	}
-	if e := l.envoys[node]; e != nil {
-		l.regroup(e)
-	}
+// Reports is an open stream of load reports. A process has one. If an Envoy has several, they belong to several
+// processes and add up, or one is left over from before its Envoy opened the next.
+type Reports struct {
+	ledger   *Ledger
+	envoy    *envoy // nil if there are too many Envoys, and after Close
+	process  uint8  // identifies it among the streams of its Envoy
+	counts   bool   // its gauges are in the Envoy's accounts
+	later    bool   // there was a report over this stream
+	reported bool   // in this round
+	logged   bool   // since the last report a log showed the same requests, too
+
+	opened, lastReport time.Time // lastReport is `opened` before the first one
+	compared           time.Time // when the sums of requests issued were last compared
+}
+
+// A Stream is an open access log stream. Each worker of an Envoy has one for each of its loggers.
+type Stream struct {
+	ledger *Ledger
+	envoy  *envoy // nil if there are too many Envoys, and after Close
+	open   list   // requests whose beginning came over it
+}
+
+// countedWatchers has the watchers of a cluster that are counted. They change far less often than the counts.
+type countedWatchers struct {
+	ClusterStatus              // what follows from the Envoys, and not from the time
+	epoch, trafficEpoch uint64 // of the ledger, when this was computed
+	envoys              []*envoy
+	late                bool // some Envoy's counts are older than the events of this moment
 }
 
 // setIdle notes whether a cluster has traffic.
@@ -326,20 +311,13 @@ func (l *Ledger) setIdle(c *cluster, idle bool) {
 	l.trafficEpoch++
 }
 
-// room returns how many of something there may be at most, when this Envoy asks for one more. An Envoy that watches no
-// cluster may be about to, so it is counted; but any client can invent such Envoys, so they leave most of the room to
-// those that watch one.
-func (l *Ledger) room(node Envoy, limit int) int {
-	if l.watching[node] == nil {
-		return limit / strangers
-	}
-	return limit
-}
+// patience returns how long an Envoy, or one of its streams, may send nothing.
+func (e *envoy) patience() time.Duration { return max(silentAfter, silentIntervals*e.asked) }
 
-// canonical returns an address as Envoys write it.
-func canonical(given string) string {
-	if a, err := netip.ParseAddrPort(given); err == nil {
-		return a.String()
+// account returns the account with an endpoint, or nil.
+func (e *envoy) account(s *member) *account {
+	if e == nil {
+		return nil
 	}
-	return given
+	return e.accounts[s]
 }

@@ -10,28 +10,6 @@ import (
 	"steelyard/weighting/flight"
 )
 
-// Reports is an open stream of load reports. A process has one. If an Envoy has several, they belong to several
-// processes and add up, or one is left over from before its Envoy opened the next.
-type Reports struct {
-	ledger   *Ledger
-	envoy    *envoy // nil if there are too many Envoys, and after Close
-	process  uint8  // identifies it among the streams of its Envoy
-	counts   bool   // its gauges are in the Envoy's accounts
-	later    bool   // there was a report over this stream
-	reported bool   // in this round
-	logged   bool   // since the last report a log showed the same requests, too
-
-	opened, lastReport time.Time // lastReport is `opened` before the first one
-	compared           time.Time // when the sums of requests issued were last compared
-}
-
-// Reporters counts the open streams of load reports of Envoys that watch a cluster, by whether a log shows the same
-// requests. Other Envoys do not count: any client can invent them, and they would make these report less often.
-type Reporters struct {
-	WithAccessLog int // a log shows them, or the Envoy has no requests
-	ReportsOnly   int // there are only the reports
-}
-
 // Reporting notes that an Envoy opened a stream of load reports and was asked for one every interval. If there are too
 // many Envoys, it is ignored.
 func (l *Ledger) Reporting(node Envoy, interval time.Duration, now time.Time) *Reports {
@@ -87,22 +65,6 @@ func (l *Ledger) ReportersWith(node Envoy) (all Reporters, reportsOnly, watches 
 		all.WithAccessLog++
 	}
 	return all, reportsOnly, watches || !opened
-}
-
-// regroup updates in which of the Reporters the Envoy's streams are counted.
-func (l *Ledger) regroup(e *envoy) {
-	l.reporters.WithAccessLog -= e.grouped.WithAccessLog
-	l.reporters.ReportsOnly -= e.grouped.ReportsOnly
-	switch {
-	case l.watching[e.node] == nil:
-		e.grouped = Reporters{}
-	case e.reportsOnly():
-		e.grouped = Reporters{ReportsOnly: len(e.reports)}
-	default:
-		e.grouped = Reporters{WithAccessLog: len(e.reports)}
-	}
-	l.reporters.WithAccessLog += e.grouped.WithAccessLog
-	l.reporters.ReportsOnly += e.grouped.ReportsOnly
 }
 
 // Asked notes that the Envoy was asked for a report every interval from now on.

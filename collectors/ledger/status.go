@@ -14,14 +14,6 @@ import (
 // that time, it has nothing in its buffer.
 const batchedAge = time.Second
 
-// countedWatchers has the watchers of a cluster that are counted. They change far less often than the counts.
-type countedWatchers struct {
-	ClusterStatus              // what follows from the Envoys, and not from the time
-	epoch, trafficEpoch uint64 // of the ledger, when this was computed
-	envoys              []*envoy
-	late                bool // some Envoy's counts are older than the events of this moment
-}
-
 // exact reports whether no count can drift for long: all have load reports.
 func (w *countedWatchers) exact() bool { return len(w.envoys) > 0 && w.Reconciled == len(w.envoys) }
 

@@ -8,13 +8,6 @@ import (
 	"steelyard/weighting/flight"
 )
 
-// A Stream is an open access log stream. Each worker of an Envoy has one for each of its loggers.
-type Stream struct {
-	ledger *Ledger
-	envoy  *envoy // nil if there are too many Envoys, and after Close
-	open   list   // requests whose beginning came over it
-}
-
 // Open notes that a stream of an Envoy's access log was opened. If there are too many Envoys, it is ignored.
 func (l *Ledger) Open(node Envoy, now time.Time) *Stream {
 	l.mu.Lock()

@@ -107,3 +107,10 @@ type EnvoyStatus struct {
 	// Envoys that share a node id behind one address.
 	ReportStreams int
 }
+
+// Reporters counts the open streams of load reports of Envoys that watch a cluster, by whether a log shows the same
+// requests. Other Envoys do not count: any client can invent them, and they would make these report less often.
+type Reporters struct {
+	WithAccessLog int // a log shows them, or the Envoy has no requests
+	ReportsOnly   int // there are only the reports
+}

@@ -47,58 +47,6 @@ func (d *decoder) check(cfg *Config) {
 	d.checkSets(cfg.Clusters)
 }
 
-// fail reports a mistake in a field, unless the decoder has reported one.
-func (d *decoder) fail(field any, format string, args ...any) {
-	if at := d.places[field]; at != nil && !at.broken {
-		at.broken = true
-		d.complain(at.node, at.path, format, args...)
-	}
-}
-
-// refuse is fail for a text, which the message begins with.
-func (d *decoder) refuse(field *string, format string, args ...any) {
-	d.fail(field, "%s "+format, append([]any{shown(*field)}, args...)...)
-}
-
-// conflict reports two fields that contradict each other, at the one that is written,
-// unless the decoder has reported either.
-func (d *decoder) conflict(a, b any, format string, args ...any) {
-	first, second := d.places[a], d.places[b]
-	if first == nil || second == nil || first.broken || second.broken {
-		return
-	}
-	if !first.written && second.written {
-		first = second
-	}
-	d.complain(first.node, first.path, format, args...)
-}
-
-func (d *decoder) written(field any) bool {
-	at := d.places[field]
-	return at != nil && at.written
-}
-
-// value is how a message quotes a field: a default is marked as one, because the user never wrote it.
-func (d *decoder) value(field any) string {
-	text := shownValue(reflect.ValueOf(field).Elem())
-	if !d.written(field) {
-		text += " (the default)"
-	}
-	return text
-}
-
-// DurationText is Duration.String without the zero parts: 1m, not 1m0s.
-func DurationText(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
-}
-
 func (d *decoder) checkXDS(x *XDS) {
 	d.checkListen(&x.Listen)
 	if a := &x.AccessLog; a.ReportsAbove <= a.BatchAbove {
@@ -170,39 +118,6 @@ func (d *decoder) checkReplicas(cfg *Config) {
 		d.conflict(&cfg.Replicas, &cfg.Redis, "replicas are connected through Redis, and there is no redis section: "+
 			"add redis: {addresses: [127.0.0.1:6379]} at the top level, or remove this section")
 	}
-}
-
-// checkTimeout also makes a default timeout fit a short interval.
-func (d *decoder) checkTimeout(timeout, interval *time.Duration) {
-	if !d.written(timeout) {
-		*timeout = min(*timeout, *interval*4/5)
-	}
-	if *timeout > *interval {
-		d.conflict(timeout, interval, "%s is above the interval of %s: write a timeout of at most %s, or a longer "+
-			"interval", DurationText(*timeout), d.value(interval), DurationText(*interval))
-	}
-}
-
-// checkPair wants both or none of a certificate and its key.
-func (d *decoder) checkPair(cert, key *string) {
-	switch {
-	case *cert != "" && *key == "":
-		d.conflict(cert, key, "the certificate has no key: add key_file:")
-	case *key != "" && *cert == "":
-		d.conflict(key, cert, "the key has no certificate: add cert_file:")
-	}
-}
-
-// checkTwice complains of a text that an earlier item of a list has.
-func (d *decoder) checkTwice(field *string, text string, lines map[string]int, what string) {
-	if at := d.places[field]; at == nil || at.broken {
-		return
-	}
-	if first, twice := lines[text]; twice {
-		d.fail(field, "%s is the same %s as on line %d: remove one", shown(text), what, first)
-		return
-	}
-	lines[text] = d.places[field].node.Line
 }
 
 func (d *decoder) checkCluster(c *Cluster, cfg *Config) {

@@ -10,67 +10,7 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v4"
-
-	"steelyard/internal/engines"
 )
-
-// aliasedValues is how many values aliases may add to those that are written
-// out: a file of a kilobyte can otherwise stand for billions.
-const aliasedValues = 10_000
-
-// A decoder fills a Config, or another struct with its tags, from a YAML tree, and remembers where each field stands,
-// so that checks of one field against another can point at it.
-type decoder struct {
-	problems
-	warnings problems            // what is allowed and probably a mistake
-	folder   string              // of the file: where relative paths start
-	root     reflect.Type        // of the whole
-	tooLarge string              // what to do about a file that is too large
-	budget   int                 // values that may still be read
-	places   map[any]*place      // by the address of the field
-	within   map[*yaml.Node]bool // mappings being merged, to see a circle
-}
-
-// place is the position of a field in the file.
-type place struct {
-	node    *yaml.Node // its key; where it is not written, that of its section
-	path    string     // such as clusters[llama].scrape.interval
-	written bool
-	broken  bool // a mistake in it was reported, so its value means nothing
-}
-
-// field is one key of a section and where its value goes.
-type field struct {
-	key   string
-	tag   reflect.StructTag
-	value reflect.Value
-}
-
-// fieldsOf lists the keys of a section, those of inlined structs among them.
-func fieldsOf(section reflect.Value) []field {
-	var fields []field
-	for i := range section.NumField() {
-		f := section.Type().Field(i)
-		key := f.Tag.Get("yaml")
-		if key == ",inline" {
-			fields = append(fields, fieldsOf(section.Field(i))...)
-			continue
-		}
-		fields = append(fields, field{key: key, tag: f.Tag, value: section.Field(i)})
-	}
-	return fields
-}
-
-// words are those that a value may be; none where any may.
-func (f field) words() []string {
-	words := strings.Fields(f.tag.Get("oneof"))
-	if slices.Equal(words, []string{"@engines"}) {
-		return engines.Names()
-	}
-	return words
-}
-
-func (f field) isSection() bool { return f.value.Kind() == reflect.Struct }
 
 // section reads a mapping into a struct; owner is the node that messages about the whole section point at.
 func (d *decoder) section(owner, n *yaml.Node, into reflect.Value, path string) {
@@ -249,25 +189,3 @@ func (d *decoder) absent(owner *yaml.Node, f field, path string) {
 	}
 	d.initial(f)
 }
-
-// complain adds a problem at a node; path is what it is about.
-func (d *decoder) complain(n *yaml.Node, path, format string, args ...any) {
-	if path != "" {
-		format, args = "%s: "+format, append([]any{path}, args...)
-	}
-	d.add(n.Line, n.Column, "%s", fmt.Errorf(format, args...))
-}
-
-// warn adds a warning at a node; path is what it is about.
-func (d *decoder) warn(n *yaml.Node, path, format string, args ...any) {
-	d.warnings.add(n.Line, n.Column, "%s: %s", path, fmt.Sprintf(format, args...))
-}
-
-func join(path, key string) string {
-	if path == "" {
-		return key
-	}
-	return path + "." + key
-}
-
-func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }

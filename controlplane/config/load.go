@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"reflect"
 
 	"go.yaml.in/yaml/v4"
@@ -72,37 +71,6 @@ func Examine(name string, data []byte, further ...Check) (*Config, []*Problem, e
 func Decode(name string, data []byte, into any, check func(*Checker)) error {
 	d := newDecoder(name, into)
 	return d.decode(data, into, func() { check((*Checker)(d)) })
-}
-
-// A Checker takes reports of mistakes in fields of the struct that is being decoded. A field is named by its address.
-// One whose own value is wrong has been reported before, and is not reported again.
-type Checker decoder
-
-// Fail reports a mistake in a field: the text is for the user, what is wrong and what to write instead.
-func (c *Checker) Fail(field any, format string, args ...any) {
-	(*decoder)(c).fail(field, format, args...)
-}
-
-// Warn reports a field whose value is allowed, and probably a mistake.
-func (c *Checker) Warn(field any, format string, args ...any) {
-	d := (*decoder)(c)
-	if at := d.places[field]; at != nil && !at.broken {
-		d.warn(at.node, at.path, format, args...)
-	}
-}
-
-// Written reports whether the file has the field.
-func (c *Checker) Written(field any) bool { return (*decoder)(c).written(field) }
-
-func newDecoder(name string, into any) *decoder {
-	return &decoder{
-		problems: problems{file: name, seen: map[Problem]bool{}},
-		warnings: problems{file: name, seen: map[Problem]bool{}},
-		folder:   filepath.Dir(name),
-		root:     reflect.TypeOf(into).Elem(),
-		places:   map[any]*place{},
-		within:   map[*yaml.Node]bool{},
-	}
 }
 
 // decode fills a struct from a file; check is called where that can be made sense of.

@@ -213,3 +213,7 @@ func didYouMean(word string, known []string) string {
 	}
 	return ": write one of them"
 }
+
+// aliasedValues is how many values aliases may add to those that are written
+// out: a file of a kilobyte can otherwise stand for billions.
+const aliasedValues = 10_000

@@ -194,16 +194,6 @@ func (l *Listener) enter(c *conn) (victim *conn, full int) {
 	return victim, full
 }
 
-func turnedAway(u *api.Bound, victim *conn) {
-	if victim == nil {
-		u.Refused++
-		u.LastRefused = api.At(time.Now())
-		return
-	}
-	u.Displaced++
-	u.LastDisplaced = api.At(time.Now())
-}
-
 // Busy marks the start and the end of a request on a connection whose requests do not pass through Intercept.
 func (c *conn) Busy(busy bool) {
 	c.listener.mu.Lock()

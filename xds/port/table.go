@@ -4,6 +4,8 @@ import (
 	"container/list"
 	"net"
 	"net/netip"
+	"steelyard/internal/api"
+	"time"
 )
 
 // A table holds the open connections of a listener. The listener's lock guards it and everything in it.
@@ -143,4 +145,14 @@ func addrPort(a net.Addr) netip.AddrPort {
 	}
 	p := tcp.AddrPort()
 	return netip.AddrPortFrom(p.Addr().Unmap(), p.Port())
+}
+
+func turnedAway(u *api.Bound, victim *conn) {
+	if victim == nil {
+		u.Refused++
+		u.LastRefused = api.At(time.Now())
+		return
+	}
+	u.Displaced++
+	u.LastDisplaced = api.At(time.Now())
 }

@@ -414,3 +414,7 @@ func (e *event) check(c *config.Checker, pods int, end time.Duration) {
 		}
 	}
 }
+
+// longestWarmUp is the largest part of a duration that does not count, unless the scenario sets
+// another: a fifth.
+const longestWarmUp = 5

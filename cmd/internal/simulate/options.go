@@ -39,14 +39,6 @@ type Options struct {
 	Out, Err io.Writer // results; progress, if it is a terminal
 }
 
-// Usage is a mistake in the command line, as opposed to one in a file.
-type Usage struct{ error }
-
-// Unwrap gives the cause.
-func (u Usage) Unwrap() error { return u.error }
-
-func usage(format string, args ...any) error { return Usage{fmt.Errorf(format, args...)} }
-
 // The bounds of the simulated time, as in a file.
 const (
 	shortest = time.Second
@@ -222,10 +214,6 @@ func checkRequests(s sim.Scenario) error {
 	}
 	return nil
 }
-
-// longestWarmUp is the largest part of a duration that does not count, unless the scenario sets
-// another: a fifth.
-const longestWarmUp = 5
 
 func (o *Options) named(ctx context.Context) (sim.Scenario, error) {
 	if o.Scenario == "" {
