@@ -135,9 +135,11 @@ func TestSheddingHoldsTheWaitOfLongServices(t *testing.T) {
 	}
 }
 
-// sheds runs the load with shedding, and checks the promised figures: the wait of 99 in 100 accepted requests is at
-// most that many targets, and the goodput at least that part of the capacity. While the machine stands still, the slots
-// run dry, and the requests of that time come together after it.
+// sheds runs the load with shedding, and checks that the wait is held: at the target in the mean, and of 99 in 100
+// accepted requests at most that many targets, while the goodput is at least that part of the capacity. Half as much
+// again is for a machine that other processes use; sim holds the law to the promised figures, and bench-placement
+// --overload the whole. While the machine stands still, the slots run dry, and the requests of that time come together
+// after it.
 func (o overload) sheds(t *testing.T, p testbed.Plan, most, fewest float64) {
 	p.Cluster += fmt.Sprintf("shedding: {enabled: true, target_wait: %v}", o.target)
 	r := o.run(t, p)
@@ -150,7 +152,10 @@ func (o overload) sheds(t *testing.T, p testbed.Plan, most, fewest float64) {
 		wait.Mean, wait.P99, o.target, goodput, refusal.N, len(settled), 1e3*refusal.P50, 1e3*refusal.P90,
 		1e3*r.Lateness.P99)
 	stood := r.Lateness.P99 // seconds
-	if most := most*o.target.Seconds() + stood; wait.P99 > most {
+	if most := 1.5*o.target.Seconds() + stood; wait.Mean > most {
+		t.Errorf("accepted requests wait for %.2f s, want at most %.2f s", wait.Mean, most)
+	}
+	if most := 1.5*most*o.target.Seconds() + stood; wait.P99 > most {
 		t.Errorf("p99 of the wait of accepted requests is %.2f s, want at most %.2f s", wait.P99, most)
 	}
 	if fewest -= stood / (o.length - o.settle).Seconds(); goodput < fewest {

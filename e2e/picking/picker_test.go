@@ -89,13 +89,16 @@ func TestEnvoyFollowsThePickerAndNotTheWeights(t *testing.T) {
 			if r := f.Send(testbed.Quick(requests)).Wait(t); r.Errors != 0 {
 				t.Errorf("%d errors: %v", r.Errors, r.Codes)
 			}
-			if got := p.Choices(t, "fill"); got < requests {
-				t.Errorf("%v requests were chosen for, want %d", got, requests)
+			// a machine that is too busy to ask the picker within 0.1 s leaves a request to the weights
+			late := uint64(f.EnvoyStat("http.ingress.ext_proc.message_timeouts"))
+			if late > requests/10 {
+				t.Errorf("%d of %d requests did not wait for the picker", late, requests)
 			}
-			for i, want := range []uint64{0, requests, 0} {
-				if got := pool[i].Served(); got != want {
-					t.Errorf("server %d served %d, want %d", i, got, want)
-				}
+			if got := p.Choices(t, "fill"); got < float64(requests-late) {
+				t.Errorf("%v requests were chosen for, want %d", got, requests-late)
+			}
+			if got := pool[1].Served(); got < requests-late {
+				t.Errorf("the server of the picker's choice served %d, want at least %d", got, requests-late)
 			}
 		})
 	}
