@@ -1,11 +1,15 @@
 package steelyard_test
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -68,8 +72,7 @@ var plainWords = []struct{ avoid, write string }{
 	{`\bbed\b`, "what the fixture is"},
 }
 
-// habits of documents make a reader go back to the beginning of the sentence. Documents that are made from the code are
-// not held to them yet.
+// habits make a reader go back to the beginning of the sentence.
 var habits = []struct{ avoid, write string }{
 	// Pronouns that stand for a noun further back.
 	{`\b(that|those) of\b`, "the noun again"},
@@ -119,26 +122,64 @@ func TestPlainWords(t *testing.T) {
 // code is what a document quotes: fenced and indented blocks, and spans.
 var code = regexp.MustCompile("(?s)\n```.*?\n```|\n    [^\n]*|`[^`]*`")
 
-func TestDocumentsReadWellAtOnce(t *testing.T) {
-	made := []string{"docs/admin-api.md", "docs/configuration.md", "docs/symptoms.md"}
+// TestTextsReadWellAtOnce is for documents, and for what the program prints: messages, help and the page.
+func TestTextsReadWellAtOnce(t *testing.T) {
 	var patterns []*regexp.Regexp
 	for _, h := range habits {
 		patterns = append(patterns, regexp.MustCompile(`(?i)`+strings.ReplaceAll(h.avoid, " ", `[\s>]+`)))
 	}
-	eachText(t, func(path, text string) {
-		if filepath.Ext(path) != ".md" || slices.Contains(made, filepath.ToSlash(path)) {
-			return
-		}
-		text = code.ReplaceAllStringFunc(text, func(quoted string) string {
-			return strings.Repeat("\n", strings.Count(quoted, "\n")) + "…"
-		})
+	check := func(path, text string, line int) {
 		for i, p := range patterns {
 			for _, at := range p.FindAllStringIndex(text, -1) {
-				line := 1 + strings.Count(text[:at[0]], "\n")
-				t.Errorf("%s:%d: %q: write %s", path, line, text[at[0]:at[1]], habits[i].write)
+				t.Errorf("%s:%d: %q: write %s", path, line+strings.Count(text[:at[0]], "\n"), text[at[0]:at[1]],
+					habits[i].write)
 			}
 		}
+	}
+	eachText(t, func(path, text string) {
+		switch {
+		case filepath.Ext(path) == ".md":
+			check(path, code.ReplaceAllStringFunc(text, func(quoted string) string {
+				return strings.Repeat("\n", strings.Count(quoted, "\n")) + "…"
+			}), 1)
+		case filepath.Ext(path) == ".go" && !strings.HasSuffix(path, "_test.go") && !strings.HasPrefix(path, "e2e"):
+			eachString(t, path, text, func(line int, printed string) { check(path, printed, line) })
+		}
 	})
+}
+
+// eachString calls visit for the strings of Go code, with its line; parts that + joins are one.
+func eachString(t *testing.T, path, code string, visit func(line int, text string)) {
+	files := token.NewFileSet()
+	f, err := parser.ParseFile(files, path, code, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ast.Inspect(f, func(n ast.Node) bool {
+		e, ok := n.(ast.Expr)
+		if !ok {
+			return true
+		}
+		text, ok := stringOf(e)
+		if ok {
+			visit(files.Position(e.Pos()).Line, text)
+		}
+		return !ok
+	})
+}
+
+// stringOf returns the text of a string, with … for each part that is not written there.
+func stringOf(e ast.Expr) (text string, ok bool) {
+	switch e := e.(type) {
+	case *ast.BasicLit:
+		text, err := strconv.Unquote(e.Value)
+		return text, err == nil && e.Kind == token.STRING
+	case *ast.BinaryExpr:
+		left, first := stringOf(e.X)
+		right, second := stringOf(e.Y)
+		return left + right, e.Op == token.ADD && (first || second)
+	}
+	return "…", false
 }
 
 // onlyLink matches a line of Markdown that is nothing but a link.

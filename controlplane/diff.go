@@ -55,7 +55,7 @@ func orNone[T any](list []T) []T {
 func (c *Cluster) preview(diff *api.ClusterDiff, now time.Time, before, after *config.Cluster, o Options) {
 	endpoints, known := nextEndpoints(before, after)
 	if !known {
-		diff.Note = "the endpoints come from another source, which a dry run does not read: those of today are shown"
+		diff.Note = "the endpoints come from another source, which a dry run does not read: the current ones are shown"
 	}
 	c.stepping.Lock()
 	defer c.stepping.Unlock()

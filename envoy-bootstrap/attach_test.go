@@ -228,7 +228,7 @@ func TestWhatCannotBeAttachedIsAnErrorWithWhatToWrite(t *testing.T) {
 	for want, change := range map[string]func(*Options){
 		`cluster "llama": it is given twice`: func(o *Options) { o.Further = []string{"llama"} },
 		`cluster "a b": want printable`:      func(o *Options) { o.Further = []string{"a b"} },
-		"fallback: its endpoints are those of one": func(o *Options) {
+		"fallback: its endpoints belong to one": func(o *Options) {
 			o.Further, o.Fallback = []string{"x"}, []string{"a:1"}
 		},
 		`form "lds": want static or cds or ads`:         func(o *Options) { o.Form = "lds" },

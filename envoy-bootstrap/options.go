@@ -324,7 +324,7 @@ func (o Options) checkFurther() error {
 		errs = append(errs, checkCluster(name))
 	}
 	if len(o.Further) > 0 && len(o.Fallback) > 0 {
-		errs = append(errs, errors.New("fallback: its endpoints are those of one cluster, and there are several: want "+
+		errs = append(errs, errors.New("fallback: its endpoints belong to one cluster, and there are several: want "+
 			"one cluster, or no fallback"))
 	}
 	return errors.Join(errs...)

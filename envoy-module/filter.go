@@ -178,6 +178,6 @@ func guard() {
 		n := panics.Add(1)
 		uncounted.Add(1)
 		logger().Error("panic recovered, which is a defect; after the third, a filter steps aside, and "+
-			"requests go by the weights; a router goes on", "panic", r, "count", n)
+			"requests follow the weights; a router goes on", "panic", r, "count", n)
 	}
 }

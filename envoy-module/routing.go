@@ -52,7 +52,7 @@ func newRouting(config string, log *slog.Logger) (*routing, error) {
 	d := json.NewDecoder(strings.NewReader(config))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&s); err != nil {
-		return nil, fmt.Errorf("filter_config: want that of steelyard router, of the same version: %w", err)
+		return nil, fmt.Errorf("filter_config: want the one that steelyard router of the same version writes: %w", err)
 	}
 	if s.JSON {
 		logsJSON.Store(true)

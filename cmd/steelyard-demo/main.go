@@ -86,7 +86,7 @@ Ctrl-C.`,
 	f.IntVar(&o.Endpoints, "endpoints", demo.DefaultEndpoints, "number of model servers")
 	f.Float64Var(&o.Load, "load", demo.DefaultLoad, "load, as a share of what all servers together can do")
 	f.Uint64Var(&o.Seed, "seed", 0, "seed of the load: the same seed sends the same requests")
-	f.BoolVar(&o.RoundRobin, "round-robin", false, "begin with Envoy's round robin in place of its least request")
+	f.BoolVar(&o.RoundRobin, "round-robin", false, "begin with Envoy's round robin instead of its least request")
 	f.BoolVar(&o.Keep, "keep", false, "keep running after the last phase, until Ctrl-C")
 	f.BoolVar(&o.Trouble, "trouble", false, "with --keep: then a server stalls and an Envoy stands still, to be found")
 	f.StringVar(&o.JSONFile, "json", "", "write the figures to this file as JSON")
@@ -119,10 +119,10 @@ that ENVOY_DYNAMIC_MODULES_SEARCH_PATH names.`,
 func prefixCommand() *cobra.Command {
 	return withDuration(&cobra.Command{
 		Use:   "prefix",
-		Short: "Show conversations on engines with prefix caches: by weights, by a header, by the prompt",
+		Short: "Show conversations on engines with prefix caches, placed in three ways",
 		Long: `Start a control plane, simulated engines with prefix caches and real Envoys, and
-send the same conversations three times: by the weights of work, by a header that
-names the conversation, and by the prompt, in the module.
+send the same conversations three times: with weights from the engines' work, with a
+hash of a header that names the conversation, and with the prompt, in the module.
 libsteelyard.so has to be next to this program, or in the folder that
 ENVOY_DYNAMIC_MODULES_SEARCH_PATH names.`,
 	}, 15*time.Second, ofEachPhase, demo.Prefix)

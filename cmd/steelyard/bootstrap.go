@@ -133,8 +133,8 @@ func (b *bootstrap) tlsFlags(c *cobra.Command) {
 	f.StringVar(&b.tlsDir, "tls-dir", "/etc/envoy/tls", "with --tls: the folder on Envoy's machine that has ca.crt, "+
 		"tls.crt and tls.key")
 	f.StringVar(&b.out, "out", "", "write the files to this folder instead of standard output")
-	f.StringVar(&b.configDir, "config-dir", "", "with --tls: the folder that the files of --out have on Envoy's "+
-		"machine (default: that of --out)")
+	f.StringVar(&b.configDir, "config-dir", "", "with --tls: the folder on Envoy's machine for the files of "+
+		"--out (default: the folder of --out)")
 	f.StringVar(&o.TLS.ServerName, "xds-server-name", "", "name in Steelyard's certificate (default: the host of "+
 		"--xds)")
 	f.StringVar(&o.ModelTLS.CAFile, "model-ca-file", "", "authorities of the model servers' certificates, PEM, on "+

@@ -61,7 +61,7 @@ If the picker is away, or Steelyard for more than 3 s, proxies follow the last w
 	f.StringVar(&o.Listen, "listen", "127.0.0.1:18002", "where proxies connect, HOST:PORT")
 	f.StringVar(&o.Admin, "admin", "127.0.0.1:18003", "listener of /metrics, /healthz and /readyz, HOST:PORT")
 	f.StringVar(&o.Name, "name", host, "name under which Steelyard shows this picker")
-	f.BoolVar(&o.Strict, "strict", false, "answer 503 where no endpoint can be named, as the Endpoint Picker protocol "+
+	f.BoolVar(&o.Strict, "strict", false, "answer 503 if no endpoint can be named, as the Endpoint Picker protocol "+
 		"asks; otherwise the proxy balances such requests on its own")
 	f.BoolVar(&o.Prefix, "prefix", false, "prefer endpoints that have a part of the prompt in their prefix cache, by "+
 		"the answers that went through this picker; needs a proxy that sends bodies (bootstrap --prefix)")

@@ -16,7 +16,7 @@ type labelMeaning struct {
 var labelMeanings = map[Engine][]labelMeaning{
 	EngineVLLM: {
 		processes,
-		{"engine", false, "an engine core of data parallelism, with a scheduler of its own: " +
+		{"engine", false, "an engine core of data parallelism, with its own scheduler: " +
 			"vllm/v1/metrics/loggers.py in vllm-project/vllm"},
 	},
 	EngineSGLang: {
@@ -37,7 +37,7 @@ var labelMeanings = map[Engine][]labelMeaning{
 		{"version", false, "the same"},
 	},
 	EngineTriton: {
-		{"model", false, "it has a queue of its own: docs/user_guide/metrics.md in triton-inference-server/server"},
+		{"model", false, "it has its own queue: docs/user_guide/metrics.md in triton-inference-server/server"},
 		{"version", false, "the same"},
 	},
 	EngineTGI: {
@@ -45,8 +45,8 @@ var labelMeanings = map[Engine][]labelMeaning{
 			"huggingface.co/docs/text-generation-inference"},
 	},
 	EngineCustom: {
-		{"pid", false, "the processes of a server of one's own may each count their own requests. Where they do not, " +
-			"its gauge needs the multiprocess_mode mostrecent or max: prometheus.github.io/client_python/multiprocess"},
+		{"pid", false, "each process of your own server may count its own requests. If it does not, the " +
+			"gauge needs the multiprocess_mode mostrecent or max: prometheus.github.io/client_python/multiprocess"},
 	},
 }
 

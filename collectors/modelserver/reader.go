@@ -102,7 +102,7 @@ func (r *Reader) evaluate(body []byte, use func(evaluation)) error {
 func (r *Reader) missing(body []byte) string {
 	instead := cmp.Or(renamed(body), "it begins with "+excerpt(bytes.TrimLeft(body, " \t\n")))
 	if other, err := Detect(body); err == nil && other != r.engine {
-		instead = fmt.Sprintf("its series are those of engine %q", other)
+		instead = fmt.Sprintf("it has the series of engine %q", other)
 	}
 	return fmt.Sprintf("none of the series is in the body (expected %s); %s",
 		strings.Join(r.loadSeries(), ", "), instead)

@@ -247,7 +247,7 @@ func TestReadsWhatStrangersWrite(t *testing.T) {
 		{"an empty object of JSON", "{}\n", "", "a page of JSON, not of metrics"},
 		{"a name within braces", "{\"other\"} 1\napp_queue 3\n", "queue=3", ""},
 		{"nothing but comments", "# EOF\n", "", "none of the series"},
-		{"another server", "tgi_queue_size 3\n", "", `its series are those of engine "tgi"`},
+		{"another server", "tgi_queue_size 3\n", "", `it has the series of engine "tgi"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			report, err := newReader(t, EngineCustom).Read([]byte(c.body))

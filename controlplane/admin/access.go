@@ -53,7 +53,7 @@ func ParseTokens(content []byte) ([]Token, error) {
 			return nil, fmt.Errorf("line %d: write ROLE NAME TOKEN, where ROLE is %s or %s", n, RoleView, RoleOperate)
 		}
 		if l := len(fields[2]); l < shortestToken || l > longestToken {
-			return nil, fmt.Errorf("line %d: the token has %d characters: write %d to %d, for example, those of "+
+			return nil, fmt.Errorf("line %d: the token has %d characters: write %d to %d, for example, the output of "+
 				"openssl rand -hex 32", n, l, shortestToken, longestToken)
 		}
 		t := Token{Role: fields[0], Name: fields[1], hash: sha256.Sum256([]byte(fields[2]))}

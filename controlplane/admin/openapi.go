@@ -58,7 +58,7 @@ func (h *handler) apiRoutes() []apiRoute {
 		reads("/api/v1/clusters/{name}/explain", "Why an endpoint has its share", h.getExplanation,
 			apiParameter{name: "endpoint", kind: "string", meaning: "its address"},
 			apiParameter{name: "at", kind: "string", meaning: "a past time, or how long ago"}),
-		reads("/api/v1/clients", "Connected Envoys, and those that left", h.getClients, sorting...),
+		reads("/api/v1/clients", "Connected Envoys, and Envoys that left", h.getClients, sorting...),
 		reads("/api/v1/incidents", "What is wrong", h.getIncidents, cluster),
 		reads("/api/v1/events", "What changed in the last hour", h.getEvents,
 			apiParameter{name: "since", kind: "integer", meaning: "only those after this id"}, cluster,
@@ -100,7 +100,7 @@ func (h *handler) getOpenAPI(*http.Request) (map[string]any, error) {
 	return map[string]any{
 		"openapi": "3.1.0",
 		"info": map[string]any{"title": "Steelyard admin API", "version": "v1",
-			"description": "What each key means is in docs/admin-api.md. Keys may be added; ignore those that " +
+			"description": "What each key means is in docs/admin-api.md. Keys may be added; ignore keys that " +
 				"you do not know."},
 		"paths": paths, "components": map[string]any{"schemas": components},
 	}, nil

@@ -179,8 +179,8 @@ type Admin struct {
 	AnonymousView bool `yaml:"anonymous_view" default:"false"`
 	// Insecure allows a listener that is not on loopback without TLS or without tokens. Default false.
 	Insecure bool `yaml:"insecure" default:"false"`
-	// AllowedHosts are accepted Host names, besides those that no stranger can register,
-	// such as that of an Ingress; *.NAME stands for all below NAME; 1 to
+	// AllowedHosts are accepted Host names, besides names that no stranger can register,
+	// such as an Ingress host; *.NAME stands for all below NAME; 1 to
 	// 100. Requests for others are refused. Default none.
 	AllowedHosts []string `yaml:"allowed_hosts" max:"100"`
 }
@@ -522,7 +522,7 @@ type QueueClass struct {
 	// Weight is its share of what is sent while all classes wait, relative to the other weights, 0.001 to 1000000.
 	// Default 1.
 	Weight float64 `yaml:"weight" default:"1" range:"0.001..1000000"`
-	// Strict sends its requests before those of all classes that are not strict, which may then wait for as long as
+	// Strict sends its requests before the requests of all classes that are not strict, which may then wait for as long as
 	// there are any. Default false.
 	Strict bool `yaml:"strict" default:"false"`
 	// MaxWaiting is how many requests of the class may wait, of all Envoys, 0 to 10000; with 0, one is refused at once

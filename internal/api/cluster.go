@@ -40,7 +40,7 @@ type Cluster struct {
 	Requests Number `json:"requests"` // begun since the start, by the Envoys' reports
 	// FirstToken and AnswerP99Seconds are of the last minute, over all endpoints.
 	FirstToken
-	// 99th percentile of the time to the last byte, by access logs of the last minute
+	// 99th percentile of the time to the last byte, from access logs of the last minute
 	AnswerP99Seconds Number `json:"answer_p99_seconds"`
 
 	// Filled in by the handler.
@@ -186,7 +186,7 @@ type Endpoint struct {
 	// part of its requests that it failed, 0 to 1, smoothed
 	FailedShare           Number `json:"failed_share"`
 	FailedShareAgeSeconds Number `json:"failed_share_age_seconds"` // age of the newest request in it
-	// no connection, a reset or a 5xx of its own, since the start
+	// no connection, a reset or its own 5xx, since the start
 	FailedRequests Number `json:"failed_requests"`
 	// other requests that ended in an error, such as a 4xx, since the start
 	ErrorRequests Number `json:"error_requests"`
@@ -209,7 +209,7 @@ type Endpoint struct {
 	ImplausibleReadings Number `json:"implausible_readings"` // scrapes with a counter that was impossibly high
 	WrongCounters       string `json:"wrong_counters"`       // latest counters that could not be right, and why
 	LastWrongCounters   Time   `json:"last_wrong_counters"`  // when they were found
-	// its counters begin again often, as those of several servers behind one address do
+	// its counters begin again often, as with several servers behind one address
 	CountersGoBack bool `json:"counters_go_back"`
 
 	// Filled in by the handler.

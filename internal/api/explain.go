@@ -22,7 +22,7 @@ func explain(d *weighting.Decision, i int) string {
 	_, _, ofLaw := d.Level(i)
 	switch {
 	case e.Override.Drained:
-		return "An operator drained it: it gets no new requests, and keeps those that it has."
+		return "An operator drained it: it gets no new requests, and keeps the ones that it has."
 	case e.Override.Share > 0:
 		return fmt.Sprintf("%s: an operator pinned its share.", share)
 	case e.Reason == weighting.ReasonAsleep:

@@ -35,6 +35,6 @@ type Pools struct {
 	Enabled  bool   `json:"enabled"`  // the section is configured
 	Answered bool   `json:"answered"` // the Kubernetes API has answered for every namespace
 	Found    int    `json:"found"`    // pools of these namespaces
-	Pickers  int    `json:"pickers"`  // of them, those that are left to their pickers
+	Pickers  int    `json:"pickers"`  // of them, pools that are left to their pickers
 	Error    string `json:"error"`    // of the latest request; the pools that are known stay
 }

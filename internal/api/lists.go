@@ -17,7 +17,7 @@ type IncidentList struct {
 	At        Time           `json:"at"`        // when they were found; once a second
 	State     State          `json:"state"`     // `ok`, `warning` or `error`: the worst of them
 	Clusters  []ClusterState `json:"clusters"`  // sorted by name
-	Incidents []Incident     `json:"incidents"` // errors first, then those that began first
+	Incidents []Incident     `json:"incidents"` // errors first, then the oldest first
 	LeftOut   int            `json:"left_out"`  // incidents beyond the first 200
 }
 
@@ -109,7 +109,7 @@ type Frame struct {
 type ClusterFrame struct {
 	Cluster Cluster `json:"cluster"` // without `endpoints`
 	Order   uint64  `json:"order"`   // changes with the set of endpoints
-	// endpoints of the columns, sorted; null while `order` is that of the frame before
+	// endpoints of the columns, sorted; null while the frame before had the same `order`
 	Addresses []string `json:"addresses"`
 	Fields    []string `json:"fields"`  // fields of the columns, in their order
 	Columns   string   `json:"columns"` // base64: for each field one value for each endpoint

@@ -69,7 +69,7 @@ func Counted(e Entries) uint64 {
 type SignalTotals struct {
 	AccessLog   bool    `json:"access_log"`   // access logs are accepted
 	LoadReports bool    `json:"load_reports"` // load reports are accepted
-	Entries     Entries `json:"entries"`      // of all Envoys, also those that have left
+	Entries     Entries `json:"entries"`      // of all Envoys, also Envoys that have left
 	Reports     uint64  `json:"reports"`      // load reports received
 
 	Envoys map[SignalMode]int `json:"envoys"` // Envoys that ever reported, by mode

@@ -128,7 +128,7 @@ func (s *Server) passOn(ctx context.Context, m *member, next func() (*loadsv1.Le
 		}
 		if len(l.GetClusters()) != 1 || !slices.Contains(m.clusters, l.GetClusters()[0]) ||
 			len(l.GetHashes()) > MaxHashes || len(l.GetEndpoint()) > maxEndpoint {
-			return status.Errorf(codes.InvalidArgument, "want one cluster of those that were named first, at most %d "+
+			return status.Errorf(codes.InvalidArgument, "want one of the clusters that were named first, at most %d "+
 				"hashes, and an address of at most %d bytes", MaxHashes, maxEndpoint)
 		}
 		if now := time.Now(); now.Sub(second) >= time.Second {

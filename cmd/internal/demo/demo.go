@@ -166,7 +166,7 @@ func (d *demo) keep(ctx context.Context) error {
 		return err
 	}
 	d.screen.printf("\nThe load continues under Steelyard's weights until Ctrl-C.\n"+
-		"For a minute, the shares served are still those of %s, too.\n",
+		"For a minute, the served shares still include requests from %s.\n",
 		d.options.policies()[0].title)
 	for i, e := range d.envoys.all {
 		d.screen.printf("Envoy %d:   http://%s/\n", i+1, e.Admin())

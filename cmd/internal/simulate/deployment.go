@@ -290,9 +290,9 @@ func (f *deployment) noteSignals(g sim.Signals, source sim.Source) {
 	}
 	switch len(delays) {
 	case 0:
-		f.list("delays", "of signals and pushes, those of one data center", fromNowhere)
+		f.list("delays", "of signals and pushes: as in one data center", fromNowhere)
 	case 1, 2:
-		f.list("other delays", "those of one data center", fromNowhere)
+		f.list("other delays", "as in one data center", fromNowhere)
 	}
 	if g.Loss == nil {
 		return
@@ -363,7 +363,7 @@ func (f *deployment) source(y *sim.Steelyard, s sim.Scenario) {
 			text += fmt.Sprintf(", in batches above %s requests/s of an Envoy", number(x.AccessLog.BatchAbove))
 		}
 		if y.Uncorrected = x.LoadReports.Disabled; !y.Uncorrected {
-			text += ", corrected by load reports every " + config.DurationText(y.ReportInterval)
+			text += ", corrected with load reports every " + config.DurationText(y.ReportInterval)
 		}
 		f.list("in flight", text, f.file+besides)
 	case !x.LoadReports.Disabled:
@@ -375,7 +375,7 @@ func (f *deployment) source(y *sim.Steelyard, s sim.Scenario) {
 		f.list("in flight", "Redis, read every "+config.DurationText(y.ReportInterval), f.file)
 	default:
 		y.Source = sim.Scrape
-		f.list("in flight", "nothing but scrapes", f.file)
+		f.list("in flight", "from scrapes only", f.file)
 	}
 }
 

@@ -213,9 +213,9 @@ func (r run) legend() string {
 			strings.Join(bounds, ", "))
 	}
 	if _, ok := r.reference(); ok {
-		what := "p99 to that of %s, where waits under %g count as %g"
+		what := "p99 to the p99 of %s; waits under %g count as %g"
 		if hasEngines(r.scenario) {
-			what = "ttft p99 to that of %s, where what is under %g s counts as %g s"
+			what = "ttft p99 to the p99 of %s; less than %g s counts as %g s"
 		}
 		fmt.Fprintf(&b, "\nratio: of the "+what, sim.LeastRequest, imperceptible, imperceptible)
 	}

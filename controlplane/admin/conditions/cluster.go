@@ -301,13 +301,13 @@ func causedBy(cause string) string { return because(strings.TrimRight(cause, "."
 func sourceNext(name string) string {
 	switch name {
 	case sourceScrape:
-		return "Request the metrics of one endpoint by hand. Are its port, path and engine those of the " +
-			"configuration (scrape.port, scrape.path, engine)?"
+		return "Request the metrics of one endpoint by hand. Does the configuration have its port, " +
+			"path and engine (scrape.port, scrape.path, engine)?"
 	case sourceRedis, api.SourceReplicas:
 		return "See whether Redis runs and is reachable from here (section redis of the configuration)."
 	case sourceDiscovery:
-		return "Correct what is named here, in the configuration or where the endpoints come from. Those that are " +
-			"known stay in use."
+		return "Correct what is named here, in the configuration or where the endpoints come from. Known " +
+			"endpoints stay in use."
 	}
 	return "See whether the Envoys' bootstrap has this service, and what it logs."
 }
@@ -394,7 +394,7 @@ func asleepConditions(c *api.Cluster, subject api.Subject) []condition {
 	return []condition{newCondition(kindAsleep, api.SeverityError, subject,
 		sprint("All engines of %s sleep", c.Name)).explain(
 		sprint("The metrics of all %d endpoints show it.", n), api.BlameNo,
-		"They were put to sleep, and take no requests: those that come fail or wait.",
+		"They were put to sleep, and take no requests: new ones fail or wait.",
 		"Wake one. It gets requests as soon as its metrics show that it is awake.",
 		requestCommand(first, http.MethodPost, "/wake_up"))}
 }
@@ -409,7 +409,7 @@ func lateConditions(c *api.Cluster, subject api.Subject) []condition {
 	}
 	f := newCondition(kindSource, api.SeverityError, subject, sprint("Most reports of %s are old", c.Name)).explain(
 		sprint("%d of %d endpoints have reported nothing for longer than weighting.hold.", late, c.Counts.Total),
-		api.BlameUnknown, "Their last values fade into those of the median endpoint.",
+		api.BlameUnknown, "Their last values fade into the median endpoint's.",
 		"See how old what is known of each endpoint is.", "steelyard top "+quoted(c.Name))
 	f.ID, f.inhibitedBy = sourceID(c.Name, "reports"), sourceID(c.Name, sourceScrape)
 	return []condition{f}
@@ -583,7 +583,7 @@ func serviceConditions(p *Observation, c *api.Cluster, e *api.Endpoint) []condit
 func unusable(p *Observation, c *api.Cluster, e *api.Endpoint, subject api.Subject) condition {
 	next := "See whether it is alive. If it is, did its metrics port move (scrape.port, metrics_port)?"
 	if answered(e) {
-		next = "A server answers there, so see what its page has. Are engine and scrape.path those of this server?"
+		next = "A server answers there, so see what its page has. Do engine and scrape.path fit this server?"
 	}
 	f := newCondition(kindEndpoint, api.SeverityError, subject,
 		sprint("No usable metrics for %s", e.Named())).explain(
@@ -604,7 +604,7 @@ func unreadable(p *Observation, c *api.Cluster, e *api.Endpoint, subject api.Sub
 		"Request them by hand. A slow endpoint needs a longer scrape.timeout."
 	if answered(e) {
 		cause, next = "Its metrics endpoint answers with something else than the metrics of this engine.",
-			"See what its page has. Are engine and scrape.path those of this server?"
+			"See what its page has. Do engine and scrape.path fit this server?"
 	}
 	f := newCondition(kindEndpoint, api.SeverityWarning, subject,
 		sprint("The metrics of %s cannot be read", e.Named())).explain(
@@ -678,7 +678,7 @@ func standIn(e *api.Endpoint) string {
 	if e.LoadSource == "in_flight" || e.LoadSource == "fused" {
 		return "The Envoys' in-flight counts are used instead."
 	}
-	return "Its last values fade into those of the median endpoint."
+	return "Its last values fade into the median endpoint's."
 }
 
 // outlierBecause explains why Steelyard is not the cause of an outlier.

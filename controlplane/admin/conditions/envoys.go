@@ -133,7 +133,7 @@ func lostConditions(l *api.LeftEnvoy) (out []condition) {
 func behindCondition(subject api.Subject, why string) condition {
 	return newCondition(kindBehind, api.SeverityError, subject,
 		sprint("Envoy %s does not answer", subject.Name)).explain(why,
-		api.BlameInPart, "Until it answers it balances by the weights that it has, if it runs.",
+		api.BlameInPart, "Until it answers, it uses the weights that it has, if it runs.",
 		"See whether it runs, has CPU time and reaches this port; its connection is closed when it answers no ping.",
 		"")
 }

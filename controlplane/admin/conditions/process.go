@@ -40,7 +40,7 @@ func processConditions(p *Observation) (out []condition) {
 	if len(p.Clients) == 0 && !s.Draining {
 		f := newCondition(kindNoEnvoys, api.SeverityWarning, process, "No Envoy is connected").explain(
 			"Nothing follows the weights.", api.BlameUnknown,
-			"Attempts that fail on the way are not seen here; those that are refused here are incidents of their own.",
+			"Attempts that fail on the way are not seen here; a refusal has its own incident.",
 			"See whether an Envoy is configured for this address, and reaches it.",
 			"curl -s 'localhost:9901/stats?filter=control_plane'")
 		f.pendingFor = 5 * time.Second
@@ -80,7 +80,7 @@ func edgeConditions(p *Observation) (out []condition) {
 		"See who polls it, and from where.", "ss -tn state established")
 	because, next := "Its end was fixed when it was issued.", "Renew it: a new file is in use within a second."
 	if slices.ContainsFunc(p.Status.Certificates, func(c api.Certificate) bool { return c.Error != "" }) {
-		because = "What is in a file is not what Steelyard needs there."
+		because = "A file does not hold what Steelyard needs there."
 		next = "Correct the file, and renew what expires: new files are in use within a second."
 	}
 	add(kindCertificate, "", "A certificate needs attention", certificateProblems(p.Status.Certificates, p.Now),

@@ -202,8 +202,8 @@ func collectEndpoint(s sink, e *api.Endpoint) {
 	s.set("steelyard_endpoint_implausible_readings_total", "Scrapes in which a counter rose by more than any server "+
 		"can count, so that nothing of that interval counts.", e.ImplausibleReadings)
 	s.set("steelyard_endpoint_requests_total", "Requests that the Envoys began here.", e.Requests)
-	s.set("steelyard_endpoint_hashed_requests_total", "Requests that the Envoys began here by a hash (affinity), and "+
-		"not by the weights.", e.HashedRequests)
+	s.set("steelyard_endpoint_hashed_requests_total", "Requests that the Envoys began here through a hash "+
+		"(affinity), and not through the weights.", e.HashedRequests)
 	s.set("steelyard_endpoint_completed_requests_total", "Requests that it completed, by its own counter.",
 		e.CompletedRequests)
 	s.set("steelyard_endpoint_in_flight", "Requests in flight, by the Envoys' counts, or else waiting and running.",

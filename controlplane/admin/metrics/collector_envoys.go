@@ -27,7 +27,7 @@ func collectIncidents(s sink, clusters []api.Cluster, m *history.Moment) {
 	}
 	for l, n := range counts {
 		s.with(labelCluster, l.cluster, "severity", string(l.severity)).set("steelyard_incidents",
-			"Incidents, by severity; those of the process have an empty cluster.", num(n))
+			"Incidents, by severity; incidents of the process have an empty cluster.", num(n))
 	}
 }
 

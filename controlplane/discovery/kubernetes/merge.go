@@ -262,6 +262,6 @@ func pick(all []discoveryv1.EndpointPort, wanted, key string, ported bool) (int,
 		return 0, fmt.Errorf("it has the ports %s: write the one to use as the value of %s",
 			strings.Join(names, ", "), key)
 	}
-	return 0, fmt.Errorf("it has no %s %s: its ports, which are those of the Pods, are %s", key, wanted,
+	return 0, fmt.Errorf("it has no %s %s: its ports are the ports of its Pods, %s", key, wanted,
 		strings.Join(names, ", "))
 }

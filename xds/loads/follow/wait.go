@@ -209,7 +209,7 @@ func (w *Waiter) release(condition func() bool) {
 		r.settled(Outcome{})
 	}
 	if len(released) > 0 {
-		w.log.Warn("requests that waited are released: they go by the weights", "cluster", w.cluster,
+		w.log.Warn("requests that waited are released: they follow the weights", "cluster", w.cluster,
 			"requests", len(released))
 	}
 }
