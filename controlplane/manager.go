@@ -93,7 +93,7 @@ func (m *Manager) Apply(cfg *config.Config) {
 		if r := m.running(c.Name); r != nil {
 			m.change(r, c, optionsOf(c, cfg, m.cost))
 		} else {
-			m.add(c, optionsOf(c, cfg, m.cost))
+			m.addCluster(c, optionsOf(c, cfg, m.cost))
 		}
 		m.reload.End()
 	}
@@ -153,7 +153,7 @@ func (m *Manager) running(name string) *running {
 	return m.clusters[name]
 }
 
-func (m *Manager) add(c config.Cluster, o Options) {
+func (m *Manager) addCluster(c config.Cluster, o Options) {
 	r := &running{
 		Cluster: NewCluster(c.Name, o, m.publisher, m.proxies, m.observer, m.log),
 		config:  c,

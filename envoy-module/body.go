@@ -71,7 +71,7 @@ func answered(envoy unsafe.Pointer, handle C.uintptr_t) {
 	if C.envoy_dynamic_module_callback_http_filter_get_attribute_string(envoy, C.upstream_address, &address) {
 		endpoint := C.GoStringN(address.data, C.int(min(address.length, maxValue)))
 		if a.filter.pool.Unknown(endpoint) {
-			a.filter.add(envoy, countUnknown, 1)
+			a.filter.addTo(envoy, countUnknown, 1)
 		}
 		a.filter.pool.Learn(&a.prompt, endpoint, time.Now())
 	}

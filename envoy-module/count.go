@@ -54,13 +54,13 @@ func define(config unsafe.Pointer) map[string]uint64 {
 // count counts a choice for a reason, or one of another counter; and the panics since the last one, as only the worker
 // of a request can count.
 func (f *filter) count(envoy unsafe.Pointer, reason string) {
-	f.add(envoy, reason, 1)
+	f.addTo(envoy, reason, 1)
 	if uncounted.Load() > 0 {
-		f.add(envoy, countPanics, uncounted.Swap(0))
+		f.addTo(envoy, countPanics, uncounted.Swap(0))
 	}
 }
 
-func (f *filter) add(envoy unsafe.Pointer, counter string, n int64) {
+func (f *filter) addTo(envoy unsafe.Pointer, counter string, n int64) {
 	if id, ok := f.counters[counter]; ok {
 		C.envoy_dynamic_module_callback_http_filter_increment_counter(envoy, C.size_t(id), nil, 0, C.uint64_t(n))
 	}

@@ -159,7 +159,7 @@ func (l *Ledger) follow(at *address, now time.Time) {
 	case s.row == nil:
 		s.row = l.startRow(at, missing, now)
 	}
-	s.row.add(confirmed, missing)
+	s.row.extend(confirmed, missing)
 	if now.Sub(s.row.since) >= s.row.patience() {
 		l.compare(at, s.row, now)
 		s.row = nil
@@ -178,8 +178,8 @@ func (l *Ledger) startRow(at *address, missing float64, now time.Time) *mismatch
 	return m
 }
 
-// add adds one more report.
-func (m *mismatch) add(confirmed int64, missing float64) {
+// extend adds one more report.
+func (m *mismatch) extend(confirmed int64, missing float64) {
 	m.reports++
 	m.inFlight += confirmed
 	m.least = min(m.least, missing)

@@ -23,15 +23,15 @@ type evaluation struct {
 func evaluateField(spec *fieldSources, parsed *samples) evaluation {
 	for i := range spec.sources {
 		e := evaluation{field: spec.field, spec: spec, source: &spec.sources[i], parsed: parsed}
-		if e.add() {
+		if e.combineSource() {
 			return e
 		}
 	}
 	return evaluation{field: spec.field, spec: spec}
 }
 
-// add combines the samples of the source, and reports whether each of its series that is not optional has one.
-func (e *evaluation) add() bool {
+// combineSource combines the samples of the source, and reports whether each series that is not optional has one.
+func (e *evaluation) combineSource() bool {
 	var total float64
 	for _, s := range e.source.series {
 		before := e.samples

@@ -92,7 +92,7 @@ func (l *Log) summarize() {
 // drain writes until no line waits, or a write fails: then the next line is the next try.
 func (l *Log) drain() {
 	for {
-		lines, dropped := l.queue.take()
+		lines, dropped := l.queue.drain()
 		if len(lines) == 0 && dropped == 0 {
 			return
 		}

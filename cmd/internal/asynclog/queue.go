@@ -49,9 +49,9 @@ func (q *queue) drop(lines int) {
 	q.status.LastDrop = api.At(time.Now())
 }
 
-// take returns the waiting lines to the writer, and how many were dropped after them. The lines belong to the writer
+// drain returns the waiting lines to the writer, and how many were dropped after them. The lines belong to the writer
 // until the next take.
-func (q *queue) take() (lines []byte, dropped uint64) {
+func (q *queue) drain() (lines []byte, dropped uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	lines = q.waiting

@@ -38,7 +38,7 @@ func (f *Follower) ask(ctx context.Context) error {
 		return nil
 	case Unanswered(err):
 		if !f.lost {
-			f.note("%v; retrying", err)
+			f.remark("%v; retrying", err)
 		}
 		f.lost = true
 		return nil
@@ -46,15 +46,15 @@ func (f *Follower) ask(ctx context.Context) error {
 		return err
 	case f.lost:
 		f.lost = false
-		f.note("Steelyard answers again")
+		f.remark("Steelyard answers again")
 	}
 	if list.LatestID > 0 && list.LatestID < f.Query.Since { // there is always the event of the start
-		f.note("Steelyard was started again: its events begin with 1")
+		f.remark("Steelyard was started again: its events begin with 1")
 		f.Query.Since = 0
 		return f.ask(ctx)
 	}
 	if before := f.Query.Since; before > 0 && list.OldestID > before+1 {
-		f.note("%d events are missing: they are not kept any more", list.OldestID-before-1)
+		f.remark("%d events are missing: they are not kept any more", list.OldestID-before-1)
 	}
 	f.Query.Since = max(f.Query.Since, list.LatestID)
 	if len(list.Events) == 0 {
@@ -64,6 +64,6 @@ func (f *Follower) ask(ctx context.Context) error {
 	return PrintEvents(f.Out, list.Events)
 }
 
-func (f *Follower) note(format string, args ...any) {
+func (f *Follower) remark(format string, args ...any) {
 	fmt.Fprintf(f.Notes, "steelyard: "+format+"\n", args...)
 }
