@@ -215,6 +215,11 @@ bench-llm: need-go tools-envoy ## times to the first token of LLM requests on En
 	@go build -C $(BENCH_MODULE) -o $(CURDIR)/bin/bench-llm ./llm
 	@bin/bench-llm $(ARGS)
 
+.PHONY: bench-faults
+bench-faults: need-go tools-envoy ## how soon a failing server gets nothing new, and what is lost (ARGS="--quick")
+	@go build -C $(BENCH_MODULE) -o $(CURDIR)/bin/bench-faults ./faults
+	@bin/bench-faults $(ARGS)
+
 .PHONY: bench-law
 bench-law: need-go ## simulated fleets under this law and that of a commit, into bench/ (BASE=main~1 ARGS="--seeds 1")
 	@tools/bench-law.sh "$(BASE)" $(ARGS)

@@ -23,6 +23,7 @@ const (
 	MetricsRefuse               // the connection is reset
 	MetricsIdle                 // a valid page that claims no load, whatever there is
 	MetricsInsane               // a valid page that claims 10^18 completions more than there were
+	MetricsStuck                // the page as it was when the fault began
 )
 
 // ServingFault is a way in which requests are not served.
@@ -61,7 +62,16 @@ const (
 
 // SetMetricsFault switches a fault of /metrics on, or off with MetricsHealthy.
 // Scrapes under way end as they began.
-func (s *Server) SetMetricsFault(f MetricsFault) { s.metricsFault.Store(int32(f)) }
+func (s *Server) SetMetricsFault(f MetricsFault) {
+	if f == MetricsStuck {
+		page := s.metricsPage(MetricsHealthy)
+		s.stuckPage.Store(&page)
+	}
+	s.metricsFault.Store(int32(f))
+}
+
+// SetSpeed changes the speed of a server with slots, for requests that begin to execute from now on.
+func (s *Server) SetSpeed(speed float64) { s.station.setSpeed(speed) }
 
 // SetServingFault switches a fault of serving on, or off with ServingHealthy.
 // Requests accepted before are not concerned.
@@ -114,6 +124,9 @@ func (s *Server) writePage(w http.ResponseWriter, r *http.Request, fault Metrics
 
 // metricsPage returns the current body of /metrics.
 func (s *Server) metricsPage(fault MetricsFault) []byte {
+	if fault == MetricsStuck {
+		return *s.stuckPage.Load()
+	}
 	r := s.backend.state()
 	switch fault {
 	case MetricsIdle:

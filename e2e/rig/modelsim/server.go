@@ -95,6 +95,7 @@ type Server struct {
 	draws   *rand.Rand
 
 	metricsFault atomic.Int32
+	stuckPage    atomic.Pointer[[]byte]
 	servingFault atomic.Int32
 
 	servers  []*http.Server

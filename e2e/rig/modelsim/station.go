@@ -132,6 +132,12 @@ func (s *station) leave(j *job) {
 	s.startNext(time.Now())
 }
 
+func (s *station) setSpeed(speed float64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.speed = speed
+}
+
 // freeze stops all execution: requests arrive and nothing completes.
 func (s *station) freeze() {
 	s.mu.Lock()

@@ -182,6 +182,8 @@ type Size struct {
 
 	// Engines, if not empty, replaces the Servers, which have slots. Steelyard is not configured with their capacity.
 	Engines []modelsim.Options
+
+	Observer modelsim.Observer // of the requests at the servers; none where the policy has Redis, whose counter it is
 }
 
 // slowSpeed is the speed of a slow server.
@@ -241,6 +243,9 @@ func (s Size) shares() []float64 {
 
 // serverOptions returns the options of server i under a policy.
 func (s Size) serverOptions(i int, p Policy, observer modelsim.Observer) modelsim.Options {
+	if observer == nil {
+		observer = s.Observer
+	}
 	if len(s.Engines) > 0 {
 		o := s.Engines[i]
 		o.Observer = observer
