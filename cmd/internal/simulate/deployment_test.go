@@ -206,25 +206,25 @@ func TestADryRunListsDelaysAndLossesOfSignals(t *testing.T) {
 		source  sim.Source
 		want    []note
 	}{
-		{sim.Signals{}, sim.AccessLog, []note{{"delays", "of signals and pushes, those of one data center",
+		{sim.Signals{}, sim.AccessLog, []note{{"delays", "of signals and pushes: as in one data center",
 			fromNowhere}}},
 		{sim.Signals{Delay: new(5 * time.Millisecond)}, sim.AccessLog, []note{
-			{"delays", "5ms of signals", fromScenario}, {"other delays", "those of one data center", fromNowhere},
+			{"delays", "5ms of signals", fromScenario}, {"other delays", "as in one data center", fromNowhere},
 		}},
 		{sim.Signals{ScrapeDelay: new(time.Second), Delay: new(5 * time.Millisecond), PushDelay: new(time.Duration(0))},
 			sim.AccessLog, []note{
 				{"delays", "1s of scrapes, 5ms of signals, 0s of pushes", fromScenario},
 			}},
 		{sim.Signals{Loss: new(0.001)}, sim.AccessLog, []note{
-			{"delays", "of signals and pushes, those of one data center", fromNowhere},
+			{"delays", "of signals and pushes: as in one data center", fromNowhere},
 			{"loss", "0.001 of the entries of the access log", fromScenario},
 		}},
 		{sim.Signals{Loss: new(0.001), PushDelay: new(time.Second)}, sim.Redis, []note{
-			{"delays", "1s of pushes", fromScenario}, {"other delays", "those of one data center", fromNowhere},
+			{"delays", "1s of pushes", fromScenario}, {"other delays", "as in one data center", fromNowhere},
 			{"loss", "0.001 of the changes of the counts in Redis", fromScenario},
 		}},
 		{sim.Signals{Loss: new(0.5)}, sim.LoadReports, []note{
-			{"delays", "of signals and pushes, those of one data center", fromNowhere},
+			{"delays", "of signals and pushes: as in one data center", fromNowhere},
 			{"loss", "0.5 of the counts of an access log or Redis, which are not used here", fromScenario},
 		}},
 	}
