@@ -140,6 +140,7 @@ func (s *seen) show(e *api.Endpoint, now time.Time) *api.Histogram {
 		e.Engine = engine
 	}
 	e.Namespace, e.Pod, e.Node = s.found[i].Namespace, s.found[i].Pod, s.found[i].Node
+	e.Role, e.Model = s.found[i].Role, s.found[i].Model
 	r := &s.records[i]
 	e.LastScrape = viewScrape(r.scrape)
 	if !r.scrape.At.IsZero() {

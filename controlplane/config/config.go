@@ -46,8 +46,8 @@ type Config struct {
 type Pools struct {
 	// Namespaces are those whose pools become clusters, 1 to 100. Default none: Steelyard's own.
 	Namespaces []string `yaml:"namespaces" max:"100"`
-	// Engine names the model server; the label llm-d.ai/engine-type of a Pod, and its annotation steelyard.dev/engine,
-	// override it. Default vllm.
+	// Engine names the model server; the label llm-d.ai/engine-type or model.aibrix.ai/engine of a Pod, and its
+	// annotation steelyard.dev/engine, override it. Default vllm.
 	Engine string `yaml:"engine" default:"vllm" oneof:"@engines"`
 	// MetricsPort is the port of the metrics page, 0 to 65535; 0 means the serving port. Default 0.
 	MetricsPort int `yaml:"metrics_port" default:"0" range:"0..65535"`

@@ -32,6 +32,9 @@ type Endpoint struct {
 	ID string
 	// Namespace, Pod and Node say where the endpoint runs, for people.
 	Namespace, Pod, Node string
+	// Role is what its Pod does of a request (llm-d: prefill, decode, both), Model what it serves, by its labels, for
+	// people. Empty where there is no such label.
+	Role, Model string
 	// Terminating endpoints finish the requests that they have, and get no new ones.
 	Terminating bool
 }

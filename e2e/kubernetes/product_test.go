@@ -120,8 +120,8 @@ func (p *product) knowsPodsByName(r room, address string) {
 	}
 	defer resp.Body.Close()
 	page, err := io.ReadAll(resp.Body)
-	series := fmt.Sprintf("steelyard_endpoint_info{endpoint=%q,envoy_cluster_name=\"llama\",namespace=%q,"+
-		"node=\"node-1\",pod=\"a\"} 1\n", address, r.name)
+	series := fmt.Sprintf("steelyard_endpoint_info{endpoint=%q,envoy_cluster_name=\"llama\",model=\"\",namespace=%q,"+
+		"node=\"node-1\",pod=\"a\",role=\"\"} 1\n", address, r.name)
 	if err != nil || !strings.Contains(string(page), series) {
 		p.t.Errorf("/metrics has no %s (%v)", series, err)
 	}

@@ -25,7 +25,8 @@ func TestEndpointsFollowTheSlicesOfAService(t *testing.T) {
 	r := newRoom(t, client(t, apiServer(t)))
 	a := r.pod(pod{name: "llama-a", annotations: map[string]string{
 		"steelyard.dev/capacity": "16", "steelyard.dev/engine": "sglang"}})
-	b := r.pod(pod{name: "llama-b", labels: map[string]string{"steelyard.dev/capacity": "8"}})
+	b := r.pod(pod{name: "llama-b", labels: map[string]string{"steelyard.dev/capacity": "8",
+		"llm-d.ai/engine-type": "vllm", "llm-d.ai/role": "prefill", "model.aibrix.ai/name": "llama-70b"}})
 	entryA := entry{address: "10.0.0.1", pod: "llama-a", uid: a, zone: "zone-a", node: "node-1"}
 	entryB := entry{address: "10.0.0.2", pod: "llama-b", uid: b, ready: yes()}
 	r.slice("llama", "llama-1", httpPort, entryA)
@@ -44,9 +45,11 @@ func TestEndpointsFollowTheSlicesOfAService(t *testing.T) {
 	// Scaled up, with an endpoint in two slices; and one that is not ready.
 	r.slice("llama", "llama-2", httpPort, entryA, entryB, entry{address: "10.0.0.3", ready: no()})
 	v.becomes("10.0.0.1:8000", "10.0.0.2:8000")
-	eventually(t, "the capacity is that of the Pod's label", func() error {
-		if got := v.one("10.0.0.2:8000"); got.Capacity != 8 || got.Pod != "llama-b" {
-			return fmt.Errorf("it is %+v", got)
+	eventually(t, "the endpoint is as the Pod's labels say", func() error {
+		want := discovery.Endpoint{Address: "10.0.0.2:8000", ID: string(b), Namespace: r.name, Pod: "llama-b",
+			Capacity: 8, Engine: "vllm", Role: "prefill", Model: "llama-70b"}
+		if got := v.one("10.0.0.2:8000"); got != want {
+			return fmt.Errorf("it is %+v, want %+v", got, want)
 		}
 		return nil
 	})

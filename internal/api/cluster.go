@@ -148,6 +148,8 @@ type Endpoint struct {
 	Namespace      string `json:"namespace"`       // of the Pod; empty outside Kubernetes
 	Pod            string `json:"pod"`             // name of the Pod; empty outside Kubernetes
 	Node           string `json:"node"`            // node of the Pod
+	Role           string `json:"role"`            // label `llm-d.ai/role` of the Pod: `prefill`, `decode`, …
+	Model          string `json:"model"`           // label `llm-d.ai/model` or `model.aibrix.ai/name` of the Pod
 	Weight         Number `json:"weight"`          // integer last pushed
 	Share          Number `json:"share"`           // part of the requests that the decision gives it, 0 to 1
 	Overloaded     bool   `json:"overloaded"`      // Envoys are asked to prefer others (DEGRADED)

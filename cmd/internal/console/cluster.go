@@ -177,6 +177,9 @@ func (x *Explanation) text(w io.Writer, width int) {
 	if e.Pod != "" {
 		line("runs", "in namespace %s on node %s", e.Namespace, cmp.Or(e.Node, unknown))
 	}
+	if e.Role != "" || e.Model != "" {
+		line("labels", "role %s, model %s", cmp.Or(e.Role, unknown), cmp.Or(e.Model, unknown))
+	}
 	if o := e.Override; o != nil {
 		line("override", "%s by %s until %s%s", overrideText(*o), cmp.Or(o.By, unknown),
 			o.Until.UTC().Format("2006-01-02 15:04:05"), because(o.Reason))

@@ -718,7 +718,7 @@ export function endpointView() {
 	return [
 		h('div.head', path(c), h('h1', e.pod || e.address),
 			h('p', [e.pod && e.address, e.pod && 'namespace ' + e.namespace, e.node && 'node ' + e.node,
-				e.zone && 'zone ' + e.zone, e.engine || c.engine].filter(Boolean).join(' · ')),
+				e.zone && 'zone ' + e.zone, e.engine || c.engine, e.role, e.model].filter(Boolean).join(' · ')),
 				h('p', { class: kind === 'good' ? '' : 'is-' + kind }, sign(kind), ' ', b(stateWord(e.state))),
 			h('div.end.soft', button(() => act.step(-1), h('kbd', 'k'), ' previous'),
 				button(() => act.step(1), h('kbd', 'j'), ' next'))),

@@ -174,8 +174,8 @@ func collectCounts(s sink, c *api.Cluster) {
 
 func collectEndpoint(s sink, e *api.Endpoint) {
 	if e.Pod != "" {
-		s.with("namespace", e.Namespace, "pod", e.Pod, "node", e.Node).set("steelyard_endpoint_info",
-			"1: where the endpoint runs, to join with by its labels.", num(1))
+		s.with("namespace", e.Namespace, "pod", e.Pod, "node", e.Node, "role", e.Role, "model", e.Model).
+			set("steelyard_endpoint_info", "1: where the endpoint runs, and what its Pod's labels say it does.", num(1))
 	}
 	s.set("steelyard_endpoint_weight", "Load balancing weight last pushed.", e.Weight)
 	s.set("steelyard_endpoint_share_ratio", "Share of the cluster's traffic, 0 to 1.", e.Share)

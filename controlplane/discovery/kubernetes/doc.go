@@ -28,8 +28,9 @@
 //   - With a port. A slice without ports has none while another slice of its
 //     Service has some: the Service's port has a name that these Pods lack.
 //   - Capacity and engine by the Pod's annotations, or else labels,
-//     steelyard.dev/capacity and steelyard.dev/engine; the cluster's where there
-//     are none.
+//     steelyard.dev/capacity and steelyard.dev/engine; else the engine by the
+//     labels of llm-d and AIBrix; the cluster's where there are none. Their labels
+//     of role and model are passed on.
 //
 // # When the API server is away
 //

@@ -27,7 +27,23 @@ const (
 	engineHint   = "steelyard.dev/engine"
 )
 
-var hints = []string{capacityHint, engineHint}
+// Labels that llm-d and AIBrix give a Pod.
+const (
+	roleLabel         = "llm-d.ai/role"
+	llmdEngineLabel   = "llm-d.ai/engine-type"
+	llmdModelLabel    = "llm-d.ai/model"
+	aibrixEngineLabel = "model.aibrix.ai/engine"
+	aibrixModelLabel  = "model.aibrix.ai/name"
+)
+
+// known are the annotations and labels that are read.
+var known = []string{capacityHint, engineHint, roleLabel, llmdEngineLabel, llmdModelLabel, aibrixEngineLabel,
+	aibrixModelLabel}
+
+// otherEngines are names of engines as llm-d has them, where it calls one otherwise.
+var otherEngines = map[string]string{
+	"trtllm-serve": engines.TensorRTLLM, "triton-tensorrt-llm": engines.TensorRTLLM,
+}
 
 // A candidate is an address that an object names.
 type candidate struct {
@@ -97,6 +113,9 @@ func (m *merger) hint(c *candidate, pod meta.ObjectMeta) {
 					"%d; until then the Pod has the capacity of the cluster's configuration", v, discovery.MaxCapacity)
 		}
 	}
+	c.Role = pod.Labels[roleLabel]
+	c.Model = cmp.Or(pod.Labels[llmdModelLabel], pod.Labels[aibrixModelLabel])
+	c.Engine = labelledEngine(pod.Labels)
 	if v := hintOf(engineHint); v != "" {
 		if slices.Contains(engines.Names(), v) {
 			c.Engine = v
@@ -106,6 +125,16 @@ func (m *merger) hint(c *candidate, pod meta.ObjectMeta) {
 					"engine of the cluster's configuration", v, strings.Join(engines.Names(), ", "))
 		}
 	}
+}
+
+// labelledEngine is the engine that the labels of others name; empty for none that is known here, which is no fault of
+// the Pod.
+func labelledEngine(labels map[string]string) string {
+	name := cmp.Or(labels[llmdEngineLabel], labels[aibrixEngineLabel])
+	if name = cmp.Or(otherEngines[name], name); !slices.Contains(engines.Names(), name) {
+		return ""
+	}
+	return name
 }
 
 // result is the endpoints, sorted by address, and what was left out. A nil set replaces nothing: where the API has

@@ -257,7 +257,7 @@ func stripped(object any) (any, error) {
 			e.Hints, e.DeprecatedTopology = nil, nil
 		}
 	case *meta.PartialObjectMetadata:
-		o.ObjectMeta = slim(o.ObjectMeta, hints)
+		o.ObjectMeta = slim(o.ObjectMeta, known)
 	case *core.Pod:
 		slimPod(o)
 	}
@@ -272,7 +272,7 @@ func slimPod(p *core.Pod) {
 			conditions = []core.PodCondition{{Type: c.Type, Status: c.Status}}
 		}
 	}
-	p.ObjectMeta = slim(p.ObjectMeta, slices.Concat(hints, activePorts, []string{core.LabelTopologyZone}))
+	p.ObjectMeta = slim(p.ObjectMeta, slices.Concat(known, activePorts, []string{core.LabelTopologyZone}))
 	p.Spec = core.PodSpec{NodeName: p.Spec.NodeName}
 	p.Status = core.PodStatus{
 		Phase: p.Status.Phase, PodIP: p.Status.PodIP, PodIPs: p.Status.PodIPs, Conditions: conditions,
