@@ -320,6 +320,8 @@ func TestTheReadmeOfTheChartHasEveryValue(t *testing.T) {
 	}
 	golden.Check(t, filepath.Join(manifests, "chart/README.md"), `# Chart of Steelyard
 
+In a checkout:
+
     helm install steelyard manifests/chart --namespace steelyard --create-namespace \
       --set image.repository=REGISTRY/steelyard
     helm -n steelyard test steelyard
