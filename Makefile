@@ -76,7 +76,7 @@ module: need-cc ## bin/libsteelyard.so, the picker inside Envoy 1.40 (GOARCH=arm
 
 .PHONY: release
 release: need-go ## archives, SBOMs, the chart and checksums of a version, into dist/ (VERSION=0.1.0)
-	@tools/release.sh $(VERSION:v%=%)
+	@REGISTRY=$(REGISTRY) tools/release.sh $(VERSION:v%=%)
 
 ##@ Check
 
@@ -122,6 +122,7 @@ lint: $(LINTER)
 	@for module in . $(MODULES); do \
 	(cd $$module && GOLANGCI_LINT_CACHE=$(CURDIR)/.tools/lint-cache \
 	$(CURDIR)/$(LINTER) run --allow-parallel-runners ./...); done
+	@go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
 # Built from source, which takes two minutes of CPU, and again only when tools/go.mod changes.
 $(LINTER): tools/go.mod tools/go.sum | need-go
@@ -153,7 +154,7 @@ unit: need-cc tools $(RUNNER) ## tests of the packages, with the race detector w
 .PHONY: e2e
 e2e: tools $(RUNNER) ## tests with real Envoys, Redis and model servers, end to end (SUBJECT=weights: of one subject)
 	$(call step,end to end)
-	@packages=$$(go list $(or $(SUBJECT:%=./e2e/%/...),./e2e/...) | grep -vE '/e2e/(rig/|images$$)' || true); \
+	@packages=$$(go list $(or $(SUBJECT:%=./e2e/%/...),./e2e/...) | grep -vE '/e2e/(rig/|images$$|envoys$$)' || true); \
 	if [ -z "$$packages" ]; then echo "no package under e2e holds end-to-end tests"; exit 1; fi; \
 	$(call gotest,.,e2e) --packages "$$(echo $$packages)" -- -count=1 -p 3 -parallel 2 -timeout 30m
 
@@ -177,6 +178,12 @@ page: need-cc tools-envoy tools-chromium $(RUNNER) ## tests of the page in a rea
 test-gateways: need-go tools-envoy tools-etcd tools-apiserver tools-envoy-gateway ## tests on Envoy Gateway; needs root
 	$(call step,gateways)
 	@cd $(GATEWAYS_MODULE) && go test -count=1 -timeout 30m ./...
+
+# The tests of each Envoy take two to three minutes.
+.PHONY: test-envoys
+test-envoys: need-cc tools-envoys tools-redis ## tests on Envoy 1.36 to 1.40, for the table in docs/attach-envoy.md
+	$(call step,envoys)
+	@go test ./e2e/envoys -count=1 -timeout 60m
 
 # A job of its own in CI: both programs are built with the flags of the images, which takes minutes at first.
 .PHONY: images
@@ -277,8 +284,9 @@ programs := tools-envoy tools-redis tools-promtool tools-prometheus tools-triton
 .PHONY: tools
 tools: need-go $(programs) ## all that the tests run, into .tools/bin
 
-.PHONY: $(programs) tools-zig tools-rootfs tools-envoy-gateway
+.PHONY: $(programs) tools-zig tools-rootfs tools-envoy-gateway tools-envoys
 tools-envoy: ## Envoy 1.40: ENVOY=, else from PATH, else downloaded
+tools-envoys: ## Envoy 1.36.4, 1.37.0, 1.38.3, 1.39.3 and 1.40.0, downloaded
 tools-redis: ## redis-server: REDIS_SERVER=, else from PATH, else Debian's
 tools-promtool: ## promtool: PROMTOOL=, else from PATH, else Debian's
 tools-prometheus: ## Prometheus: PROMETHEUS=, else from PATH, else Debian's
@@ -289,7 +297,7 @@ tools-chromium: ## Chromium: CHROMIUM=, else from PATH, else Debian's; axe-core 
 tools-zig: ## Zig's C compiler: the module for amd64 and arm64, from any of them
 tools-rootfs: ## what stands for the base images in `make images`, of unpacked Debian packages
 tools-envoy-gateway: ## Envoy Gateway 1.9: ENVOY_GATEWAY=, else built from Go modules
-$(programs) tools-zig tools-rootfs tools-envoy-gateway: tools-%:
+$(programs) tools-zig tools-rootfs tools-envoy-gateway tools-envoys: tools-%:
 	@tools/$*.sh
 
 .PHONY: clean

@@ -4,6 +4,7 @@
 #
 #   tools/release.sh 0.1.0
 #   PLATFORMS=linux/amd64 DIST=/tmp/dist tools/release.sh 0.1.0
+#   REGISTRY=ghcr.io/OWNER tools/release.sh 0.1.0       # with a chart that takes its images from there
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -65,6 +66,8 @@ done
 mkdir "$host/chart"
 cp -R manifests/chart "$host/chart/steelyard"
 sed -i "s/^version: .*/version: $version/; s/^appVersion: .*/appVersion: $version/" "$host/chart/steelyard/Chart.yaml"
+[ -z "${REGISTRY:-}" ] ||
+    sed -i "s|^  repository: steelyard$|  repository: $REGISTRY/steelyard|" "$host/chart/steelyard/values.yaml"
 tar --create --sort=name --mtime="@$committed" --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX \
     -C "$host/chart" steelyard | gzip --no-name -9 >"$dist/steelyard-chart-$version.tgz"
 (cd "$dist" && sha256sum -- * >checksums.txt)
