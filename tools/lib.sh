@@ -52,7 +52,7 @@ have_stamp() { [ -f "$1/.stamp" ] && [ "$(cat "$1/.stamp")" = "$2" ]; }
 # install_dir DIR STAMP FOLDER moves FOLDER to DIR, replacing what is there.
 install_dir() {
   printf '%s\n' "$2" >"$3/.stamp"
-  if [ -e "$1" ]; then mv -T "$1" "$scratch/replaced"; fi
+  if [ -e "$1" ]; then mv -T "$1" "$(mktemp -d "$scratch/replaced.XXXXXX")"; fi
   mv -T "$3" "$1"
 }
 
