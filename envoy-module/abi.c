@@ -25,7 +25,6 @@ const char *missing(void) {
       "envoy_dynamic_module_callback_http_filter_config_define_counter",
       "envoy_dynamic_module_callback_http_filter_increment_counter",
       "envoy_dynamic_module_callback_http_filter_config_define_gauge",
-      "envoy_dynamic_module_callback_http_filter_config_set_gauge",
       "envoy_dynamic_module_callback_http_filter_config_scheduler_new",
       "envoy_dynamic_module_callback_http_filter_config_scheduler_commit",
       "envoy_dynamic_module_callback_http_filter_config_scheduler_delete",
@@ -34,6 +33,8 @@ const char *missing(void) {
     if (!dlsym(RTLD_DEFAULT, needed[i])) return needed[i];
   return NULL;
 }
+
+bool sets_gauges(void) { return envoy_dynamic_module_callback_http_filter_config_set_gauge; }
 
 // These are in C, because they run for each request, or each piece of a body, and a call of Go costs more than what
 // they do.

@@ -93,6 +93,9 @@ typedef struct {
 // missing is the first function of Envoy that does not exist in this process, or NULL.
 const char *missing(void);
 
+// sets_gauges reports whether Envoy can set a gauge, which it cannot before 1.39.
+bool sets_gauges(void);
+
 // In Go: a request that waits or waited is complete, and ends for good; the first part of a body, after which the
 // request waits where this is true; the headers of an answer; and the end of a request without an answer.
 extern void completed(void *filter, uintptr_t hold);

@@ -26,9 +26,12 @@ var (
 	labelCluster = constant("envoy_cluster_name")
 )
 
-// gauge has Envoy show the number of the routes of a configuration until stop is called. Where Envoy refuses the gauge,
-// there is none.
+// gauge has Envoy show the number of the routes of a configuration until stop is called. Where Envoy cannot set the
+// gauge, or refuses it, there is none.
 func (f *filter) gauge(config unsafe.Pointer) (stop func()) {
+	if !C.sets_gauges() {
+		return func() {}
+	}
 	var id C.size_t
 	//nolint:gocritic // cgo writes 0 == 0 for the address of a variable
 	if C.envoy_dynamic_module_callback_http_filter_config_define_gauge(config, gaugeRoutes, &labelCluster, 1,
