@@ -69,7 +69,7 @@ build: need-go ## bin/steelyard
 	@go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/steelyard ./cmd/steelyard
 
 .PHONY: module
-module: need-cc ## bin/libsteelyard.so, the picker inside Envoy 1.40 (GOARCH=arm64 CC=…)
+module: need-cc ## bin/libsteelyard.so, the picker inside Envoy 1.38 to 1.40 (GOARCH=arm64 CC=…)
 	@CGO_ENABLED=1 go build -C $(ENVOY_MODULE) -buildmode=c-shared -trimpath -ldflags '-s -w' \
 	-o $(CURDIR)/bin/libsteelyard.so .
 	@rm -f bin/libsteelyard.h

@@ -15,8 +15,8 @@ take() {
   [ -n "$found" ] || die "$1 ($2) does not run or is no Envoy: \`$1 --version\` does not say so"
   case $found in
     "$tested".*) ;;
-    *) say "warning: $1 ($2) is Envoy $found. Steelyard is tested with $tested;" \
-      "with another version, weights and overload flags may act differently" ;;
+    *) say "warning: $1 ($2) is Envoy $found. The tests are for $tested; for what works on" \
+      "others see docs/attach-envoy.md" ;;
   esac
   link envoy "$(realpath "$1")"
 }

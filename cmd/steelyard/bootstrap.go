@@ -27,8 +27,8 @@ func bootstrapCommand() *cobra.Command {
 	var b bootstrap
 	c := &cobra.Command{
 		Use:   "bootstrap --cluster NAME --xds HOST:PORT",
-		Short: "Print a complete bootstrap for Envoy 1.40",
-		Long: `Print a complete configuration for an Envoy 1.40 that follows Steelyard. With
+		Short: "Print a complete bootstrap for Envoy 1.36 or newer",
+		Long: `Print a complete configuration for an Envoy, 1.36 or newer, that follows Steelyard. With
 --attach, print only what you add to an Envoy that you already have.
 
 Envoy also reports to Steelyard when each request begins and ends at a model server.
@@ -104,8 +104,8 @@ func (b *bootstrap) flags(c *cobra.Command) {
 	f.StringVar(&o.Picker, "picker", "", "a steelyard picker that names the endpoint of each request, HOST:PORT")
 	f.BoolVar(&o.Prefix, "prefix", false, "with --picker or --module: choose by the body too, by what endpoints have "+
 		"of the prompt in their prefix cache")
-	f.BoolVar(&o.Module, "module", false, "name the endpoint of each request inside Envoy, by libsteelyard.so "+
-		"(make module)")
+	f.BoolVar(&o.Module, "module", false, "name the endpoint of each request inside Envoy, 1.38 or newer, by "+
+		"libsteelyard.so (make module)")
 	f.StringVar(&b.affinity, "affinity", "", "send requests with the same value of a header to the same model server, "+
 		"header:NAME")
 	f.BoolVar(&b.attach, "attach", false, "print only what to add to an existing Envoy configuration")

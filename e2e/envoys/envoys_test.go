@@ -69,11 +69,13 @@ var capabilities = []capability{
 	{name: "a picker as a process", tests: map[string][]string{
 		picking: {"TestEnvoyFollowsThePickerAndNotTheWeights", "TestNoRequestFailsWhateverDiesOfPickerAndControlPlane",
 			"TestThePickerLearnsWhereAPromptWasAnswered"}}},
-	{name: "the module, with `--prefix` and queue", module: true, tests: map[string][]string{
+	{name: "the [module](picker.md), with `--prefix` and queue", module: true, tests: map[string][]string{
 		picking: {"TestTheModuleNamesTheEndpointInsideEnvoy", "TestBodiesPassTheModuleWhole",
-			"TestTheModuleLearnsWhereAPromptWasAnswered",
+			"TestTheModuleLearnsWhereAPromptWasAnswered", "TestAnswersOfEndpointsThatWereNotNamedAreCounted",
 			"TestNoRequestFailsWithTheModuleWhenTheControlPlaneDiesOrHangs"},
 		queue: {"TestTheQueueKeepsTheOrderOfArrivalAcrossEnvoys", "TestARequestThatMayNotWaitIsRefused"}}},
+	{name: "the module's gauge `picker_prefix_routes`", module: true, tests: map[string][]string{
+		picking: {"TestEnvoyShowsTheNumberOfRoutesOfTheModule"}}},
 }
 
 // limit is for all tests of a folder on one version.
@@ -118,12 +120,12 @@ func TestEveryEnvoyThatIsInUse(t *testing.T) {
 // cell says what became of the tests of a capability.
 func (c capability) cell(passed map[string]bool, refused bool) string {
 	if c.module && refused {
-		return "refuses it"
+		return "Envoy does not start with it"
 	}
 	for _, names := range c.tests {
 		for _, name := range names {
 			if !passed[name] {
-				return "**fails**"
+				return "no"
 			}
 		}
 	}
