@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"steelyard/e2e/rig/golden"
 	"steelyard/e2e/rig/proc"
 	"steelyard/e2e/rig/testbed"
@@ -171,22 +173,41 @@ func build(t *testing.T, root string) string {
 	return dir
 }
 
-// run runs the tests of all capabilities on one Envoy, each that fails once more, and returns those that passed.
+// run runs the tests of all capabilities on one Envoy, and returns those that passed. They wait more than they compute,
+// so several folders run at once.
 func run(t *testing.T, root, binaries string, refused bool) map[string]bool {
 	t.Helper()
-	passed := map[string]bool{}
-	for _, folder := range folders() {
+	var group errgroup.Group
+	group.SetLimit(3)
+	results := make([]map[string]bool, len(folders()))
+	for i, folder := range folders() {
 		var names []string
 		for _, c := range capabilities {
 			if !c.module || !refused {
 				names = append(names, c.tests[folder]...)
 			}
 		}
-		for range 2 {
-			names = slices.DeleteFunc(names, func(name string) bool { return passed[name] })
-			if len(names) > 0 {
-				maps.Copy(passed, try(t, filepath.Join(root, folder), binaries, names))
-			}
+		group.Go(func() error {
+			results[i] = twice(t, filepath.Join(root, folder), binaries, names)
+			return nil
+		})
+	}
+	_ = group.Wait() // none fails
+	passed := map[string]bool{}
+	for _, of := range results {
+		maps.Copy(passed, of)
+	}
+	return passed
+}
+
+// twice runs tests of a folder, and once more those that failed.
+func twice(t *testing.T, folder, binaries string, names []string) map[string]bool {
+	t.Helper()
+	passed := map[string]bool{}
+	for range 2 {
+		names = slices.DeleteFunc(names, func(name string) bool { return passed[name] })
+		if len(names) > 0 {
+			maps.Copy(passed, try(t, folder, binaries, names))
 		}
 	}
 	return passed
