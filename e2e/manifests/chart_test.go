@@ -168,6 +168,22 @@ func alertsOf(t *testing.T, objects []object) map[string]map[string]any {
 	return alerts
 }
 
+func TestEveryObjectHasTheLabelsThatHelmCreateWrites(t *testing.T) {
+	objects := render(t, "values-production.yaml", monitored)
+	for _, o := range objects {
+		labels := o.GetLabels()
+		for _, key := range []string{"helm.sh/chart", "app.kubernetes.io/name", "app.kubernetes.io/instance",
+			"app.kubernetes.io/version", "app.kubernetes.io/managed-by"} {
+			if labels[key] == "" {
+				t.Errorf("%s has no label %s: %v", name(o), key, labels)
+			}
+		}
+	}
+	if len(objects) < 10 {
+		t.Errorf("there are only %d objects", len(objects))
+	}
+}
+
 func TestTwoReleasesInANamespaceShareNoObject(t *testing.T) {
 	seen := map[string]string{}
 	for _, release := range []string{"steelyard", "other", "steelyard-two"} {

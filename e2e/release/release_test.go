@@ -45,7 +45,7 @@ func TestAReleaseHoldsWhatItSaysAndIsReproducible(t *testing.T) {
 		listed = append(listed, name+".tar.gz", name+".cdx.json")
 	}
 	release := background(t, filepath.Join(root, "tools/release.sh"), version)
-	release.Env = append(os.Environ(), "DIST="+dist, "PLATFORMS="+strings.Join(platforms, " "))
+	release.Env = append(os.Environ(), "DIST="+dist, "PLATFORMS="+strings.Join(platforms, " "), "REGISTRY=ghcr.io/o")
 	if out, err := release.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -56,6 +56,9 @@ func TestAReleaseHoldsWhatItSaysAndIsReproducible(t *testing.T) {
 	chart := unpack(t, filepath.Join(dist, chartFile))
 	if text := string(chart["steelyard/Chart.yaml"]); !strings.Contains(text, "\nappVersion: "+version+"\n") {
 		t.Errorf("the chart is of another version:\n%s", text)
+	}
+	if text := string(chart["steelyard/values.yaml"]); !strings.Contains(text, "\n  repository: ghcr.io/o/steelyard\n") {
+		t.Errorf("the chart takes its image from elsewhere:\n%s", text)
 	}
 	if len(chart["steelyard/files/alerts.yaml"]) == 0 {
 		t.Error("the chart has no rules")
