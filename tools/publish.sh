@@ -14,7 +14,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 [ -f "$dist/steelyard-chart-$version.tgz" ] || { echo "$dist has no chart of $version: tools/release.sh" >&2; exit 1; }
 
-# Tags of bases move; what is built here has the digests of now.
+# Tags of bases move, so the images are built on their current digests.
 pinned() { printf '%s@%s' "$1" "$(docker buildx imagetools inspect "$1" --format '{{.Manifest.Digest}}')"; }
 
 # image NAME ARGUMENTS... builds an image for both platforms, pushes it, and signs it.
