@@ -42,6 +42,6 @@
 //
 // The interface of dynamic modules belongs to a version of Envoy. When it is loaded, the module looks up every function
 // of Envoy that it needs; if one is missing it refuses to load and names the version that it was made for. A gauge is
-// all that it does without: Envoy 1.38 cannot set it. Envoy logs a warning about the version string in any case, because
-// only modules built from its own header have its hash.
+// all that it does without: Envoy 1.38 cannot set it. Envoy logs a warning about the version string in any case,
+// because only modules built from its own header have its hash.
 package main

@@ -71,12 +71,14 @@ func TestWhatIsPublishedIsSignedByItsDigest(t *testing.T) {
 		"steelyard":        {"--build-arg BASE=gcr.io/distroless/static-debian12:nonroot@sha256:base"},
 		"steelyard-router": {"--target router", "--build-arg ENVOY=envoyproxy/envoy:v1.40.0@sha256:base"},
 	} {
-		at := slices.IndexFunc(got, func(call string) bool { return strings.Contains(call, "name=ghcr.io/o/"+name+":1.2.3,") })
+		at := slices.IndexFunc(got, func(call string) bool {
+			return strings.Contains(call, "name=ghcr.io/o/"+name+":1.2.3,")
+		})
 		if at < 0 {
 			t.Fatalf("%s is not built:\n%s", name, text)
 		}
-		for _, want := range append(builds, "--platform linux/amd64,linux/arm64", "--sbom=true", "--provenance=mode=max",
-			"--build-arg VERSION=1.2.3", "push=true") {
+		for _, want := range append(builds, "--platform linux/amd64,linux/arm64", "--sbom=true",
+			"--provenance=mode=max", "--build-arg VERSION=1.2.3", "push=true") {
 			if !strings.Contains(got[at], want) {
 				t.Errorf("the build of %s has no %s: %s", name, want, got[at])
 			}
