@@ -20,7 +20,7 @@ PAGE_MODULE := e2e/page
 # And the tests with the control planes of gateways.
 GATEWAYS_MODULE := e2e/gateways
 MODULES := $(BENCH_MODULE) $(ENVOY_MODULE) $(PAGE_MODULE) $(MANIFESTS_MODULE) $(GATEWAYS_MODULE) \
-	e2e/kubernetes/inferencepool
+	e2e/kubernetes/inferencepool tools
 
 LINTER := .tools/bin/golangci-lint
 RUNNER := .tools/bin/gotestsum

@@ -9,7 +9,7 @@ type Window struct {
 	At               []Time          `json:"at"`                 // the moments, oldest first
 	Fields           []string        `json:"fields"`             // what was asked for of each endpoint
 	Pool             PoolTrace       `json:"pool"`               // the whole cluster at each moment
-	Endpoints        []EndpointTrace `json:"endpoints"`          // by address; also endpoints that left within the window
+	Endpoints        []EndpointTrace `json:"endpoints"`          // by address; some left within the window
 	EndpointsLeftOut int             `json:"endpoints_left_out"` // endpoints beyond the first 1000
 	KeptSeconds      Number          `json:"kept_seconds"`       // how far back the history of this cluster goes
 	FineSeconds      Number          `json:"fine_seconds"`       // how far back it has a sample for each second
