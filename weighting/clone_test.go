@@ -13,8 +13,7 @@ import (
 
 // TestACloneSharesNothing: what a law learned is values, but for what Clone copies.
 func TestACloneSharesNothing(t *testing.T) {
-	copied := []string{"Law.memory", "list.addresses", "list.ids", "list.entries", "scratch.members",
-		"scratch.values", "scratch.patients", "scratch.lagged", "scratch.used", "Pool.values"}
+	copied := []string{"Law.memory", "Law.listed", "Law.scratch", "Pool.values"}
 	var walk func(typ reflect.Type)
 	seen := map[reflect.Type]bool{reflect.TypeFor[time.Time](): true}
 	walk = func(typ reflect.Type) {
@@ -26,11 +25,12 @@ func TestACloneSharesNothing(t *testing.T) {
 		}
 		seen[typ] = true
 		for f := range typ.Fields() {
+			if slices.Contains(copied, typ.Name()+"."+f.Name) {
+				continue
+			}
 			switch f.Type.Kind() {
 			case reflect.Pointer, reflect.Slice, reflect.Map, reflect.Func, reflect.Interface, reflect.Chan:
-				if !slices.Contains(copied, typ.Name()+"."+f.Name) {
-					t.Errorf("%s.%s is a %s, which a clone shares", typ.Name(), f.Name, f.Type.Kind())
-				}
+				t.Errorf("%s.%s is a %s, which a clone shares", typ.Name(), f.Name, f.Type.Kind())
 			}
 			walk(f.Type)
 		}

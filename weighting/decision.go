@@ -127,6 +127,38 @@ func (e *EndpointDecision) kept() bool { return e.Out() || e.Override != Overrid
 // sleeps.
 func (e *EndpointDecision) Out() bool { return e.Failing || e.Reason == ReasonAsleep }
 
+// Vessels are the endpoints as they were filled, in the order of Endpoints.
+func (d *Decision) Vessels() []Vessel { return slices.Clone(d.vessels) }
+
+// Level is how full the endpoint with this index looked when the others were filled, in the unit of WaterLevel, and
+// whether its share follows from that. ok is false where no law made the decision.
+func (d *Decision) Level(i int) (level float64, filled, ok bool) {
+	if len(d.vessels) != len(d.Endpoints) {
+		return 0, false, false
+	}
+	level = d.vessels[i].level()
+	return level, level < excludedLevel/2, true
+}
+
+// ByLatency reports whether the levels are costs by least latency, and not loads.
+func (d *Decision) ByLatency() bool { return d.byLatency }
+
+// Fixed returns the share that the endpoint with this index gets whatever its load; 0 where that follows from the load,
+// and for an endpoint that stalls or fails. It is a part of what endpoints without a flag get.
+func (d *Decision) Fixed(i int) float64 {
+	e := &d.Endpoints[i]
+	if _, filled, _ := d.Level(i); e.Failing || e.Overloaded || filled {
+		return 0
+	}
+	flagged := 0.0
+	for k := range d.Endpoints {
+		if d.Endpoints[k].Overloaded {
+			flagged += d.Endpoints[k].Share
+		}
+	}
+	return e.Share / max(e.Share, 1-flagged)
+}
+
 // An EndpointDecision is the verdict on one endpoint and how it was reached.
 type EndpointDecision struct {
 	Address string

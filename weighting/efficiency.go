@@ -13,6 +13,10 @@ const (
 	ofSeconds
 )
 
+// costSpan is the seconds of one comparison of the time that an engine took with what it did: longer than most prompts
+// are computed for, and short enough that workTau has some of them.
+const costSpan = 8.0
+
 // efficiency is how long an engine took for what it did while it had requests: the sums of a regression,
 // fading with the time constant workTau.
 type efficiency struct {

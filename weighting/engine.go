@@ -3,81 +3,41 @@ package weighting
 import (
 	"math"
 	"time"
+
+	"steelyard/weighting/health"
 )
 
 // An engineState is what the law knows of an endpoint that batches continuously.
 type engineState struct {
-	sized         tokenGrowth // since tokens were held against bytes
-	sizes         batch       // that began meanwhile
-	compared      tokenGrowth // since guesses were compared
-	guessed       batch       // that began meanwhile
-	step          tokenGrowth // since an iteration ended, while it was never idle
-	inStep        bool        // step began as one ended
-	gap           float64     // seconds between the last two readings
-	busy          tokenGrowth // since the cost was learned from
-	efficiency    efficiency
-	rated         time.Time // the newest reading in efficiency
-	speed         float64   // relative to the typical one; 1 while unknown, 0 while no member of the pool counts tokens
-	prefillSource PrefillSource
-	outstanding   outstanding
+	sized       tokenGrowth // since tokens were held against bytes
+	sizes       batch       // that began meanwhile
+	compared    tokenGrowth // since guesses were compared
+	guessed     batch       // that began meanwhile
+	step        tokenGrowth // since an iteration ended, while it was never idle
+	inStep      bool        // step began as one ended
+	gap         float64     // seconds between the last two readings
+	busy        tokenGrowth // since the cost was learned from
+	efficiency  efficiency
+	rated       time.Time // the newest reading in efficiency
+	speed       float64   // relative to the typical one; 1 while unknown, 0 while no member of the pool counts tokens
+	outstanding outstanding
 }
 
-// tokenGrowth is what an engine did from one reading to another.
-type tokenGrowth struct {
-	seconds                                        float64
-	computed, cached, first, generated, iterations float64
-}
-
-func (d *tokenGrowth) add(o *tokenGrowth) {
-	d.seconds += o.seconds
-	d.computed += o.computed
-	d.cached += o.cached
-	d.first += o.first
-	d.generated += o.generated
-	d.iterations += o.iterations
-}
-
-// growth is what was counted between two readings; false where a count went back or rose by more than it can.
-func (t *TokenCounts) growth(old *TokenCounts) (d tokenGrowth, ok bool) {
-	d = tokenGrowth{
-		seconds: t.At.Sub(old.At).Seconds(), computed: t.Prompt - t.Cached - (old.Prompt - old.Cached),
-		cached: t.Cached - old.Cached, first: t.First - old.First, generated: t.Generated - old.Generated,
-		iterations: t.Iterations - old.Iterations,
-	}
-	for _, n := range []float64{d.computed, d.cached, d.first, d.generated, d.iterations} {
-		const tokens = 100 // a second, for each of the requests that can be
-		if !(n >= 0) || !Possible(n/tokens, t.At.Sub(old.At)) {
-			return tokenGrowth{}, false
-		}
-	}
-	return d, d.seconds > 0
-}
-
-// costSpan is the seconds of one comparison of the time that an engine took with what it did: longer than most prompts
-// are computed for, and short enough that workTau has some of them.
-const costSpan = 8.0
-
-// countsTokens reports whether the server counts tokens in a way that can be used.
-func (m *memory) countsTokens() bool {
-	at := m.server.Tokens.At
-	return !at.IsZero() && !m.reversals.often(at)
-}
-
-// learn takes in what the engine did since the step before.
-func (e *engineState) learn(k *prompts, c cost, m *member) {
-	did, sent := &m.passed.server, &m.passed.proxies
+// learn takes in what the engine and the proxies report since the step before. usable says that its counts of tokens
+// are, and waits that requests wait now.
+func (e *engineState) learn(k *prompts, c cost, seen *ServerReport, since *passed, usable, waits bool) {
+	did, sent := &since.server, &since.proxies
 	sizes, guessed := sent.computed(&e.sizes), sent.computed(&e.guessed)
-	switch d := &did.tokens; {
-	case m.server.Tokens.At.IsZero():
-	case !m.countsTokens():
+	switch d, at := &did.tokens, seen.Tokens.At; {
+	case at.IsZero():
+	case !usable:
 		*e = engineState{speed: 1}
 	case d.seconds > 0:
-		at := m.server.Tokens.At
 		k.learn(d, at)
 		e.learnSizes(k, d, sizes, at)
 		e.compare(k, d, guessed)
-		e.learnCost(did, valueOf(m.server.Running), c, at)
-		e.outstanding.hold(d, did.queue.before > 0 && valueOf(m.queueGauge()) > 0)
+		e.learnCost(did, valueOf(seen.Running), c, at)
+		e.outstanding.hold(d, did.queue.before > 0 && waits)
 	case did.recounted:
 		e.outstanding = outstanding{}
 		e.sized, e.sizes, e.compared, e.guessed = tokenGrowth{}, batch{}, tokenGrowth{}, batch{}
@@ -140,13 +100,13 @@ func (e *engineState) learnCost(did *served, running float64, known cost, at tim
 // could not be read for as long, unless it is never read more often.
 func (e *engineState) addBusy(d *tokenGrowth, ran, running float64) {
 	const longest = 2 // ratio
-	unread := d.seconds > longestIteration.Seconds() && d.seconds > longest*e.gap
+	unread := d.seconds > health.LongestIteration.Seconds() && d.seconds > longest*e.gap
 	e.gap = d.seconds
 	if e.step.add(d); d.iterations == 0 {
 		e.step.iterations += d.generated / ((ran + running) / 2)
 	}
 	worked := d.generated+d.first > 0
-	if !(ran > 0 && running > 0) || unread || !worked && e.step.seconds > longestIteration.Seconds() {
+	if !(ran > 0 && running > 0) || unread || !worked && e.step.seconds > health.LongestIteration.Seconds() {
 		e.step, e.inStep = tokenGrowth{}, false
 		return
 	}
@@ -157,12 +117,4 @@ func (e *engineState) addBusy(d *tokenGrowth, ran, running float64) {
 		e.busy.add(&e.step)
 	}
 	e.step, e.inStep = tokenGrowth{}, true
-}
-
-// valueOf is what was read; NaN where nothing was.
-func valueOf(r Reading) float64 {
-	if !r.Known() {
-		return math.NaN()
-	}
-	return r.Value
 }

@@ -45,22 +45,6 @@ func validReport(r ServerReport, now time.Time) ServerReport {
 	return r
 }
 
-func (r *ServerReport) gauges() []*Reading {
-	return []*Reading{&r.Queue, &r.Running, &r.Utilization, &r.BlockTokens, &r.Awake}
-}
-
-func (r *ServerReport) sums() []*Reading {
-	return []*Reading{&r.Completions, &r.QueueSeconds, &r.BusySeconds}
-}
-
-// requests are the sums of requests and of their seconds.
-func (r *ProxyReport) requests() []*Reading {
-	return []*Reading{
-		&r.Issued, &r.Hashed, &r.Ended, &r.Failed, &r.Errors, &r.Succeeded, &r.LatencySeconds, &r.Answered,
-		&r.Sized, &r.Refused,
-	}
-}
-
 // validTokens is the same for counts of tokens, which come as one.
 func validTokens(t TokenCounts, now time.Time) TokenCounts {
 	for _, count := range []*float64{&t.Prompt, &t.Cached, &t.Generated, &t.First, &t.Iterations} {
@@ -112,23 +96,6 @@ func (s *frozen) observe(did *served, seen *ServerReport) {
 }
 
 func (s *frozen) stuck() bool { return s.changes >= stuckAfter }
-
-// queueGauge is the gauge of waiting requests; unknown where it is stuck.
-func (m *memory) queueGauge() Reading {
-	if m.frozen.stuck() || m.health.Stuck {
-		return Reading{}
-	}
-	return m.server.Queue
-}
-
-// newest returns the later of two valid readings; of two with the same time, the larger. It keeps the last known value
-// of a field that a report leaves out, so that the field ages by its own clock.
-func newest(a, b Reading) Reading {
-	if b.At.After(a.At) || b.At.Equal(a.At) && b.Value > a.Value {
-		return b
-	}
-	return a
-}
 
 // merge returns the newest reading of each field of two reports.
 func merge(a, b *ServerReport) ServerReport {

@@ -15,9 +15,6 @@ type Vessel struct {
 	Speed float64 // relative, above 0; 1 is the pool's median
 }
 
-// Vessels are the endpoints as they were filled, in the order of Endpoints.
-func (d *Decision) Vessels() []Vessel { return slices.Clone(d.vessels) }
-
 // Rooms writes into rooms what each vessel takes of the arrivals, max(0, V_i(L) − n_i): they add up to the arrivals.
 // It is the fill without a floor, for a choice that is made for one request. rooms has the length of vessels.
 func Rooms(vessels []Vessel, arrivals float64, rooms []float64) {
@@ -47,6 +44,9 @@ func (v Vessel) holds(level float64) float64 {
 
 // room is what the vessel takes up to that level, in requests.
 func (v Vessel) room(level float64) float64 { return max(0, v.holds(level)-v.Load) }
+
+// excludedLevel is far above that of members that are filled.
+const excludedLevel = 1e6
 
 // edge is a level at which the width under water changes.
 type edge struct {

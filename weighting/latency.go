@@ -98,17 +98,3 @@ func (o *LeastLatency) vessels(pool []timed) (vessels []Vessel, slow []bool) {
 	}
 	return vessels, slow
 }
-
-// leastLatency is the members as they are filled by their latencies; none while no latency is known.
-func (p *pool) leastLatency() []Vessel {
-	pool := make([]timed, len(p.members))
-	for i := range p.members {
-		m := &p.members[i]
-		pool[i] = timed{m.load, m.latency.recent(p.now, p.params.Decay), m.latency.at.IsZero(), m.ramp}
-	}
-	vessels, slow := p.params.LeastLatency.vessels(pool)
-	for i := range slow {
-		p.members[i].slow = slow[i]
-	}
-	return vessels
-}

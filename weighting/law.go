@@ -30,13 +30,20 @@ type Law struct {
 	scratch scratch
 }
 
-// scratch is memory of the step before, to be overwritten.
+// scratch is memory of the step before, to be overwritten: what each stage returned.
 type scratch struct {
-	members  []member
-	values   []float64
-	patients []health.Endpoint
-	lagged   []lag.Endpoint
-	used     []shed.Endpoint
+	values     buffer[float64]
+	members    buffer[member]
+	machines   buffer[machine]
+	loads      buffer[laden]
+	weighed    buffer[weighed]
+	patients   buffer[health.Endpoint]
+	judged     buffer[judged]
+	inEffect   buffer[Override]
+	candidates buffer[candidate]
+	lagged     buffer[lag.Endpoint]
+	filled     buffer[filled]
+	used       buffer[shed.Endpoint]
 }
 
 // A list is the endpoints of a snapshot in the order of their addresses, so that the order of the snapshot cannot
@@ -90,67 +97,52 @@ type Snapshot struct {
 }
 
 // Step takes in what is new and decides. The same law, snapshots and times give the same decisions.
+//
+// Each stage returns what it determined of every endpoint, on top of what the stages before it did, and changes nothing
+// of that. What a stage remembers for the next step it alone writes.
 func (l *Law) Step(now time.Time, s Snapshot) Decision {
-	pool := l.observe(now, s.Endpoints)
-	pool.inForce(s.Held)
-	pool.slots()
-	pool.pair()
-	pool.speeds()
-	pool.loads()
-	l.work(pool)
-	d := Decision{At: now, Endpoints: make([]EndpointDecision, len(pool.members))}
-	l.came(pool)
-	l.health(pool, &s)
-	pool.override()
-	pool.flag()
-	l.arrivals(pool, &d, s)
-	pool.share(&d)
-	l.shed(pool, &d, s)
-	d.Work = l.learned(pool)
-	pool.verdicts(&d)
-	for i := range pool.members {
-		pool.members[i].Endpoint = nil // the snapshot is the caller's
-	}
-	l.started = l.started || len(d.Endpoints) > 0
-	if len(l.memory) > len(pool.members) {
-		l.forget(now)
-	}
+	memory := &l.scratch
+	pool := l.observe(now, &s)
+	machines, pace := pool.machines(&memory.machines)
+	loads := pool.loads(&memory.loads, machines)
+	weighed, unit := l.weigh(pool, &memory.weighed, loads, pace)
+	judged := l.judge(pool, &memory.judged, weighed, &s)
+	inEffect, unpinned := overrides(&memory.inEffect, judged)
+	candidates, unflagged := pool.candidates(&memory.candidates, judged, inEffect, &unit)
+	forecast := l.forecast(pool, weighed, &unit, loads.age, &s)
+	filling := pool.fill(&memory.filled, candidates, &forecast, unpinned)
+	wait, drop := l.shed(pool, filling.members, &forecast, &unit, unflagged, &s)
+
+	d := pool.decide(&filling, &forecast, &unit)
+	d.ExpectedWait, d.DropFraction, d.Work = wait, drop, l.learned(pool, &unit)
+	l.remember(pool, filling.members)
 	return d
 }
 
-// observe updates the memory of each endpoint and sets up the pool, sorted by address. Entries of one address are
-// united.
-func (l *Law) observe(now time.Time, endpoints []Endpoint) *pool {
-	if !l.listed.of(endpoints) {
-		l.list(now, endpoints)
+// observe takes in what each endpoint reports, and returns them sorted by address. Entries of one address are united.
+func (l *Law) observe(now time.Time, s *Snapshot) *pool {
+	if !l.listed.of(s.Endpoints) {
+		l.list(now, s.Endpoints)
 	}
-	members := l.scratch.members[:0]
+	members := l.scratch.members.take(len(s.Endpoints))[:0]
 	for _, e := range l.listed.entries {
 		if n := len(members); n > 0 && members[n-1].memory == e.memory {
-			members[n-1].Endpoint = unite(members[n-1].Endpoint, &endpoints[e.index], now)
+			members[n-1].Endpoint = unite(members[n-1].Endpoint, &s.Endpoints[e.index], now)
 			continue
 		}
-		members = append(members, member{Endpoint: &endpoints[e.index], memory: e.memory})
+		members = append(members, member{Endpoint: &s.Endpoints[e.index], memory: e.memory})
 	}
-	if len(members) < len(l.scratch.members) {
-		clear(l.scratch.members[len(members):])
-	}
-	l.scratch.members = members
-	p := &pool{params: &l.params, now: now, members: members, scratch: &l.scratch}
+	p := &pool{params: &l.params, now: now, members: members, values: &l.scratch.values}
 	for i := range members {
-		members[i].observe(members[i].Endpoint, now, l.params.LeastLatency.Alpha)
+		m := &members[i]
+		m.observe(m.Endpoint, now, l.params.LeastLatency.Alpha)
+		if !s.Held {
+			m.inForce = m.decided
+		}
+		m.came = m.arrived(p)
 	}
 	p.markGone()
 	return p
-}
-
-// inForce puts what was decided in the step before into force, unless it was held back.
-func (p *pool) inForce(held bool) {
-	for i := range p.members {
-		if m := &p.members[i]; !held {
-			m.share, m.shareFlagged = m.decided, m.decidedFlag
-		}
-	}
 }
 
 // list makes the list of the endpoints, with a memory for each address.
@@ -177,29 +169,51 @@ func (l *Law) list(now time.Time, endpoints []Endpoint) {
 // and no requests are expected to arrive there. While more than half of the pool refuses, the fault is more likely on
 // the way there, and no member is gone.
 func (p *pool) markGone() {
-	most := p.most(func(m *member) bool { return m.Refused })
+	mostly := most(p.members, func(m *member) bool { return m.Refused })
 	for i := range p.members {
-		p.members[i].gone = p.members[i].Refused && !most
+		p.members[i].gone = p.members[i].Refused && !mostly
 	}
 }
 
-// verdicts writes the working of every member next to its share.
-func (p *pool) verdicts(d *Decision) {
-	inputs := make([][4]Input, len(p.members))
-	var works []EndpointWork
-	if p.byWork {
-		works = make([]EndpointWork, len(p.members))
+// decide is the decision with its working.
+func (p *pool) decide(f *filling, c *forecast, u *unit) Decision {
+	d := Decision{
+		At: p.now, Endpoints: make([]EndpointDecision, len(f.members)),
+		ArrivalRate: c.perSecond, ArrivalRateSource: c.source, Horizon: c.horizon, Arrivals: c.arrivals,
+		WaterLevel: f.level, MedianLoad: u.level, vessels: f.vessels, byLatency: f.byLatency,
 	}
-	for i := range p.members {
-		m := &p.members[i]
+	inputs := make([][4]Input, len(f.members))
+	var works []EndpointWork
+	if u.byWork {
+		works = make([]EndpointWork, len(f.members))
+	}
+	for i := range f.members {
+		m := &f.members[i]
 		inputs[i] = m.inputs()
-		m.decided, m.decidedFlag = d.Endpoints[i].Share, m.flagged
-		d.Endpoints[i] = m.decision(p, m.decided)
+		d.Endpoints[i] = m.decision(p, u)
 		d.Endpoints[i].Inputs = inputs[i][:]
-		if p.byWork {
-			works[i] = m.work(p)
+		if u.byWork {
+			works[i] = m.work(u)
 			d.Endpoints[i].Work = &works[i]
 		}
+	}
+	return d
+}
+
+// remember keeps what the next step needs of this decision, and nothing of the snapshot, which is the caller's.
+func (l *Law) remember(p *pool, members []filled) {
+	for i := range members {
+		m := &members[i]
+		m.decided = force{m.share, m.flagged}
+		m.slots = m.slotCount
+		if m.slotsSource == CapacityAssumed || m.slotsSource == CapacityWork {
+			m.slots = 0 // no bound on what it executes
+		}
+		m.Endpoint = nil
+	}
+	l.started = l.started || len(members) > 0
+	if len(l.memory) > len(members) {
+		l.forget(p.now)
 	}
 }
 
@@ -211,95 +225,4 @@ func (l *Law) forget(now time.Time) {
 			delete(l.memory, address)
 		}
 	}
-}
-
-// pool is one step in progress.
-type pool struct {
-	params  *Params
-	now     time.Time
-	members []member
-	scratch *scratch
-
-	queues, executes bool    // some member reports its queue, and what it executes
-	load             float64 // median level of the loads; NaN unknown
-	age              float64 // median of their ages, seconds; NaN unknown
-	unit
-	counted bool // where work is the unit, the proxies report the requests that begin
-
-	unflagged int           // members without a flag
-	unpinned  float64       // part of the requests that no operator gave to an endpoint
-	unseen    time.Duration // from a request's beginning until a decision answers it
-	byLatency bool          // the fill is that of least latency
-}
-
-// A unit is what loads are counted in: requests, or the work of a mean request.
-type unit struct {
-	pace        float64 // completions that are typical per busy slot-second; NaN unknown
-	byWork      bool
-	requestWork float64 // then, that work in prompt tokens
-	prefillRate float64 // then, prompt tokens that a typical engine computes in a second; NaN unknown
-}
-
-// member is one endpoint in a step.
-type member struct {
-	*Endpoint
-	*memory
-
-	room
-	seen fields
-	loaded
-	queued float64 // requests waiting per slot; NaN unknown
-	came   arrived
-	verdict
-}
-
-// A room is how much an endpoint can do at once.
-type room struct {
-	slotCount   float64
-	slotsSource CapacitySource
-	speed       float64
-	ramp        float64 // part of that which is trusted
-	blackout    bool    // so new that its reports do not count
-	gone        bool    // connections to it are refused
-}
-
-// loaded is the load of an endpoint.
-type loaded struct {
-	load       float64 // requests
-	loadSource LoadSource
-	loadState  FieldState
-	loadAge    time.Duration
-	workload   float64 // work, in mean requests; of a pool whose unit is the request, load
-	offset     float64 // unproxied, as used
-}
-
-// A verdict is what is decided of an endpoint besides what it gets by the fill.
-type verdict struct {
-	flagged  bool
-	lifted   bool     // its flag, for a trial
-	slow     bool     // above the threshold of latency
-	floored  bool     // above the water level
-	inEffect Override // by an operator
-	reserved float64  // share of what is left by those, whatever the fill
-}
-
-// holding is the member as a vessel with that load.
-func (m *member) holding(load float64) Vessel {
-	return Vessel{Load: load, Slots: m.slotCount * m.ramp, Speed: m.speed}
-}
-
-// share fills the arrivals in and writes the shares.
-func (p *pool) share(d *Decision) {
-	d.MedianLoad = p.load
-	if len(p.members) == 0 {
-		return
-	}
-	vessels := p.vessels()
-	d.vessels, d.byLatency = vessels, p.byLatency
-	d.WaterLevel = fill(vessels, d.Arrivals*p.unpinned)
-	for i, share := range shares(vessels, d.WaterLevel, p.params.Floor) {
-		d.Endpoints[i].Share = share
-		p.members[i].floored = vessels[i].level() >= d.WaterLevel
-	}
-	p.reserve(d)
 }

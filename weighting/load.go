@@ -20,6 +20,14 @@ import (
 	"time"
 )
 
+// A laden machine is one with its load.
+type laden struct {
+	*machine
+
+	seen fields
+	loaded
+}
+
 // fields are a member's readings as they count in this step.
 type fields struct {
 	queue, running, utilization, awake, inFlight field // as reported
@@ -29,32 +37,86 @@ type fields struct {
 	paired    field // the age of that correction
 }
 
-// look determines how each member's readings count now.
-func (p *pool) look() {
-	for i := range p.members {
-		m := &p.members[i]
-		at := func(r Reading, stuck bool) field {
-			f := p.params.at(r, p.now)
-			if m.gone && f.state != StateUnknown {
-				f.state, f.fade = StateNeutral, 1
-			}
-			if stuck {
-				f.state = StateStuck
-			}
-			return f
-		}
-		stuck := m.health.Stuck
-		m.seen = fields{
-			queue: at(m.server.Queue, stuck || m.frozen.stuck()), running: at(m.server.Running, stuck),
-			utilization: at(m.server.Utilization, stuck), awake: at(m.server.Awake, false),
-			executing: at(m.executes(m.slotCount), false), paired: at(Reading{At: m.paired}, false),
-			inFlight: p.params.at(m.inFlight, p.now),
-		}
-		m.seen.counted = m.seen.inFlight
-		m.seen.counted.Value = max(0, m.inFlight.Value+m.correction())
-		p.queues = p.queues || m.seen.queue.usable()
-		p.executes = p.executes || m.seen.executing.usable()
+// loaded is the load of an endpoint.
+type loaded struct {
+	load       float64 // requests
+	loadSource LoadSource
+	loadState  FieldState
+	loadAge    time.Duration
+	offset     float64 // unproxied, as used
+}
+
+// loads is the load of each machine of a pool.
+type loads struct {
+	members []laden
+	level   float64 // median; NaN unknown
+	age     float64 // median of their ages, seconds; NaN unknown
+}
+
+// loads pairs each machine's two signals where a scrape is new, and determines its load: first the levels that stale
+// fields fade into, then the loads, then the median for those of which nothing is known.
+func (p *pool) loads(b *buffer[laden], machines []machine) loads {
+	out := loads{members: b.take(len(machines))}
+	any := reported{}
+	for i := range machines {
+		m := &out.members[i]
+		m.machine = &machines[i]
+		m.compareSignals()
+		m.seen = m.look(p)
+		any.queues = any.queues || m.seen.queue.usable()
+		any.executing = any.executing || m.seen.executing.usable()
 	}
+	scraped, inFlight := p.levels(out.members, any)
+	for i := range out.members {
+		m := &out.members[i]
+		m.loaded = m.measure(any, scraped, inFlight)
+	}
+	out.age = typical(p, out.members, func(m *laden) (float64, FieldState) { return m.loadAge.Seconds(), m.loadState })
+	out.level = typical(p, out.members, func(m *laden) (float64, FieldState) {
+		return m.holding(m.load).level(), m.loadState
+	})
+	for i := range out.members {
+		m := &out.members[i]
+		// Where nothing is known, neither idle nor saturated: the fill goes by capacity.
+		m.load = m.orUsual(m.load, m.holding(0).holds(or(out.level, 1)))
+	}
+	return out
+}
+
+// compareSignals pairs the two signals.
+func (m *machine) compareSignals() {
+	if m.frozen.stuck() || m.health.Stuck {
+		m.pairing.forget() // by that gauge
+		return
+	}
+	running, gauge := m.executes(m.slotCount), m.server.Running.Known()
+	if m.measuresRunning() {
+		m.pairing.pair(m.server.Queue, running, m.slotCount, gauge)
+	}
+}
+
+// look determines how the readings count now.
+func (m *machine) look(p *pool) fields {
+	at := func(r Reading, stuck bool) field {
+		f := p.params.at(r, p.now)
+		if m.gone && f.state != StateUnknown {
+			f.state, f.fade = StateNeutral, 1
+		}
+		if stuck {
+			f.state = StateStuck
+		}
+		return f
+	}
+	stuck := m.health.Stuck
+	seen := fields{
+		queue: at(m.server.Queue, stuck || m.frozen.stuck()), running: at(m.server.Running, stuck),
+		utilization: at(m.server.Utilization, stuck), awake: at(m.server.Awake, false),
+		executing: at(m.executes(m.slotCount), false), paired: at(Reading{At: m.paired}, false),
+		inFlight: p.params.at(m.inFlight, p.now),
+	}
+	seen.counted = seen.inFlight
+	seen.counted.Value = max(0, m.inFlight.Value+m.correction(&seen.paired))
+	return seen
 }
 
 // correction is the difference of the two signals, as far as it is more than noise, fading as the scrape that it came
@@ -62,25 +124,18 @@ func (p *pool) look() {
 //
 // An exact count does not leak. Where a server does not show requests that the proxies have in flight there, the server
 // does not see them (yet, or any more), and they count.
-func (m *member) correction() float64 {
+func (m *machine) correction(paired *field) float64 {
 	const noise, whole = 0.5, 1.0 // requests
 	u := m.unproxied.or(0)
 	if m.Exact {
 		u = max(0, u)
 	}
 	trust := (math.Abs(u) - noise) / (whole - noise)
-	return u * min(max(0, trust), 1) * (1 - m.seen.paired.fade)
+	return u * min(max(0, trust), 1) * (1 - paired.fade)
 }
 
-// typical is the median of a value over the pool, of the members where it is trusted. While there is none, because a
-// whole source is away, it is that of the fading ones, so that the pool meets in its own middle.
-func (p *pool) typical(of func(m *member) (value float64, s FieldState)) float64 {
-	known := p.median(func(m *member) (float64, bool) { value, s := of(m); return value, trusted(s) })
-	if !math.IsNaN(known) {
-		return known
-	}
-	return p.median(func(m *member) (float64, bool) { value, s := of(m); return value, s == StateDecay })
-}
+// reported is what some endpoint of the pool reports: its queue, and what it executes.
+type reported struct{ queues, executing bool }
 
 // estimate is the load of one member: a sum of fields, as stale as its stalest.
 type estimate struct {
@@ -104,61 +159,41 @@ func (e *estimate) add(f *field, median float64) {
 // scraped and counted are the two estimates of a member's load; a stale field fades into the value given, which a
 // median endpoint of its size would report. A field that others of the pool report and this one does not is not zero:
 // the median stands in, and makes the load neutral.
-func (m *member) scraped(p *pool, queue, running float64) estimate {
+func (m *laden) scraped(any reported, queue, running float64) estimate {
 	e := estimate{state: StateUnknown}
 	e.add(&m.seen.queue, queue)
 	e.add(&m.seen.executing, running)
 	if e.state == StateUnknown {
 		return e
 	}
-	if s := m.seen.queue.state; (s == StateUnknown || s == StateStuck) && p.queues {
+	if s := m.seen.queue.state; (s == StateUnknown || s == StateStuck) && any.queues {
 		e.load, e.state = e.load+orZero(queue), StateNeutral
 	}
-	if m.seen.executing.state == StateUnknown && p.executes {
+	if m.seen.executing.state == StateUnknown && any.executing {
 		e.load, e.state = e.load+orZero(running), StateNeutral
 	}
 	return e
 }
 
-func (m *member) counted(median float64) estimate {
+func (m *laden) counted(median float64) estimate {
 	e := estimate{state: StateUnknown}
 	e.add(&m.seen.counted, median)
 	return e
 }
 
-// loads determines each member's load: first the levels that stale fields fade into, then the load of each member, then
-// the median load for those of which nothing is known.
-func (p *pool) loads() {
-	p.look()
-	scraped, inFlight := p.levels()
-	for i := range p.members {
-		p.measure(&p.members[i], scraped, inFlight)
+// orUsual is what is known of a load, or what is usual. An endpoint that is gone is not idle because nothing is in
+// flight there.
+func (m *laden) orUsual(own, usual float64) float64 {
+	if m.loadSource == LoadMedian || m.gone && own < usual {
+		return usual
 	}
-	p.age = p.typical(func(m *member) (float64, FieldState) { return m.loadAge.Seconds(), m.loadState })
-	// Where nothing is known, neither idle nor saturated: the fill goes by capacity.
-	p.standIn(1, func(m *member) *float64 { return &m.load })
-}
-
-// standIn sets the median level of the loads, and loads those of which nothing is known to that level, or to the one
-// given where there is none. An endpoint that is gone is not idle because nothing is in flight there.
-func (p *pool) standIn(unknown float64, load func(*member) *float64) {
-	level := unknown
-	p.load = p.typical(func(m *member) (float64, FieldState) { return m.holding(*load(m)).level(), m.loadState })
-	if !math.IsNaN(p.load) {
-		level = p.load
-	}
-	for i := range p.members {
-		m := &p.members[i]
-		if usual, own := m.holding(0).holds(level), load(m); m.loadSource == LoadMedian || m.gone && *own < usual {
-			*own = usual
-		}
-	}
+	return own
 }
 
 // levels are the median levels of each signal by itself; NaN where no member has it.
-func (p *pool) levels() (scraped, inFlight float64) {
-	typical := func(of func(m *member) estimate) float64 {
-		return p.typical(func(m *member) (float64, FieldState) {
+func (p *pool) levels(members []laden, any reported) (scraped, inFlight float64) {
+	usual := func(of func(m *laden) estimate) float64 {
+		return typical(p, members, func(m *laden) (float64, FieldState) {
 			if m.blackout {
 				return 0, StateUnknown
 			}
@@ -166,35 +201,34 @@ func (p *pool) levels() (scraped, inFlight float64) {
 			return m.holding(e.load).level(), e.state
 		})
 	}
-	scraped = typical(func(m *member) estimate { return m.scraped(p, m.seen.queue.Value, m.seen.executing.Value) })
-	inFlight = typical(func(m *member) estimate { return m.counted(m.seen.counted.Value) })
+	scraped = usual(func(m *laden) estimate { return m.scraped(any, m.seen.queue.Value, m.seen.executing.Value) })
+	inFlight = usual(func(m *laden) estimate { return m.counted(m.seen.counted.Value) })
 	return scraped, inFlight
 }
 
-// measure determines the load of one member from its two signals, whose median levels are given.
-func (p *pool) measure(m *member, scraped, inFlight float64) {
-	m.loadSource, m.loadState = LoadMedian, StateUnknown
+// measure determines the load from the two signals, whose median levels are given.
+func (m *laden) measure(any reported, scraped, inFlight float64) loaded {
+	unknown := loaded{loadSource: LoadMedian, loadState: StateUnknown}
 	if m.blackout {
-		return
+		return unknown
 	}
 	empty := m.holding(0)
 	usual := empty.holds(scraped)
 	usuallyRunning := min(usual, m.slotCount)
-	use, counted := m.scraped(p, usual-usuallyRunning, usuallyRunning), m.counted(empty.holds(inFlight))
+	use, counted := m.scraped(any, usual-usuallyRunning, usuallyRunning), m.counted(empty.holds(inFlight))
 
-	source, paired := LoadScraped, m.seen.paired.usable()
-	whole := m.seen.queue.usable() && m.seen.executing.usable() && m.measuresRunning(m.slotsSource)
+	source, offset, paired := LoadScraped, 0.0, m.seen.paired.usable()
+	whole := m.seen.queue.usable() && m.seen.executing.usable() && m.measuresRunning()
 	if counted.leads(use, paired || !whole) {
 		use, source = counted, LoadInFlight
 		if paired {
-			m.offset, source = m.correction(), LoadFused
+			offset, source = m.correction(&m.seen.paired), LoadFused
 		}
 	}
 	if use.state == StateUnknown {
-		return
+		return unknown
 	}
-	m.load, m.loadSource = min(use.load, largestCount), source
-	m.loadState, m.loadAge = use.state, use.age
+	return loaded{min(use.load, largestCount), source, use.state, use.age, offset}
 }
 
 // leads reports whether the load is made of the in-flight count: where it is all there is, where it is trusted and the
@@ -208,3 +242,17 @@ func (e *estimate) leads(scraped estimate, better bool) bool {
 	}
 	return !trusted(scraped.state) && e.age < scraped.age
 }
+
+// measuresRunning reports whether executes is a measurement.
+func (m *machine) measuresRunning() bool {
+	return m.server.Running.Known() || m.slotsSource != CapacityAssumed
+}
+
+// inFlightLeads reports whether the load is made of the in-flight count.
+func (m *laden) inFlightLeads() bool {
+	return m.loadSource == LoadInFlight || m.loadSource == LoadFused
+}
+
+// asleep reports whether the engine sleeps, and so takes no requests. A late report of that is not trusted: an engine
+// that is awake again must not wait for its page.
+func (m *laden) asleep() bool { return trusted(m.seen.awake.state) && m.seen.awake.Value == 0 }

@@ -10,6 +10,7 @@ import (
 
 	"steelyard/weighting/health"
 	"steelyard/weighting/lag"
+	"steelyard/weighting/shed"
 )
 
 // memory is what the law remembers of an endpoint between two steps.
@@ -27,7 +28,8 @@ type memory struct {
 
 	free    time.Time // since when a slot has been free; zero while none is
 	history lag.History
-	inForce
+	inForce force // since the last step
+	decided force // in it
 }
 
 // identity is which endpoint it is, and since when it is there.
@@ -49,10 +51,10 @@ type readings struct {
 	reversals reversals // of the server's counters
 }
 
-// inForce is what was decided of the endpoint.
-type inForce struct {
-	share, decided            float64 // of the traffic: in force since the last step, and decided in it
-	shareFlagged, decidedFlag bool    // and whether it was flagged then
+// A force is what was decided of the endpoint.
+type force struct {
+	share   float64 // of the traffic
+	flagged bool
 }
 
 // A flag is whether the endpoint is overloaded.
@@ -88,19 +90,17 @@ func (m *memory) observeServer(seen ServerReport, now time.Time) {
 		if old != (ServerReport{}) {
 			m.reversals.note(now)
 		}
-		m.restarted()
+		m.rates.restarted()
+		m.service.restarted()
 	} else {
-		m.observeRates(&did)
-		m.observeService(&did)
+		m.rates.observe(&did, m.inForce.flagged || !m.health.Doubted.IsZero())
+		m.service.observe(&did, m.completions.or(0))
 	}
 	if did.completions.by > 0 {
 		m.completed = did.completions.at
 	}
-	m.ceiling.observe(&did, &m.server)
-	m.observeTaken(&did)
-	if m.frozen.observe(&did, &m.server); m.frozen.stuck() {
-		m.unproxied, m.paired = smoothed{}, time.Time{} // by that gauge
-	}
+	m.service.observeGauges(&did, &m.server)
+	m.frozen.observe(&did, &m.server)
 }
 
 // reversals are how often counters went back.
@@ -122,12 +122,15 @@ func (r *reversals) often(now time.Time) bool {
 	return r.at(now) >= often
 }
 
-// restarted forgets what the process did that is gone, and keeps what was learned of the machine and of the proxies.
-func (m *memory) restarted() {
-	m.completions, m.queueSeconds, m.executing, m.uncounted = smoothed{}, smoothed{}, smoothed{}, 0
-	if !m.ceiling.limits {
-		m.ceiling = ceiling{}
+// observeInFlight takes in a new count of the requests in flight.
+func (m *memory) observeInFlight(seen Reading) {
+	if !seen.At.After(m.inFlight.At) {
+		return
 	}
+	rise := gauge(m.inFlight, seen)
+	m.inFlight, m.passed.inFlight = seen, rise
+	m.increments.add(max(0, rise.perSecond()), rise.dt, rateTau)
+	m.pairing.observe(seen, rise.by)
 }
 
 // observeProxies learns the flow of requests to the endpoint from what the proxies sent.
@@ -146,10 +149,52 @@ func (m *memory) observeProxies(seen ProxyReport, now time.Time, alpha float64) 
 	}
 }
 
-// orZero is x, or no contribution where x is unknown.
-func orZero(x float64) float64 {
-	if math.IsNaN(x) {
-		return 0
+// change is how the number of requests at the endpoint changed.
+func (m *memory) change() shed.Flow {
+	s, d := &m.passed.server, m.passed.inFlight
+	switch {
+	case m.inFlight.Known():
+	case m.server.Queue.Known() && m.server.Running.Known():
+		d = delta{by: s.queue.by + s.running.by, dt: min(s.queue.dt, s.running.dt)}
+		d.at = earlier(s.queue.at, s.running.at)
+	case m.server.Queue.Known():
+		d = s.queue
+	default:
+		d = s.running
 	}
-	return x
+	if d.dt == 0 {
+		return shed.Flow{}
+	}
+	return shed.Flow{Arrived: max(0, d.by), Left: max(0, -d.by), From: d.from(), To: d.at}
+}
+
+// queueGauge is the gauge of waiting requests; unknown where it is stuck.
+func (m *memory) queueGauge() Reading {
+	if m.frozen.stuck() || m.health.Stuck {
+		return Reading{}
+	}
+	return m.server.Queue
+}
+
+// executes is the number executing: the gauge. Without one it is a full set of slots while requests wait, and the usual
+// number while none does, by the counter of busy time. That number is a long mean: a short one moves with each
+// completion, and ranks the endpoints by noise.
+func (m *memory) executes(slots float64) Reading {
+	queue := m.server.Queue
+	switch {
+	case m.health.Stuck:
+	case m.server.Running.Known():
+		return m.server.Running
+	case queue.Known() && queue.Value > 0:
+		return Reading{Value: slots, At: queue.At}
+	case queue.Known() && m.executingLong.over(0):
+		return Reading{Value: min(m.executingLong.or(0), slots), At: earlier(queue.At, m.server.BusySeconds.At)}
+	}
+	return Reading{}
+}
+
+// countsTokens reports whether the server counts tokens in a way that can be used.
+func (m *memory) countsTokens() bool {
+	at := m.server.Tokens.At
+	return !at.IsZero() && !m.reversals.often(at)
 }

@@ -76,3 +76,14 @@ func (h *highest) note(value float64, at time.Time, span time.Duration) {
 }
 
 func (h *highest) most() float64 { return max(h.recent, h.before) }
+
+// or is x, or the other value where x is unknown.
+func or(x, other float64) float64 {
+	if math.IsNaN(x) {
+		return other
+	}
+	return x
+}
+
+// orZero is x, or no contribution where x is unknown.
+func orZero(x float64) float64 { return or(x, 0) }

@@ -21,14 +21,43 @@ import (
 	"slices"
 )
 
-// flag determines which members are overloaded, and which of those are flagged.
-func (p *pool) flag() {
-	var ejected, over []*member
+// A candidate is an endpoint with all that the proxies learn of it besides its share.
+type candidate struct {
+	*judged
+
+	inEffect Override // by an operator
+	queued   float64  // requests waiting per slot; NaN unknown
+	flagged  bool
+	lifted   bool // its flag, for a trial
+}
+
+// candidates are the endpoints with their flags; unflagged is how many have none.
+func (p *pool) candidates(b *buffer[candidate], members []judged, inEffect []Override, u *unit) (
+	out []candidate, unflagged int) {
+	out = b.take(len(members))
+	for i := range out {
+		m := &out[i]
+		m.judged, m.inEffect = &members[i], inEffect[i]
+		m.queued = m.queuedPerSlot()
+		m.hysteresis(p, u)
+	}
+	p.setFlags(out)
+	for i := range out {
+		if m := &out[i]; !m.flagged {
+			unflagged++
+		} else if !m.decided.flagged {
+			m.shownSince = p.now
+		}
+	}
+	return out, unflagged
+}
+
+// setFlags determines which of those that are overloaded or out are flagged.
+func (p *pool) setFlags(members []candidate) {
+	var ejected, over []*candidate
 	awake, others := 0, 0 // others could take what is kept from those that are flagged
-	for i := range p.members {
-		m := &p.members[i]
-		m.queued = p.queuedPerSlot(m)
-		m.hysteresis(p)
+	for i := range members {
+		m := &members[i]
 		if m.flagged = m.asleep(); m.flagged {
 			continue
 		}
@@ -38,30 +67,23 @@ func (p *pool) flag() {
 			ejected = append(ejected, m)
 		case m.overloaded:
 			over = append(over, m)
-		case !m.health.Unused && !m.gone && !m.inEffect.Drained:
+		case !m.state.Unused && !m.gone && !m.inEffect.Drained:
 			others++
 		}
 	}
 	// A stable order keeps the same members flagged while more are overloaded than may be.
-	slices.SortStableFunc(over, func(a, b *member) int { return a.flagSince.Compare(b.flagSince) })
+	slices.SortStableFunc(over, func(a, b *candidate) int { return a.flagSince.Compare(b.flagSince) })
 	flags := slices.Concat(ejected, over) // the overloaded ones do serve
 	switch most := p.params.Overload.most(awake); {
 	case others > 0:
 		flags = flags[:min(len(flags), most)]
-	case len(flags) < len(p.members):
+	case len(flags) < len(members):
 		flags = flags[:min(len(ejected), most)] // with a flag for load they would be as good as what takes nothing
 	}
-	trials := p.flaggedGetNothing(awake - len(flags))
+	trials := flaggedGetNothing(awake-len(flags), len(members))
 	for _, m := range flags {
-		m.lifted = !m.out() && trials && m.health.Tried > 0
+		m.lifted = !m.out() && trials && m.state.Tried > 0
 		m.flagged = !m.lifted && !(m.inEffect.Share > 0) // proxies would not send a flagged one its share
-	}
-	for i := range p.members {
-		if m := &p.members[i]; !m.flagged {
-			p.unflagged++
-		} else if !m.decidedFlag {
-			m.shownSince = p.now
-		}
 	}
 }
 
@@ -73,14 +95,14 @@ func (o *Overload) most(pool int) int {
 
 // hysteresis moves one member between overloaded and not. Lost evidence is no evidence: a server that has gone silent
 // does not stay overloaded.
-func (m *member) hysteresis(p *pool) {
+func (m *candidate) hysteresis(p *pool, u *unit) {
 	o := &p.params.Overload
 	over := func(value, enter, leave float64) bool {
 		return value >= enter || m.overloaded && value >= leave
 	}
 	// One that is not ahead by the time that a flag lasts would be idle before its flag is down, and its load with the
 	// others: what it holds is for the weights.
-	ahead := m.ahead(p)
+	ahead := m.ahead(u)
 	if !(ahead <= 0) {
 		m.aheadAt = p.now
 	}
@@ -89,7 +111,7 @@ func (m *member) hysteresis(p *pool) {
 	recent := p.now.Sub(m.completed) <= p.params.Decay // an older mean may be none of its queue
 	slow := o.QueueTimeEnter > 0 && recent &&
 		over(queueTime, o.QueueTimeEnter.Seconds(), o.QueueTimeLeave.Seconds())
-	strained := slow || over(utilization, o.UtilizationEnter, o.UtilizationLeave) && !(p.byWork && behind)
+	strained := slow || over(utilization, o.UtilizationEnter, o.UtilizationLeave) && !(u.byWork && behind)
 	queued := over(m.queued, o.QueueEnter, o.QueueLeave) && !behind && (m.overloaded || !m.ceiling.showsNone(&m.server))
 	on, changed := queued || strained, newer(m.flagSince, m.shownSince)
 	if on == m.overloaded || !changed.IsZero() && p.now.Sub(changed) < o.MinDwell {
@@ -99,7 +121,7 @@ func (m *member) hysteresis(p *pool) {
 	switch {
 	case !on:
 	case queued:
-		m.flagReason = m.queueReason(p)
+		m.flagReason = m.queueReason(p, u)
 	case slow:
 		m.flagReason = fmt.Sprintf("mean queue time %.3g s >= %.3g s", queueTime, o.QueueTimeEnter.Seconds())
 	default:
@@ -108,28 +130,28 @@ func (m *member) hysteresis(p *pool) {
 }
 
 // queueReason says in a sentence why a queue is too long.
-func (m *member) queueReason(p *pool) string {
-	if !p.byWork {
+func (m *candidate) queueReason(p *pool, u *unit) string {
+	if !u.byWork {
 		return fmt.Sprintf("queue per slot %.3g >= %.3g", m.queued, p.params.Overload.QueueEnter)
 	}
 	reason := fmt.Sprintf("%.0f requests wait", m.queued)
-	if seconds := m.work(p).Seconds; !math.IsNaN(seconds) { // the prefill rate is known
+	if seconds := m.work(u).Seconds; !math.IsNaN(seconds) { // the prefill rate is known
 		reason += fmt.Sprintf(", %.1f s of work", seconds)
 	}
 	return reason
 }
 
 // ahead is by how many seconds the member has more to do than a median one; NaN while no pace is known.
-func (m *member) ahead(p *pool) float64 {
-	unit := 1 / p.pace // seconds for each unit of level
-	if p.byWork {
-		unit = p.requestWork / p.prefillRate
+func (m *judged) ahead(u *unit) float64 {
+	unit := 1 / u.pace // seconds for each unit of level
+	if u.byWork {
+		unit = u.requestWork / u.prefillRate
 	}
-	return (m.holding(m.workload).level() - orZero(p.load)) * unit
+	return (m.holding(m.workload).level() - orZero(u.level)) * unit
 }
 
 // utilization is as reported; NaN while unknown.
-func (m *member) utilization() float64 {
+func (m *laden) utilization() float64 {
 	if u := &m.seen.utilization; u.usable() {
 		return u.Value
 	}
@@ -138,7 +160,7 @@ func (m *member) utilization() float64 {
 
 // queuedPerSlot is requests waiting per slot; NaN while unknown. In-flight counts show it only where the slots are not
 // assumed.
-func (p *pool) queuedPerSlot(m *member) float64 {
+func (m *judged) queuedPerSlot() float64 {
 	switch {
 	case m.blackout:
 		return math.NaN()

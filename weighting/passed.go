@@ -138,21 +138,58 @@ func (d *proxied) flow() shed.Flow {
 	return shed.Flow{Arrived: d.issued.by, Left: d.ended.by, From: d.ended.from(), To: d.ended.at}
 }
 
-// change is how the number of requests at the endpoint changed.
-func (m *memory) change() shed.Flow {
-	s, d := &m.passed.server, m.passed.inFlight
-	switch {
-	case m.inFlight.Known():
-	case m.server.Queue.Known() && m.server.Running.Known():
-		d = delta{by: s.queue.by + s.running.by, dt: min(s.queue.dt, s.running.dt)}
-		d.at = earlier(s.queue.at, s.running.at)
-	case m.server.Queue.Known():
-		d = s.queue
-	default:
-		d = s.running
+// tokenGrowth is what an engine did from one reading to another.
+type tokenGrowth struct {
+	seconds                                        float64
+	computed, cached, first, generated, iterations float64
+}
+
+func (d *tokenGrowth) add(o *tokenGrowth) {
+	d.seconds += o.seconds
+	d.computed += o.computed
+	d.cached += o.cached
+	d.first += o.first
+	d.generated += o.generated
+	d.iterations += o.iterations
+}
+
+// growth is what was counted between two readings; false where a count went back or rose by more than it can.
+func (t *TokenCounts) growth(old *TokenCounts) (d tokenGrowth, ok bool) {
+	d = tokenGrowth{
+		seconds: t.At.Sub(old.At).Seconds(), computed: t.Prompt - t.Cached - (old.Prompt - old.Cached),
+		cached: t.Cached - old.Cached, first: t.First - old.First, generated: t.Generated - old.Generated,
+		iterations: t.Iterations - old.Iterations,
 	}
-	if d.dt == 0 {
-		return shed.Flow{}
+	for _, n := range []float64{d.computed, d.cached, d.first, d.generated, d.iterations} {
+		const tokens = 100 // a second, for each of the requests that can be
+		if !(n >= 0) || !Possible(n/tokens, t.At.Sub(old.At)) {
+			return tokenGrowth{}, false
+		}
 	}
-	return shed.Flow{Arrived: max(0, d.by), Left: max(0, -d.by), From: d.from(), To: d.at}
+	return d, d.seconds > 0
+}
+
+// A batch is requests that began.
+type batch struct {
+	requests float64
+	sized    float64 // those whose size is known
+	bytes    float64 // of these
+}
+
+// computed adds the requests that began, but for those that were refused, of which no prompt is computed, to a sum of
+// such batches, and returns it.
+func (d *proxied) computed(sum *batch) batch {
+	sum.requests += d.sent.requests - d.refused.requests
+	sum.sized += d.sent.sized - d.refused.sized
+	sum.bytes += d.sent.bytes - d.refused.bytes
+	return batch{max(0, sum.requests), max(0, sum.sized), max(0, sum.bytes)}
+}
+
+// showsProgress reports whether a server's report shows work that was done since the one before: requests that
+// completed, or a KV cache that changes while no request goes, and none comes but to wait.
+func (d *served) showsProgress(seen *ServerReport) bool {
+	if d.waited.by > 0 || d.busy.by > 0 || d.tokens.generated+d.tokens.first+d.tokens.iterations > 0 {
+		return true
+	}
+	return d.running.by == 0 && seen.Running.Value > 0 && d.queue.by >= 0 && d.utilization.by != 0
 }

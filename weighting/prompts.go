@@ -80,22 +80,6 @@ func (k *prompts) bySize() bool {
 	return k.perByte.requests >= fewestPrompts && k.offBySize <= worse*k.offByMean
 }
 
-// A batch is requests that began.
-type batch struct {
-	requests float64
-	sized    float64 // those whose size is known
-	bytes    float64 // of these
-}
-
-// computed adds the requests that began, but for those that were refused, of which no prompt is computed, to a sum of
-// such batches, and returns it.
-func (d *proxied) computed(sum *batch) batch {
-	sum.requests += d.sent.requests - d.refused.requests
-	sum.sized += d.sent.sized - d.refused.sized
-	sum.bytes += d.sent.bytes - d.refused.bytes
-	return batch{max(0, sum.requests), max(0, sum.sized), max(0, sum.bytes)}
-}
-
 // guess is the prompt tokens of requests that begin. One request is guessed to be no longer than what one engine
 // counted between two readings: a large body may be an image, or never be sent.
 func (k *prompts) guess(b batch) float64 {

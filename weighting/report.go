@@ -1,6 +1,9 @@
 package weighting
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // A Reading is one measured number and the moment at which it was true. The zero Reading is unknown, and unknown is not
 // zero: a server whose queue could not be read must not look like an idle one.
@@ -101,4 +104,77 @@ type ProxyReport struct {
 	// Partial means that only some of the proxies report Failed, LatencySeconds and Answered, and all of them the
 	// others.
 	Partial bool
+}
+
+// An Override is what an operator decided about an endpoint. The zero Override leaves it to the law.
+type Override struct {
+	Drained bool    // it gets no new requests
+	Share   float64 // from 1e-6 on: its share of the requests
+}
+
+// withAccessLog reports whether all proxies report how each request ended.
+func (r *ProxyReport) withAccessLog() bool { return r.Answered.Known() && !r.Partial }
+
+// withoutTimes is the report without the times of its readings.
+func (r ServerReport) withoutTimes() ServerReport {
+	for _, gauge := range r.gauges() {
+		gauge.At = time.Time{}
+	}
+	for _, sum := range r.sums() {
+		sum.At = time.Time{}
+	}
+	r.Tokens.At = time.Time{}
+	return r
+}
+
+// at is the time of the newest gauge.
+func (r *ServerReport) at() time.Time {
+	return newer(newer(r.Queue.At, r.Running.At), r.Utilization.At)
+}
+
+func (r *ServerReport) gauges() []*Reading {
+	return []*Reading{&r.Queue, &r.Running, &r.Utilization, &r.BlockTokens, &r.Awake}
+}
+
+func (r *ServerReport) sums() []*Reading {
+	return []*Reading{&r.Completions, &r.QueueSeconds, &r.BusySeconds}
+}
+
+// requests are the sums of requests and of their seconds.
+func (r *ProxyReport) requests() []*Reading {
+	return []*Reading{
+		&r.Issued, &r.Hashed, &r.Ended, &r.Failed, &r.Errors, &r.Succeeded, &r.LatencySeconds, &r.Answered,
+		&r.Sized, &r.Refused,
+	}
+}
+
+// valueOf is what was read; NaN where nothing was.
+func valueOf(r Reading) float64 {
+	if !r.Known() {
+		return math.NaN()
+	}
+	return r.Value
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func newer(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// newest returns the later of two valid readings; of two with the same time, the larger. It keeps the last known value
+// of a field that a report leaves out, so that the field ages by its own clock.
+func newest(a, b Reading) Reading {
+	if b.At.After(a.At) || b.At.Equal(a.At) && b.Value > a.Value {
+		return b
+	}
+	return a
 }

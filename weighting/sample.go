@@ -8,69 +8,91 @@ import (
 	"steelyard/weighting/health"
 )
 
-const (
-	rounding = 1e-6 // of differences of sums
+const rounding = 1e-6 // of differences of sums
 
-	longestIteration = health.LongestIteration
-)
+// A judged endpoint is one of which it is known how it treats its requests.
+type judged struct {
+	*weighed
+	room
 
-// health moves the states of the members by what happened since the last step.
-func (l *Law) health(p *pool, s *Snapshot) {
-	pool := l.scratch.patients[:0]
+	state health.Verdict
+}
+
+// judge moves the states of the endpoints by what happened since the last step. One that is tried is trusted with a
+// part of its capacity.
+func (l *Law) judge(p *pool, b *buffer[judged], members []weighed, s *Snapshot) []judged {
+	l.healths.Step(p.now, p.params.health(),
+		health.Traffic{PerSecond: l.rate, Counted: l.counted,
+			InForce: max(time.Second, 2*(s.PushDelay+s.PushPeriod)+s.ScrapeInterval)},
+		p.samples(&l.scratch.patients, members))
+	out := b.take(len(members))
+	for i := range out {
+		m := &members[i]
+		out[i] = judged{weighed: m, room: m.room, state: m.health.Verdict}
+		out[i].ramp = min(m.ramp, m.health.Trust)
+	}
+	return out
+}
+
+func (p *Params) health() health.Params {
+	o := &p.Overload
+	return health.Params{StalledAfter: o.StalledAfter, Dwell: o.MinDwell, Hold: p.Hold, Decay: p.Decay}
+}
+
+// samples are what is known of each endpoint since the last step, with what it should get.
+func (p *pool) samples(b *buffer[health.Endpoint], members []weighed) []health.Endpoint {
+	out := b.take(len(members))
 	capacity, whole, unflagged := 0.0, 0.0, 0
-	for i := range p.members {
-		capacity += p.members[i].holding(0).capacity()
-		if !p.members[i].shareFlagged {
+	for i := range members {
+		capacity += members[i].holding(0).capacity()
+		if !members[i].inForce.flagged {
 			unflagged++
 		}
 	}
-	spared := p.flaggedGetNothing(unflagged)
-	for i := range p.members {
-		whole += p.members[i].inUse(spared)
+	spared := flaggedGetNothing(unflagged, len(members))
+	for i := range members {
+		whole += members[i].inUse(spared)
 	}
-	for i := range p.members {
-		m := &p.members[i]
+	for i := range members {
+		m := &members[i]
 		in := m.sample(p)
 		in.Part, in.Share = m.holding(0).capacity()/capacity, m.inUse(spared)/max(whole, 1e-9)
-		pool = append(pool, health.Endpoint{Tracker: &m.health, Sample: in})
+		out[i] = health.Endpoint{Tracker: &m.health, Sample: in}
 	}
-	o := &p.params.Overload
-	l.healths.Step(p.now,
-		health.Params{StalledAfter: o.StalledAfter, Dwell: o.MinDwell, Hold: p.params.Hold, Decay: p.params.Decay},
-		health.Traffic{PerSecond: l.rate, Counted: l.counted,
-			InForce: max(time.Second, 2*(s.PushDelay+s.PushPeriod)+s.ScrapeInterval)}, pool)
-	for i := range p.members {
-		m := &p.members[i]
-		m.ramp = min(m.ramp, m.health.Trust)
-		if m.health.Stuck {
-			m.unproxied, m.paired = smoothed{}, time.Time{} // by that report
-		}
+	return out
+}
+
+// flaggedGetNothing reports whether the proxies send nothing to flagged members, where so many have no flag.
+func flaggedGetNothing(unflagged, all int) bool {
+	const tenth = 10
+	return unflagged > 0 && unflagged*tenth >= all
+}
+
+// inUse is the share of the member in force, as the proxies use it; spared says that they send nothing to flagged ones.
+func (m *member) inUse(spared bool) float64 {
+	if m.inForce.flagged && spared {
+		return 0
 	}
-	clear(pool) // trackers are the members'
-	l.scratch.patients = pool
+	return m.inForce.share
 }
 
 // ejected reports whether the endpoint stalls or fails.
-func (m *member) ejected() bool { return m.health.State == health.Ejected }
-
-// asleep reports whether the engine sleeps, and so takes no requests. A late report of that is not trusted: an engine
-// that is awake again must not wait for its page.
-func (m *member) asleep() bool { return trusted(m.seen.awake.state) && m.seen.awake.Value == 0 }
+func (m *judged) ejected() bool { return m.state.State == health.Ejected }
 
 // out reports whether requests to the endpoint would fail or wait for ever, as far as is known.
-func (m *member) out() bool { return m.ejected() || m.asleep() }
+func (m *judged) out() bool { return m.ejected() || m.asleep() }
 
 // probed is why it was ejected, while it is tried with few requests.
-func (m *member) probed() string {
-	if m.health.Trust < 1 {
-		return m.health.Reason
+func (m *judged) probed() string {
+	if m.state.Trust < 1 {
+		return m.state.Reason
 	}
 	return ""
 }
 
 // sample is what the proxies and the server report of the endpoint's requests since the last step. Only an exact count
 // shows that requests are still in flight.
-func (m *member) sample(p *pool) health.Sample {
+func (m *weighed) sample(p *pool) health.Sample {
 	did, seen := &m.passed.proxies, &m.proxies
 	in := health.Sample{Asleep: m.asleep(), Absent: m.blackout || m.gone, Kept: m.Override != Override{}}
 	in.Report = health.Report{
@@ -100,7 +122,7 @@ func (m *member) sample(p *pool) health.Sample {
 }
 
 // claims reports whether the report has requests, or a full KV cache.
-func (m *member) claims(p *pool) bool {
+func (m *weighed) claims(p *pool) bool {
 	r := &m.server
 	return r.Queue.Value+r.Running.Value >= 1 || r.Utilization.Value >= p.params.Overload.UtilizationEnter
 }
@@ -109,7 +131,7 @@ func (m *member) claims(p *pool) bool {
 // success; the server completes nothing then. Servers also count requests that fail otherwise, and load reports count
 // those as errors. What ended since the last step is in the access log only if there was one then: the last load report
 // may come with the change.
-func (m *member) proof(p *pool, in *health.Sample) health.Proof {
+func (m *weighed) proof(p *pool, in *health.Sample) health.Proof {
 	good := in.Ended.Good()
 	switch {
 	case !m.proxies.Succeeded.Known():
@@ -122,12 +144,9 @@ func (m *member) proof(p *pool, in *health.Sample) health.Proof {
 	return health.Proof{Answered: good, Completed: good}
 }
 
-// withAccessLog reports whether all proxies report how each request ended.
-func (r *ProxyReport) withAccessLog() bool { return r.Answered.Known() && !r.Partial }
-
 // answers is how many requests were answered since the last step, and how many of them without an error. A client that
 // gives up ends a request, too, which shows nothing about the endpoint.
-func (m *member) answers(ended health.Ends) (all, succeeded float64) {
+func (m *weighed) answers(ended health.Ends) (all, succeeded float64) {
 	did := &m.passed.proxies
 	answered := did.answered.by
 	errors := answered - ended.Answered
@@ -146,7 +165,7 @@ func (m *member) answers(ended health.Ends) (all, succeeded float64) {
 
 // compare compares the newest report with the requests that were in flight when it was made. A server without a gauge
 // of running requests shows those that fit its slots.
-func (m *member) compare(in *health.Sample, p *pool) {
+func (m *weighed) compare(in *health.Sample, p *pool) {
 	const within = 500 * time.Millisecond
 	queue, running := m.server.Queue, m.server.Running
 	gauge := running.Known()
@@ -169,60 +188,12 @@ func (m *member) compare(in *health.Sample, p *pool) {
 	}
 }
 
-// showsProgress reports whether a server's report shows work that was done since the one before: requests that
-// completed, or a KV cache that changes while no request goes, and none comes but to wait.
-func (d *served) showsProgress(seen *ServerReport) bool {
-	if d.waited.by > 0 || d.busy.by > 0 || d.tokens.generated+d.tokens.first+d.tokens.iterations > 0 {
-		return true
+// atOnce is how many requests the endpoint executes at once, though its capacity may be configured as less: at least
+// one, and at least those that it reports.
+func (m *weighed) atOnce() float64 {
+	least := max(1, m.slotCount)
+	if trusted(m.seen.running.state) {
+		least = max(least, m.seen.running.Value)
 	}
-	return d.running.by == 0 && seen.Running.Value > 0 && d.queue.by >= 0 && d.utilization.by != 0
-}
-
-// arrived is the requests that came to a member since the last step.
-type arrived struct {
-	requests float64   // that the proxies sent by the weights, or else that the server saw
-	any      bool      // by either of the two
-	at       time.Time // of the reading; zero where there is none
-}
-
-// arrived is what came to the member since the last step, up to the latest reading.
-func (m *member) arrived(p *pool) (a arrived) {
-	did := &m.passed.proxies
-	server, proxies := m.passed.server.flow(), did.flow()
-	a.any = max(server.Arrived, proxies.Arrived, did.failed.by) > rounding
-	switch {
-	case p.usable(m.proxies.Issued) && p.usable(m.proxies.Ended):
-		a.requests, a.at = proxies.Arrived-did.hashed.by, m.proxies.Issued.At
-	case p.usable(m.server.Completions):
-		a.requests, a.at = max(0, server.Arrived), m.server.Completions.At
-	default:
-		a.any = a.any || m.change().Arrived > rounding
-	}
-	return a
-}
-
-// came counts what came to each member and to the pool.
-func (l *Law) came(p *pool) {
-	for i := range p.members {
-		m := &p.members[i]
-		m.came = m.arrived(p)
-		l.arrived += m.came.requests
-	}
-}
-
-// withoutTimes is the report without the times of its readings.
-func (r ServerReport) withoutTimes() ServerReport {
-	for _, gauge := range r.gauges() {
-		gauge.At = time.Time{}
-	}
-	for _, sum := range r.sums() {
-		sum.At = time.Time{}
-	}
-	r.Tokens.At = time.Time{}
-	return r
-}
-
-// at is the time of the newest gauge.
-func (r *ServerReport) at() time.Time {
-	return newer(newer(r.Queue.At, r.Running.At), r.Utilization.At)
+	return least
 }

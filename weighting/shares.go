@@ -1,52 +1,103 @@
 package weighting
 
-// Shares that do not follow from the fill: of those that are out, tried, not used, or decided by an operator
+// The shares: by the fill, and those that do not follow from it, of endpoints that are out, tried, not used, or decided
+// by an operator
 
-// excludedLevel is far above that of members that are filled.
-const excludedLevel = 1e6
+// A filled endpoint is one with its share.
+type filled struct {
+	*candidate
 
-// vessels are the members as they are filled: by their loads or their latencies. Those that are ejected or asleep are
-// full, so that they get only their floor, and so are those that get a share instead of a fill.
-func (p *pool) vessels() []Vessel {
-	var out []Vessel
-	if p.params.LeastLatency.Enabled {
-		out = p.leastLatency()
+	share    float64
+	reserved float64 // share of what is left by overrides, whatever the fill
+	slow     bool    // above the threshold of latency
+	floored  bool    // above the water level
+}
+
+// A filling is the shares of a pool.
+type filling struct {
+	members   []filled
+	vessels   []Vessel
+	level     float64
+	byLatency bool // it is that of least latency
+}
+
+// fill shares the arrivals among the endpoints.
+func (p *pool) fill(b *buffer[filled], members []candidate, f *forecast, unpinned float64) filling {
+	out := filling{members: b.take(len(members))}
+	if len(members) == 0 {
+		return out
 	}
-	if p.byLatency = out != nil; !p.byLatency {
-		out = make([]Vessel, 0, len(p.members))
+	for i := range members {
+		out.members[i].candidate = &members[i]
 	}
+	out.vessels, out.byLatency = p.vessels(out.members)
+	load := orZero(medianOf(p, members, func(m *candidate) (float64, bool) {
+		return m.load, m.loadSource != LoadMedian
+	}))
 	capacity := 0.0
-	for i := range p.members {
-		m := &p.members[i]
-		if !p.byLatency {
-			out = append(out, m.holding(m.workload))
-		}
-		capacity += m.holding(0).capacity()
+	for i := range members {
+		capacity += members[i].holding(0).capacity()
 	}
-	for i := range p.members {
-		v, m := &out[i], &p.members[i]
-		if m.reserved = m.health.Tried; m.reserved == 0 {
-			m.reserved = m.fixed(p) * m.holding(0).capacity() / capacity
+	for i := range out.members {
+		v, m := &out.vessels[i], &out.members[i]
+		if m.reserved = m.state.Tried; m.reserved == 0 {
+			m.reserved = m.fixed(f.counted, load) * m.holding(0).capacity() / capacity
 		}
 		if m.out() || m.reserved > 0 || m.overridden() {
 			v.Load = max(v.Load, v.holds(excludedLevel))
 		}
 	}
+	out.level = fill(out.vessels, f.arrivals*unpinned)
+	for i, share := range shares(out.vessels, out.level, p.params.Floor) {
+		m := &out.members[i]
+		m.share, m.floored = share, out.vessels[i].level() >= out.level
+	}
+	reserve(out.members, unpinned)
 	return out
 }
 
-// reserve gives the members with an override what an operator decided, and of what is left those that are tried or have
-// a fixed share theirs; the others get the rest, as they were filled.
-func (p *pool) reserve(d *Decision) {
+// vessels are the endpoints as they are filled: by their latencies, where that is the policy and some is known, or by
+// their loads. Those that are ejected or asleep are full, so that they get only their floor, and so are those that get
+// a share instead of a fill.
+func (p *pool) vessels(members []filled) (out []Vessel, byLatency bool) {
+	if p.params.LeastLatency.Enabled {
+		if out = p.leastLatency(members); out != nil {
+			return out, true
+		}
+	}
+	out = make([]Vessel, len(members))
+	for i := range members {
+		out[i] = members[i].holding(members[i].workload)
+	}
+	return out, false
+}
+
+// leastLatency is the endpoints as they are filled by their latencies; none while no latency is known.
+func (p *pool) leastLatency(members []filled) []Vessel {
+	pool := make([]timed, len(members))
+	for i := range members {
+		m := &members[i]
+		pool[i] = timed{m.load, m.latency.recent(p.now, p.params.Decay), m.latency.at.IsZero(), m.ramp}
+	}
+	vessels, slow := p.params.LeastLatency.vessels(pool)
+	for i := range slow {
+		members[i].slow = slow[i]
+	}
+	return vessels
+}
+
+// reserve gives the endpoints with an override what an operator decided, and of what is left those that are tried or
+// have a fixed share theirs; the others get the rest, as they were filled.
+func reserve(members []filled, unpinned float64) {
 	reserved, filled, overridden := 0.0, 0.0, false
-	for i := range p.members {
-		switch m := &p.members[i]; {
+	for i := range members {
+		switch m := &members[i]; {
 		case m.overridden():
 			overridden = true
 		case m.reserved > 0:
 			reserved += m.reserved
 		default:
-			filled += d.Endpoints[i].Share
+			filled += m.share
 		}
 	}
 	if reserved == 0 && !overridden {
@@ -56,89 +107,51 @@ func (p *pool) reserve(d *Decision) {
 	if filled > 0 {
 		whole++
 	}
-	for i := range p.members {
-		m, share := &p.members[i], &d.Endpoints[i].Share
-		switch {
+	for i := range members {
+		switch m := &members[i]; {
 		case m.overridden():
-			*share = m.inEffect.Share
+			m.share = m.inEffect.Share
 		case m.reserved > 0:
-			*share = p.unpinned * m.reserved / whole
+			m.share = unpinned * m.reserved / whole
 		default:
-			*share *= p.unpinned / (whole * filled)
+			m.share *= unpinned / (whole * filled)
 		}
 	}
 }
 
-// Level is how full the endpoint with this index looked when the others were filled, in the unit of WaterLevel, and
-// whether its share follows from that. ok is false where no law made the decision.
-func (d *Decision) Level(i int) (level float64, filled, ok bool) {
-	if len(d.vessels) != len(d.Endpoints) {
-		return 0, false, false
-	}
-	level = d.vessels[i].level()
-	return level, level < excludedLevel/2, true
-}
-
-// ByLatency reports whether the levels are costs by least latency, and not loads.
-func (d *Decision) ByLatency() bool { return d.byLatency }
-
-// Fixed returns the share that the endpoint with this index gets whatever its load; 0 where that follows from the load,
-// and for an endpoint that stalls or fails. It is a part of what endpoints without a flag get.
-func (d *Decision) Fixed(i int) float64 {
-	e := &d.Endpoints[i]
-	if _, filled, _ := d.Level(i); e.Failing || e.Overloaded || filled {
-		return 0
-	}
-	flagged := 0.0
-	for k := range d.Endpoints {
-		if d.Endpoints[k].Overloaded {
-			flagged += d.Endpoints[k].Share
-		}
-	}
-	return e.Share / max(e.Share, 1-flagged)
-}
-
-// flaggedGetNothing reports whether the proxies send nothing to flagged members, where so many have no flag.
-func (p *pool) flaggedGetNothing(unflagged int) bool {
-	const tenth = 10
-	return unflagged > 0 && unflagged*tenth >= len(p.members)
-}
-
-// inUse is the share of the member in force, as the proxies use it; spared says that they send nothing to flagged ones.
-func (m *member) inUse(spared bool) float64 {
-	if m.shareFlagged && spared {
-		return 0
-	}
-	return m.share
-}
+// overridden reports whether an operator decided the share.
+func (m *candidate) overridden() bool { return m.inEffect != Override{} }
 
 // unused reports whether the proxies send nothing to the endpoint, whatever its share.
-func (m *member) unused() bool { return m.health.Unused && !m.flagged }
+func (m *candidate) unused() bool { return m.state.Unused && !m.flagged }
 
-// fixed is what part of its capacity share a member gets whatever the others hold; 0 for one that is filled.
+// fixed is what part of its capacity share an endpoint gets whatever the others hold; 0 for one that is filled. load is
+// the median one of the pool.
 //
 // One that is probed where nothing would show whether it answers each request at once with an error gets a small part.
 // One that the proxies do not use gets the whole, so that its use shows when it begins again; until then that goes to
 // the others in proportion to theirs. By scrapes only, one that answers each request at once with an error looks the
 // same, and proxies that choose by their least requests would send it most of them.
-func (m *member) fixed(p *pool) float64 {
-	const trickle = 0.05
+func (m *filled) fixed(counted bool, load float64) float64 {
 	switch {
-	case m.health.Blind:
+	case m.state.Blind:
 		return trickle
-	case m.unused() && !p.counted:
-		return max(trickle, p.againstBias())
+	case m.unused() && !counted:
+		return max(trickle, againstBias(load))
 	case m.unused():
 		return 1
 	}
 	return 0
 }
 
+// trickle is the least part of its capacity share that such an endpoint gets.
+const trickle = 0.05
+
 // againstBias is the part of a share of which proxies that choose by their least requests make about the whole, by
-// Envoy's default bias, where they have no request in flight and a median load at the others. How many proxies there
-// are is not known here. With fewer they make more of it, and with more the bias is small.
-func (p *pool) againstBias() float64 {
+// Envoy's default bias, where they have no request in flight and so many are at each of the others. How many proxies
+// there are is not known here. With fewer they make more of it, and with more the bias is small.
+func againstBias(load float64) float64 {
 	const proxies = 10
-	own := orZero(p.median(func(m *member) (float64, bool) { return m.load, m.loadSource != LoadMedian })) / proxies
+	own := load / proxies
 	return 1 / ((own + 1) * (own + 1))
 }

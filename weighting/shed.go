@@ -6,31 +6,33 @@ import (
 	"steelyard/weighting/shed"
 )
 
-// shed determines the share of requests to refuse (package shed).
-func (l *Law) shed(p *pool, d *Decision, s Snapshot) {
-	pool := shed.Pool{
-		Horizon: p.unseen, PushDelay: s.PushDelay, ArrivalRate: d.ArrivalRate, Endpoints: len(p.members),
-		Used: l.scratch.used[:0],
+// shed determines the share of requests to refuse, and the expected wait (package shed); unflagged is how many
+// endpoints have no flag.
+func (l *Law) shed(p *pool, members []filled, f *forecast, u *unit, unflagged int, s *Snapshot) (wait, drop float64) {
+	if u.byWork != l.byWork {
+		l.byWork, l.shedder = u.byWork, shed.Controller{} // its rates are for each slot
 	}
-	for i := range p.members {
-		m := &p.members[i]
+	pool := shed.Pool{
+		Horizon: f.unseen, PushDelay: s.PushDelay, ArrivalRate: f.perSecond, Endpoints: len(members),
+		Used: l.scratch.used.take(len(members))[:0],
+	}
+	for i := range members {
+		m := &members[i]
 		pool.Slots += m.slotCount
-		all, pair, change := m.passages(p)
 		if m.out() || m.unused() || m.inEffect.Drained {
 			continue
 		}
+		all, pair, change := m.passages(p)
 		waiting := m.waiting()
-		free := p.openSlots(m, waiting)
+		free := m.openSlots(waiting, unflagged)
 		pool.Used = append(pool.Used, shed.Endpoint{
 			Slots: m.slotCount, Waiting: waiting, Free: free,
 			FreeFor: m.idle(free > 0, p.now) - m.loadAge - m.blind(),
 			All:     all, Pair: pair, Change: change,
 		})
 	}
-	l.scratch.used = pool.Used
 	o := &l.params.Shedding
-	d.ExpectedWait, d.DropFraction = l.shedder.Step(p.now, &pool, o.Enabled, shed.Params{
-		TargetWait: o.TargetWait, MaxDrop: o.MaxDrop})
+	return l.shedder.Step(p.now, &pool, o.Enabled, shed.Params{TargetWait: o.TargetWait, MaxDrop: o.MaxDrop})
 }
 
 // passages are what was reported since the last step: all completions; arrivals and ends by one source; and, without
@@ -65,9 +67,9 @@ func (m *memory) idle(free bool, now time.Time) time.Duration {
 
 // blind is how long an endpoint that does not report what it executes may be full though nothing waits there: until
 // what it executes has ended.
-func (m *member) blind() time.Duration {
+func (m *laden) blind() time.Duration {
 	const longest = 10.0 // seconds
-	if m.seen.running.usable() || m.loadSource == LoadInFlight || m.loadSource == LoadFused {
+	if m.seen.running.usable() || m.inFlightLeads() {
 		return 0
 	}
 	rate, _ := m.pace.known.rate()
@@ -77,11 +79,11 @@ func (m *member) blind() time.Duration {
 // openSlots are the free slots of a member that requests are sent to for as long as it has any. One that is flagged
 // or slow gets none for its free slots, and a new one as many as it is trusted with: nothing that is refused would have
 // come to the others.
-func (p *pool) openSlots(m *member, waiting float64) float64 {
+func (m *filled) openSlots(waiting float64, unflagged int) float64 {
 	const half = 0.5 // of a request
 	free := m.freeSlots(waiting)
 	switch {
-	case m.flagged && p.unflagged > 0, m.slow:
+	case m.flagged && unflagged > 0, m.slow:
 		return 0
 	case m.ramp < 1:
 		if free = min(free, m.slotCount*m.ramp-m.workload); free < half {
@@ -93,7 +95,7 @@ func (p *pool) openSlots(m *member, waiting float64) float64 {
 
 // freeSlots are those in which requests could start now. Where slots are only assumed, an empty queue shows that there
 // are some.
-func (m *member) freeSlots(waiting float64) float64 {
+func (m *judged) freeSlots(waiting float64) float64 {
 	const half = 0.5 // of a request: loads are made of two signals
 	switch {
 	case !trusted(m.loadState) || m.loadSource == LoadMedian || waiting > 0:
@@ -108,21 +110,10 @@ func (m *member) freeSlots(waiting float64) float64 {
 	return 0
 }
 
-// atOnce is how many requests the endpoint executes at once, though its capacity may be configured as less: at least
-// one, and at least those that it reports.
-func (m *member) atOnce() float64 {
-	least := max(1, m.slotCount)
-	if trusted(m.seen.running.state) {
-		least = max(least, m.seen.running.Value)
-	}
-	return least
-}
-
 // waiting is how many requests wait for a slot; NaN while unknown. Counts of requests in flight show it earlier than
 // the server.
-func (m *member) waiting() float64 {
-	early := m.loadSource == LoadFused || m.loadSource == LoadInFlight
-	if early && m.slotsSource != CapacityWork && trusted(m.loadState) && m.slotsSource != CapacityAssumed {
+func (m *candidate) waiting() float64 {
+	if m.inFlightLeads() && m.slotsSource != CapacityWork && trusted(m.loadState) && m.slotsSource != CapacityAssumed {
 		return max(0, m.load-m.atOnce())
 	}
 	return m.queued * m.slotCount

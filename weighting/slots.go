@@ -74,19 +74,6 @@ func (c *ceiling) observe(did *served, seen *ServerReport) {
 // nothing.
 func (c *ceiling) reached() bool { return c.at > 0 && !(c.ended < c.at) }
 
-// alikeCeiling is the ceiling that more than half of the pool has, once it has held for long enough in the sum over
-// these: endpoints that are alike need less evidence each.
-func (p *pool) alikeCeiling() (at float64, ok bool) {
-	at = p.median(func(m *member) (float64, bool) { return m.ceiling.at, m.ceiling.reached() })
-	endpoints, stayed := 0, 0.0
-	for i := range p.members {
-		if c := &p.members[i].ceiling; c.at == at && c.reached() {
-			endpoints, stayed = endpoints+1, stayed+c.stayed
-		}
-	}
-	return at, 2*endpoints > len(p.members) && stayed >= slotsLeast.Seconds()
-}
-
 // waited counts seconds in which requests waited, with as many running as ever or fewer, and what completed, if known.
 func (c *ceiling) waited(full bool, seconds, completed float64, known bool) {
 	if !full {

@@ -273,7 +273,7 @@ var lesserStates = []lesserState{
 			b.inFlight, b.running = 20, 20
 		},
 		is: because(ReasonSlow)},
-	{name: "not used", covers: []string{"ReasonUnused", "fixed: max(trickle, p.againstBias())", "fixed: 1"},
+	{name: "not used", covers: []string{"ReasonUnused", "fixed: max(trickle, againstBias(load))", "fixed: 1"},
 		sources: withCounters,
 		into:    func(w *waysBack, b *countedEndpoint, _ float64) { w.avoids, b.inFlight, b.running = true, 0, 0 },
 		is:      because(ReasonUnused)},

@@ -42,7 +42,7 @@ func TestCountersThatGoBackOftenAreNotUsed(t *testing.T) {
 				m.Server.Tokens = TokenCounts{At: at, Prompt: float64(i), First: float64(i)}
 				m.Server.Restarts = r.restarts
 				m.observe(m.Endpoint, at, 0)
-				e.learn(&known, cost{}, m)
+				e.learn(&known, cost{}, &m.server, &m.passed, m.countsTokens(), false)
 				if used := m.countsTokens(); used != r.used {
 					t.Fatalf("reading %d, after %v: used %v, want %v", i, r.after, used, r.used)
 				}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"steelyard/weighting/health"
 )
 
 // One of four endpoints is ejected by the proxies, and its metrics are those of an idle server.
@@ -266,18 +268,13 @@ func TestEjectionsInTurnAreEachFoundSoon(t *testing.T) {
 func TestByScrapesOnlyAnEndpointThatLooksUnusedGetsLittle(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		inFlight float64 // at each of the others
-		counts   bool
-		want     float64 // of its part of the capacity
+		load    float64 // at each of the others
+		counted bool
+		want    float64 // of its part of the capacity
 	}{
 		{0, false, 1}, {10, false, 0.25}, {30, false, 1.0 / 16}, {1000, false, 0.05}, {1000, true, 1},
 	} {
-		p := pool{params: new(Params), counted: c.counts, members: make([]member, 12), scratch: new(scratch)}
-		for i := range p.members {
-			p.members[i].load, p.members[i].loadSource = c.inFlight, LoadScraped
-		}
-		p.members[0].load, p.members[0].memory = 0, &memory{}
-		p.members[0].health.Unused = true
-		wantNear(t, fmt.Sprintf("%+v: part", c), p.members[0].fixed(&p), c.want, 1e-9)
+		m := filled{candidate: &candidate{judged: &judged{state: health.Verdict{Unused: true}}}}
+		wantNear(t, fmt.Sprintf("%+v: part", c), m.fixed(c.counted, c.load), c.want, 1e-9)
 	}
 }
