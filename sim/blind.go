@@ -9,25 +9,6 @@ import (
 
 // The policies that are neither Envoy's own nor Steelyard's: the bounds, and a bad example.
 
-// choose is the choice of a policy that sees every pod for every request.
-func (w *world) choose(a arrival) int32 {
-	if w.router != nil {
-		return w.byContent(&a)
-	}
-	switch w.p.Balancer {
-	case FewestInFlight:
-		return w.least(func(p *pod, _ int) float64 { return float64(p.load()) })
-	case LeastWork:
-		output := w.arrivals.prompts.output
-		return w.least(func(p *pod, _ int) float64 { return p.engine.Work(output) })
-	case LeastWorkGuessed:
-		pod := w.least(w.guessed)
-		w.guess(pod, a.prompt)
-		return pod
-	}
-	return w.shortest()
-}
-
 // least is the pod for which the measure is least; of several, any.
 func (w *world) least(measure func(p *pod, i int) float64) int32 {
 	best, least, ties := int32(-1), math.Inf(1), 0
@@ -47,15 +28,6 @@ func (w *world) least(measure func(p *pod, i int) float64) int32 {
 	}
 	return best
 }
-
-// A guess is the prompts that a pod was sent, in seconds of its work, and how much of
-// that is left if it did nothing else: nothing of it was read from the pod.
-type guess struct {
-	seconds float64
-	at      instant
-}
-
-func (g *guess) left(now instant) float64 { return max(0, g.seconds-float64(now-g.at)/1e9) }
 
 // guessed is the work of a pod, estimated from the requests that were sent there.
 func (w *world) guessed(p *pod, i int) float64 {

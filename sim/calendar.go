@@ -1,11 +1,20 @@
 package sim
 
-import "math"
+import (
+	"math"
+	"time"
+)
 
 // instant is nanoseconds since the start.
 type instant int64
 
 const never = instant(math.MaxInt64)
+
+func (t instant) time() time.Time { return epoch.Add(time.Duration(t)) }
+
+func (t instant) duration() time.Duration { return time.Duration(t) }
+
+func at(d time.Duration) instant { return instant(d) }
 
 // A lane is a place where the next thing to happen is known: the completion of a
 // pod, the next arrival, the head of a queue of messages. Whatever moves has a

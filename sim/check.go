@@ -167,6 +167,22 @@ func (p *Policy) check(engines bool) error {
 	return errors.Join(found...)
 }
 
+// checkPods reports pods that the policy cannot handle.
+func (p *Policy) checkPods(engines bool, found *problems) {
+	if p.Steelyard != nil {
+		return
+	}
+	if p.byPrefix() {
+		found.want(engines, "%s needs prompts, and the pods are no engines", p.Balancer)
+	}
+	switch p.Balancer {
+	case FreeSlots, ShortestQueue:
+		found.want(!engines, "%s needs slots, and the pods are engines: they have none", p.Balancer)
+	case LeastWork, LeastWorkGuessed:
+		found.want(engines, "%s needs prompts, and the pods are no engines", p.Balancer)
+	}
+}
+
 func (o *Steelyard) check(found *problems) {
 	sources := []Source{AccessLog, LoadReports, Redis, Scrape}
 	balancers := []Balancer{RoundRobin, LeastRequest, Random}
@@ -180,6 +196,7 @@ func (o *Steelyard) check(found *problems) {
 }
 
 var defaultBudget = push.Budget{MinInterval: 5 * time.Millisecond, BytesPerSecond: 10 << 20, ProxyCPU: 0.02,
+
 	Cost: envoyspec.PushCost}
 
 // withDefaults fills in what a deployment has that sets nothing.

@@ -74,9 +74,6 @@ type redis struct {
 	counts []weighting.Reading
 }
 
-func (t instant) time() time.Time         { return epoch.Add(time.Duration(t)) }
-func (t instant) duration() time.Duration { return time.Duration(t) }
-
 func newControl(g *group, number int) *control {
 	w := g.w
 	c := &control{w: w, g: g, number: number, o: w.s.Signals.over(w.p.Steelyard.withDefaults())}
@@ -283,7 +280,8 @@ func (c *control) scraped() {
 }
 
 // poke wakes the loop: something is new. active does too: Envoys reported requests.
-func (c *control) poke()   { c.news((*push.Rhythm).Poked) }
+func (c *control) poke() { c.news((*push.Rhythm).Poked) }
+
 func (c *control) active() { c.news((*push.Rhythm).ProxyActive) }
 
 func (c *control) news(record func(*push.Rhythm) (sooner bool)) {

@@ -1,31 +1,9 @@
 package sim
 
 import (
-	"time"
-
 	"steelyard/sim/engine"
 	"steelyard/weighting"
 )
-
-// Metrics are how the metrics page of a server falls short of the truth.
-type Metrics struct {
-	// GaugeLag is how old the state is that the gauges (waiting, running, KV cache) show when they are read, and
-	// CounterLag the same of the counters.
-	GaugeLag, CounterLag time.Duration
-	// NoTokens means that an engine does not count tokens: it exports gauges, completions and seconds.
-	NoTokens bool
-	// TokensAtEnd means that an engine counts the tokens of a request when it ends, and no iterations, as TensorRT-LLM
-	// does where it serves by itself.
-	TokensAtEnd bool
-	// NoRunning means that a server exports no gauge of running requests, as Triton.
-	NoRunning bool
-}
-
-// shown is a page as it was until some time.
-type shown struct {
-	until instant
-	page  weighting.ServerReport
-}
 
 // remember keeps the page as it is before something changes, for as long as it may be shown. Of two changes at one time
 // the last one counts.

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"steelyard/sim/engine"
+	"steelyard/weighting"
 )
 
 // A pod is a model server: an engine that batches continuously, or slots, and one
@@ -40,6 +41,12 @@ type pod struct {
 type job struct {
 	done    float64 // on the pod's clock
 	request int32
+}
+
+// shown is a page as it was until some time.
+type shown struct {
+	until instant
+	page  weighting.ServerReport
 }
 
 // load is the requests in the pod.
@@ -166,3 +173,12 @@ func (p *pod) finish() (request int32) {
 	p.running = append(p.running[:first], p.running[first+1:]...)
 	return j.request
 }
+
+// A guess is the prompts that a pod was sent, in seconds of its work, and how much of
+// that is left if it did nothing else: nothing of it was read from the pod.
+type guess struct {
+	seconds float64
+	at      instant
+}
+
+func (g *guess) left(now instant) float64 { return max(0, g.seconds-float64(now-g.at)/1e9) }

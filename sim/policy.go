@@ -60,22 +60,6 @@ func (p *Policy) byEnvoys() bool {
 	return slices.Contains([]Balancer{RoundRobin, LeastRequest, Random, FreeSlots}, p.Balancer)
 }
 
-// checkPods reports pods that the policy cannot handle.
-func (p *Policy) checkPods(engines bool, found *problems) {
-	if p.Steelyard != nil {
-		return
-	}
-	if p.byPrefix() {
-		found.want(engines, "%s needs prompts, and the pods are no engines", p.Balancer)
-	}
-	switch p.Balancer {
-	case FreeSlots, ShortestQueue:
-		found.want(!engines, "%s needs slots, and the pods are engines: they have none", p.Balancer)
-	case LeastWork, LeastWorkGuessed:
-		found.want(engines, "%s needs prompts, and the pods are no engines", p.Balancer)
-	}
-}
-
 // A Policy is a way to place requests. With Steelyard set, Balancer is ignored
 // and the Envoys' own is Steelyard.EnvoyPolicy.
 type Policy struct {

@@ -1,14 +1,10 @@
 package sim
 
 import (
-	"fmt"
 	"math"
 	"slices"
-	"strconv"
-	"strings"
 
 	"steelyard/picking/prefix"
-	"steelyard/sim/engine"
 )
 
 // The policies that look at the content of each request, with one view of all engines. What they know of the caches is
@@ -19,36 +15,6 @@ const hashedBlocks = 16
 
 // overrideFactor is how many times the median of the requests in flight are too many.
 const overrideFactor = 2
-
-// A router has the routes that were learned.
-type router struct {
-	table   *prefix.Table
-	matches prefix.Matches
-}
-
-func newRouter() *router { return &router{table: prefix.NewTable(prefix.Limits{})} }
-
-// match finds out which pods have answered the beginning of a prompt.
-func (r *router) match(content *prefix.Prompt) []prefix.Match {
-	r.table.Match(content, &r.matches)
-	return r.matches.All
-}
-
-// contentOf is what routers compare of a prompt: its whole blocks.
-func contentOf(asked *prompt) prefix.Prompt {
-	return prefix.FromBlocks(asked.blocks[:min(len(asked.blocks), asked.prompt/engine.CacheBlock)], asked.ends)
-}
-
-// podName and podNumber are the address of a pod and back. Sorted as text addresses are in the order of the pods.
-func podName(pod int) string { return fmt.Sprintf("pod-%06d", pod) }
-
-func podNumber(name string) int32 {
-	n, err := strconv.Atoi(strings.TrimPrefix(name, "pod-"))
-	if err != nil {
-		return -1
-	}
-	return int32(n)
-}
 
 // byContent is the choice of a policy that looks at prompts.
 func (w *world) byContent(a *arrival) int32 {

@@ -81,14 +81,3 @@ func (p *prompts) bytes(r trace.Request) float64 {
 	}
 	return math.Ceil(each * float64(r.Prompt))
 }
-
-// throughput is what engines of these groups complete in a second when they never
-// lack work. It is of the requests from the beginning of the trace on, some ten
-// minutes of them.
-func (s *Scenario) throughput(g *PodGroup) float64 {
-	p := newPrompts(s)
-	return g.speed() * g.Engine.Throughput(func() (int, int, int) {
-		r := p.take()
-		return r.prompt, r.cached, r.output
-	})
-}

@@ -58,6 +58,20 @@ type PodGroup struct {
 	Metrics  Metrics
 }
 
+// Metrics are how the metrics page of a server falls short of the truth.
+type Metrics struct {
+	// GaugeLag is how old the state is that the gauges (waiting, running, KV cache) show when they are read, and
+	// CounterLag the same of the counters.
+	GaugeLag, CounterLag time.Duration
+	// NoTokens means that an engine does not count tokens: it exports gauges, completions and seconds.
+	NoTokens bool
+	// TokensAtEnd means that an engine counts the tokens of a request when it ends, and no iterations, as TensorRT-LLM
+	// does where it serves by itself.
+	TokensAtEnd bool
+	// NoRunning means that a server exports no gauge of running requests, as Triton.
+	NoRunning bool
+}
+
 // Prompts are requests to engines: those of a trace, at another pace. The intervals
 // between them keep their proportions, and the trace begins again when it ends.
 type Prompts struct {

@@ -89,6 +89,11 @@ func (m *machine) compareSignals() {
 		m.pairing.forget() // by that gauge
 		return
 	}
+	if m.passed.inFlight.by < -rewritten {
+		// Requests do not end by the dozen in one moment: a count that leaked was corrected, and the difference learned
+		// until now is wrong from here on.
+		m.pairing.forget()
+	}
 	running, gauge := m.executes(m.slotCount), m.server.Running.Known()
 	if m.measuresRunning() {
 		m.pairing.pair(m.server.Queue, running, m.slotCount, gauge)

@@ -130,7 +130,7 @@ func (m *memory) observeInFlight(seen Reading) {
 	rise := gauge(m.inFlight, seen)
 	m.inFlight, m.passed.inFlight = seen, rise
 	m.increments.add(max(0, rise.perSecond()), rise.dt, rateTau)
-	m.pairing.observe(seen, rise.by)
+	m.remember(seen)
 }
 
 // observeProxies learns the flow of requests to the endpoint from what the proxies sent.

@@ -25,16 +25,6 @@ type pairing struct {
 	unproxied smoothed  // scraped − in-flight, requests
 }
 
-// observe takes in a new count, which is higher than the one before by so much.
-func (p *pairing) observe(seen Reading, rise float64) {
-	if rise < -rewritten {
-		// Requests do not end by the dozen in one moment: a count that leaked was corrected, and the difference learned
-		// until now is wrong from here on.
-		p.forget()
-	}
-	p.remember(seen)
-}
-
 // forget forgets the difference.
 func (p *pairing) forget() { p.unproxied, p.paired = smoothed{}, time.Time{} }
 
