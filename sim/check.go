@@ -130,7 +130,7 @@ func (s *Scenario) checkEvents(p *problems) {
 }
 
 var eventKinds = []EventKind{
-	Join, Leave, Stall, Hang, Recover, Slow, StaleMetrics, FreshMetrics, StuckRunning, StuckWaiting, FlashCrowd,
+	Join, Leave, Stall, Hang, Recover, Slow, StaleMetrics, FreshMetrics, StuckRunning, StuckWaiting, Eject, FlashCrowd,
 	ControlPlaneAway,
 }
 

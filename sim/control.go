@@ -308,9 +308,16 @@ const stepTime = 3 * time.Microsecond
 func (c *control) step() push.Pause {
 	now := c.w.now.time()
 	c.w.tally.stepped()
+	shown := c.snapshot(now)
+	if c.o.Shown != nil {
+		c.o.Shown(c.w.now.duration(), &shown)
+	}
 	verdict := c.gate.Step(now, push.Input{
-		Snapshot: c.snapshot(now), Subscribers: push.Subscribers{Proxies: len(c.envoys)}, Ready: true,
+		Snapshot: shown, Subscribers: push.Subscribers{Proxies: len(c.envoys)}, Ready: true,
 	})
+	if c.o.Decided != nil {
+		c.o.Decided(c.w.now.duration(), &verdict.Decision)
+	}
 	if c.pickers != nil {
 		c.pickers.send(picking.UpdateOf(&verdict.Decision), at(c.o.PushDelay))
 	}
@@ -377,7 +384,9 @@ func (c *control) push(v *push.Verdict) bool {
 		bounds.Weights(c.weights, c.shares, c.dither)
 	}
 	for k := range d.Endpoints {
-		a.weights[c.members[k]] = c.weights[k]
+		if pod := c.members[k]; !c.w.pods[pod].ejected {
+			a.weights[pod] = c.weights[k]
+		}
 	}
 	a.drop = d.DropFraction
 	a.settle()

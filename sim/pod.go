@@ -26,6 +26,7 @@ type pod struct {
 	stuckRunning bool        // its gauge of running requests shows 0
 	stuckWaiting float64     // what its gauge of waiting requests shows; 0 for the truth
 	present      bool        // an endpoint
+	ejected      bool        // by the Envoys: they send it nothing, whatever its weight
 	queue        ring[int32]
 	running      []job
 	work         float64 // the clock

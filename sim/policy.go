@@ -147,4 +147,8 @@ type Steelyard struct {
 	// Capacity means that the slots are configured; otherwise they are learned.
 	Capacity bool
 	Params   weighting.Params // zero means the defaults
+
+	// Shown is called with what a step of the law is shown, which it may change, and Decided with what it decides.
+	Shown   func(at time.Duration, s *weighting.Snapshot)
+	Decided func(at time.Duration, d *weighting.Decision)
 }

@@ -215,7 +215,7 @@ func TestUnsoundScenariosOfEngines(t *testing.T) {
 func TestSameSeedSameResultOfEngines(t *testing.T) {
 	t.Parallel()
 	s := engines()
-	s.Duration, s.WarmUp, s.Prompts = 40*time.Second, 5*time.Second,
+	s.Duration, s.WarmUp, s.Prompts = 20*time.Second, 5*time.Second,
 		&Prompts{Trace: trace.Azure(), Cached: 0.2, Chunked: 0.1}
 	first := runAll(t, s, EnginePolicies())
 	for i, p := range EnginePolicies() {

@@ -137,6 +137,7 @@ const (
 	FreshMetrics EventKind = "fresh-metrics" // ends stale-metrics
 	StuckRunning EventKind = "stuck-running" // the pods' gauge of running requests shows 0
 	StuckWaiting EventKind = "stuck-waiting" // the pods' gauge of waiting requests shows Factor
+	Eject        EventKind = "eject"         // the Envoys send the pods nothing from the next push on
 	FlashCrowd   EventKind = "flash-crowd"   // Factor times the arrivals
 	// ControlPlaneAway: nothing is counted, decided or pushed; it comes back without memory.
 	ControlPlaneAway EventKind = "control-plane-away"

@@ -57,6 +57,8 @@ func (w *world) befall(i int32, a act) {
 		if p.stuckWaiting = 0; !a.end {
 			p.stuckWaiting = a.factor
 		}
+	case Eject:
+		p.ejected = !a.end
 	case StaleMetrics, FreshMetrics:
 		p.stale = (a.kind == StaleMetrics) != a.end
 	}

@@ -152,3 +152,26 @@ func TestTokensPerByteAreUnknownAfterDaysWithoutSizes(t *testing.T) {
 	want(t, "known", math.IsNaN(k.perByte.typical()), true)
 	wantNear(t, "prompt tokens of a request", k.mean(), 1000, 1e-9)
 }
+
+// TestASumOfProxiesThatJumpsIsNoTraffic: a hundred million requests that one of them issued in an instant.
+func TestASumOfProxiesThatJumpsIsNoTraffic(t *testing.T) {
+	law := NewLaw(DefaultParams())
+	for i := range 300 {
+		now := at(float64(i) * 0.1)
+		sum := func(v float64) Reading {
+			if v += float64(i); i >= 200 {
+				v += 1e8
+			}
+			return Reading{Value: v, At: now}
+		}
+		e := Endpoint{Address: "10.0.0.1:80", Capacity: 4, InFlight: known(3, now), Exact: true}
+		e.Proxies = ProxyReport{Issued: sum(3), Ended: sum(0), Answered: known(float64(i), now), LatencySeconds: sum(0)}
+		d := law.Step(now, Snapshot{Endpoints: []Endpoint{e}})
+		if i > 10 && math.Abs(d.ArrivalRate-10) > 0.5 {
+			t.Fatalf("%v after the start: %v requests a second, want 10", now.Sub(epoch), d.ArrivalRate)
+		}
+		if got := d.Endpoints[0]; i > 10 && (math.Abs(got.Latency-1) > 0.01 || got.Overloaded) {
+			t.Fatalf("%v after the start: latency %v, flagged %v", now.Sub(epoch), got.Latency, got.Overloaded)
+		}
+	}
+}

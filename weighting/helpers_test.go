@@ -2,6 +2,8 @@ package weighting
 
 import (
 	"math"
+	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 )
@@ -62,4 +64,35 @@ func want[T comparable](t testing.TB, what string, got, want T) {
 	if got != want {
 		t.Errorf("%s = %v, want %v", what, got, want)
 	}
+}
+
+// epoch is the moment at which a world's clock stands at zero: a date with a monotonic reading, as real times
+// have, because differences of such times take a third of the time.
+var epoch = func() time.Time {
+	now := time.Now()
+	return now.Add(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Sub(now))
+}()
+
+func at(seconds float64) time.Time { return epoch.Add(time.Duration(seconds * float64(time.Second))) }
+
+func weighted(r *rand.Rand, weights []float64) int {
+	var sum float64
+	for _, w := range weights {
+		sum += w
+	}
+	x := r.Float64() * sum
+	for i, w := range weights {
+		if x -= w; x < 0 {
+			return i
+		}
+	}
+	return len(weights) - 1
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+func quantile(values []float64, q float64) float64 {
+	sorted := slices.Clone(values)
+	slices.Sort(sorted)
+	return sorted[int(math.Min(q*float64(len(sorted)), float64(len(sorted)-1)))]
 }

@@ -29,7 +29,6 @@ type plant struct {
 	refused int
 
 	rate    float64 // requests per second
-	burst   int     // requests that arrive at the same instant; 0 is 1
 	scrape  float64 // seconds between two scrapes of an engine
 	step    float64 // seconds between two steps of the law
 	counts  bool    // proxies report their requests
@@ -127,11 +126,8 @@ func (p *plant) run(until float64, see func(d Decision)) {
 	for n := int(math.Round(p.now / tick)); p.now < until; n++ {
 		p.now = float64(n+1) * tick
 		for p.next <= p.now && p.rate > 0 {
-			burst := max(1, p.burst)
-			for range burst {
-				p.arrive()
-			}
-			p.next += p.rng.ExpFloat64() / p.rate * float64(burst)
+			p.arrive()
+			p.next += p.rng.ExpFloat64() / p.rate
 		}
 		if p.ticks != nil {
 			p.ticks()

@@ -868,20 +868,3 @@ func TestIterationsAreProgress(t *testing.T) {
 		t.Error("twenty iterations are no progress")
 	}
 }
-
-// A pool is asked a hundred thousand times an hour whether a report shows nothing new by chance. Where progress is that
-// one of a few long requests ends, several reports in a row often show none.
-func TestAnHourOfLongRequestsFlagsNoEndpoint(t *testing.T) {
-	t.Parallel()
-	for seed := range seeds(1, 2) {
-		dep := newDeployment(12, seed)
-		dep.good, dep.mean = 24, 15*time.Second
-		dep.run(time.Hour, func(d Decision) {
-			for _, e := range d.Endpoints {
-				if e.Overloaded {
-					t.Fatalf("seed %d: after %v %s is flagged: %s", seed, dep.now, e.Address, e.OverloadReason)
-				}
-			}
-		})
-	}
-}

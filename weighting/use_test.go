@@ -3,86 +3,11 @@ package weighting
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 
 	"steelyard/weighting/health"
 )
-
-// One of four endpoints is ejected by the proxies, and its metrics are those of an idle server.
-// The weights of the others are those of a pool of three. By scrapes only it is tried with less than its part of the
-// capacity, so that it is back later where few requests come.
-func TestAnEndpointThatTheProxiesDoNotUseDoesNotBlindTheLawForTheOthers(t *testing.T) {
-	t.Parallel()
-	const (
-		ejects, counts, returns, ends = 20.0, 60.0, 400.0, 430.0 // seconds
-		seeds                         = 9
-	)
-	for _, c := range sampled(3, []struct {
-		name    string
-		signals signals
-		period  float64
-		within  float64 // seconds, until it is back
-	}{
-		{"from scrapes only", signals{gauges: true, counters: true}, 0.25, 5},
-		{"by scrapes without a gauge of running requests", signals{triton: true}, 0.25, 15},
-		{"with the proxies' counts", signals{gauges: true, counters: true, proxies: true}, 0.05, 5},
-		{"from the proxies' counts only", signals{proxies: true}, 0.05, 5},
-	}) {
-		t.Run(c.name, func(t *testing.T) {
-			var four, three float64 // mean waits
-			for seed := range uint64(seeds) {
-				w := newWorld(seed, 10, 3, 2, 0.85)
-				w.warm = counts
-				w.push(w.equalWeights())
-				w.steer(c.signals, c.period, 0.01, nil)
-				w.runUntil(returns)
-				three += meanOf(w.waits) / seeds
-
-				rate := w.rate
-				w = newWorld(seed, 10, 4, 2, 0.8)
-				w.rate, w.warm = rate, counts
-				w.push(w.equalWeights())
-				out := w.pods[3]
-				w.after(ejects, func() { out.ejected = true })
-				w.after(returns, func() { out.ejected = false })
-				back := 0.0
-				w.steer(c.signals, c.period, 0.01, func(d Decision) {
-					e := of(t, d, out.address)
-					switch {
-					case w.now > counts && w.now < returns && e.Reason != ReasonUnused:
-						t.Fatalf("after %.1f s: %s, share %.3f", w.now, e.Reason, e.Share)
-					case e.Reason == ReasonUnused && !isFixed(&d, e):
-						t.Fatalf("after %.1f s: pickers do not try it, so it stays as it is", w.now)
-					case w.now > returns && back == 0 && e.Reason != ReasonUnused:
-						back = w.now - returns
-					}
-				})
-				w.runUntil(returns)
-				four += meanOf(w.waits) / seeds
-				issued := out.issued
-				w.runUntil(ends)
-				sent := float64(out.issued-issued) / (ends - returns)
-				if back == 0 || back > c.within || sent < rate/8 {
-					t.Errorf("seed %d: back after %.1f s, and %.2f requests a second are sent there then", seed, back,
-						sent)
-				}
-			}
-			t.Logf("mean wait %.3f, of a pool of three %.3f", four, three)
-			const chance = 1.25 // between two means of nine runs
-			if four > chance*three {
-				t.Errorf("mean wait %.3f, of a pool of three %.3f", four, three)
-			}
-		})
-	}
-}
-
-// isFixed reports whether an endpoint gets its share whatever its load.
-func isFixed(d *Decision, e EndpointDecision) bool {
-	i := slices.IndexFunc(d.Endpoints, func(other EndpointDecision) bool { return other.Address == e.Address })
-	return e.Share > 0 && d.Fixed(i) >= e.Share
-}
 
 // TestAnEndpointThatFailsHasNoShareWhateverItsLoad: pickers send it nothing while there are others.
 func TestAnEndpointThatFailsHasNoShareWhateverItsLoad(t *testing.T) {
@@ -164,13 +89,6 @@ func TestFlagsAreLiftedWhereTheOnlyOtherEndpointIsNotUsed(t *testing.T) {
 			t.Errorf("gone %v: %.0f of three equally full endpoints flagged", gone, worst)
 		}
 	}
-}
-
-func meanOf(x []float64) (mean float64) {
-	for _, v := range x {
-		mean += v / float64(len(x))
-	}
-	return mean
 }
 
 // By the conversation, or by a prompt's prefix, requests go where the ones before went, whatever the shares. That none
