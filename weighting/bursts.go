@@ -5,11 +5,13 @@ import (
 	"time"
 )
 
+// Without A_b, ten requests at once have 1.10 of the p99 and 1.44 of the mean of least request, with it 0.77 and 0.92;
+// independent requests have the same (docs/design/engines.md).
 const (
-	burstTau      = 30 * time.Second       // after which a burst counts for 1/e
-	shortestBurst = 20 * time.Millisecond  // requests within it came at the same moment: no decision is between them
-	longestBurst  = 200 * time.Millisecond // a decision answers what comes later
-	mostTogether  = 8                      // arrivals for each endpoint
+	burstTau      = 30 * time.Second       // memory: after which a burst counts for 1/e
+	shortestBurst = 20 * time.Millisecond  // bound: no decision is between requests within it
+	longestBurst  = 200 * time.Millisecond // bound: a decision answers what comes later
+	mostTogether  = 8                      // bound on a counter that leaps: arrivals for each endpoint
 )
 
 // bursts measures how many requests arrive together. With n the arrivals within one of the windows that follow each

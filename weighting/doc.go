@@ -107,13 +107,14 @@
 //
 // # What else there is
 //
-//	slots.go      slots: configured, learned or assumed        pool.go       new endpoints: blackout and ramp
-//	speed.go      relative speed, from completions             law.go        one step; refused connections
-//	rates.go      arrival rate                                 load.go       one load of two signals
-//	package health  endpoints that stall, fail or sleep        sample.go     what it is shown
-//	overload.go   the overload flag                            shares.go     shares that no fill gives
-//	package shed  refusing requests in a saturated pool        shed.go       what it is shown
-//	fill.go       the fill                                     gain.go       what a push would gain
-//	package lag   how late reports are                         horizon.go    what it is shown
-//	pairing.go    pairing the two signals                      latency.go    least latency, another law
+//	law.go     one step, as stages          memory.go    what is remembered of an endpoint
+//	passed.go  what happened since          verdict.go   what is shown of it
+//	pool.go    slots, blackout and ramp     slots.go     how slots are learned
+//	speed.go   relative speed, learned      rates.go     arrival rates
+//	load.go    one load of two signals      pairing.go   pairing the two signals
+//	sample.go  what package health is shown, of endpoints that stall, fail or sleep
+//	horizon.go the forecast; what package lag is shown, of how late reports are
+//	shed.go    what package shed is shown, which refuses requests in a saturated pool
+//	shares.go  all shares                   override.go  those that an operator decides
+//	fill.go    the fill; gain.go: its gain  overload.go  the overload flag; latency.go: another law
 package weighting

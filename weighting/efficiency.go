@@ -14,7 +14,7 @@ const (
 )
 
 // costSpan is the seconds of one comparison of the time that an engine took with what it did: longer than most prompts
-// are computed for, and short enough that workTau has some of them.
+// are computed for (with less than four the rate was twice the true one), and short enough that workTau has some.
 const costSpan = 8.0
 
 // efficiency is how long an engine took for what it did while it had requests: the sums of a regression,
@@ -24,7 +24,7 @@ type efficiency struct {
 	products [4]stint
 }
 
-// Seconds that a speed stands on, and those of all engines together that a cost does.
+// Budgets of noise: seconds that a speed stands on, and those of all engines together that a cost does.
 const enough, enoughOfAll = 10.0, 20.0
 
 // seconds is how long the sums are about.
@@ -100,7 +100,7 @@ func (c cost) rate() float64 {
 // What is usual of an iteration and an output counts as far as the noise of the readings leaves them open: by the
 // variance of what they leave unexplained, over that of the usual values, which is taken to be their square.
 func (e *efficiency) cost() (c cost, ok bool) {
-	const mostOfIteration, mostOfOutput = 1000.0, 10.0 // prompt tokens
+	const mostOfIteration, mostOfOutput = 1000.0, 10.0 // prompt tokens; bounds, or any rate may follow
 	if e.seconds() < enoughOfAll {
 		return cost{}, false
 	}
@@ -113,7 +113,7 @@ func (e *efficiency) cost() (c cost, ok bool) {
 
 // solve is what an iteration and an output take, in prompt tokens, given the variance of what they do not explain.
 func (e *efficiency) solve(variance float64) (iteration, output float64) {
-	const least = 1e-9 // of the products
+	const least = 1e-9 // of the products: a bound, so that there is a solution
 	s := &e.products
 	pullI, pullO := variance/(iterationTokens*iterationTokens), variance/(outputCost*outputCost)
 	ii, io, oo := s[ofIterations][ofIterations], s[ofIterations][ofOutput], s[ofOutput][ofOutput]
@@ -145,7 +145,7 @@ func (e *efficiency) squares(factors stint) (sum float64) {
 // speed is how fast the engine was, as a ratio to one of that cost, and the standard error of its logarithm, by what
 // the single times were off.
 func (e *efficiency) speed(c cost) (ratio, noise float64, ok bool) {
-	const widest = 20 // ratio
+	const widest = 20 // ratio; a bound
 	if e.seconds() < enough || c.token <= 0 {
 		return 1, 0, false
 	}

@@ -80,7 +80,7 @@ func (e *engineState) learnCost(did *served, running float64, known cost, at tim
 	if e.addBusy(&did.tokens, did.running.before, running); e.busy.seconds < costSpan {
 		return
 	}
-	const leap = 4 // ratio
+	const leap = 4 // ratio; a bound: no engine is suddenly so much faster
 	took := stint{e.busy.computed, e.busy.iterations, e.busy.generated, e.busy.seconds}
 	switch {
 	case e.efficiency.seconds() >= enough && known.of(&took)/e.speed > leap*e.busy.seconds:
@@ -99,7 +99,7 @@ func (e *engineState) learnCost(did *served, running float64, known cost, at tim
 // that shows nothing for longer than an iteration may take stood still, which is no cost of its work. So did one that
 // could not be read for as long, unless it is never read more often.
 func (e *engineState) addBusy(d *tokenGrowth, ran, running float64) {
-	const longest = 2 // ratio
+	const longest = 2 // times the usual interval: a bound, of one report that is missing
 	unread := d.seconds > health.LongestIteration.Seconds() && d.seconds > longest*e.gap
 	e.gap = d.seconds
 	if e.step.add(d); d.iterations == 0 {

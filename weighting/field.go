@@ -76,7 +76,8 @@ type frozen struct {
 	idle    int // reports in a row with this queue and none running
 }
 
-// stuckAfter is how many changes of the number running, with the queue unchanged, cannot be coincidence.
+// stuckAfter is a budget: so many changes of the number running, with the queue unchanged, cannot be coincidence. While
+// such gauges counted, the mean with one that stays at 40 was 0.12 s instead of 0.095 (docs/design/ablation.md).
 const stuckAfter = 10
 
 // observe takes in what a server did, and its report.

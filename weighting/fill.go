@@ -45,7 +45,7 @@ func (v Vessel) holds(level float64) float64 {
 // room is what the vessel takes up to that level, in requests.
 func (v Vessel) room(level float64) float64 { return max(0, v.holds(level)-v.Load) }
 
-// excludedLevel is far above that of members that are filled.
+// excludedLevel is a bound, far above the level of those that are filled.
 const excludedLevel = 1e6
 
 // edge is a level at which the width under water changes.
@@ -100,7 +100,7 @@ func fill(vessels []Vessel, arrivals float64) (level float64) {
 // water under the level. Adding the two, instead of taking the larger, keeps a full vessel's share from moving with the
 // loads of the others.
 func shares(vessels []Vessel, level, floor float64) []float64 {
-	const leastFloor = 1e-6
+	const leastFloor = 1e-6 // a bound: each endpoint gets some, and so is seen
 	floor = min(max(floor, leastFloor), 1)
 	var capacity, water float64
 	for _, v := range vessels {

@@ -21,7 +21,7 @@ func (d *Decision) Gain(inForce []float64) float64 {
 // meets is a vessel's part of the level that a request meets, by its share. Endpoints that are excluded from the fill
 // hold more than there is; nothing depends on how much more.
 func (d *Decision) meets(v Vessel, share float64) float64 {
-	const above = 10 // services
+	const above = 10 // services; a bound
 	v.Load += d.Arrivals * share / 2
 	return share * min(v.level(), max(0, d.WaterLevel)+above)
 }

@@ -38,7 +38,7 @@ func (l *latency) answered(n, mean, alpha float64, at time.Time) {
 // lasts is how long the average is usable: until answers are missing that should have come, which is some gaps after
 // the last one. Where gaps are that long because little is sent there, it is some latencies.
 func (l *latency) lasts(decay time.Duration) time.Duration {
-	const some, most = 3, time.Hour
+	const some, most = 3, time.Hour // gaps; a bound
 	gap := l.seconds
 	if l.gap > 0 {
 		gap = min(gap, l.gap)

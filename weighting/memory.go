@@ -118,7 +118,7 @@ func (r *reversals) at(now time.Time) float64 {
 // often reports whether it was three times within about a minute. So often no server restarts: the counters are those
 // of several behind one address, and their differences are nobody's work.
 func (r *reversals) often(now time.Time) bool {
-	const often = 2.5
+	const often = 2.5 // three, fading: a budget, as no server restarts so often
 	return r.at(now) >= often
 }
 

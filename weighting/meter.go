@@ -44,9 +44,8 @@ func (s *smoothed) or(other float64) float64 {
 	return other
 }
 
-// Time constants. Rates follow a change of traffic within seconds; speed is a
-// property of the machine and takes a minute; the difference of the two signals
-// must outlast the noise of single pairs and still follow a drift.
+// Memories. Rates follow a change of traffic within seconds; speed is a property of the machine and takes a minute; the
+// difference of the two signals must outlast the noise of single pairs and still follow a drift.
 const (
 	rateTau      = 3 * time.Second
 	windowTau    = 5 * time.Second
@@ -58,7 +57,7 @@ const (
 // much in that time. No model server completes a million requests a second, however small they are; nor do
 // requests that waited or ran for a million seconds together end within one.
 func Possible(growth float64, elapsed time.Duration) bool {
-	const perSecond = 1e6
+	const perSecond = 1e6 // a bound
 	return growth <= perSecond*(elapsed.Seconds()+1)
 }
 

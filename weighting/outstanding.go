@@ -26,7 +26,7 @@ type guess struct{ requests, tokens float64 }
 // hold notes at what rate prompts are computed while requests wait: an engine that holds them back because its KV
 // cache is short, or because only so many may run, computes them later than it could.
 func (o *outstanding) hold(d *tokenGrowth, waits bool) {
-	const tau = 2 * time.Second // prompts count when their last token is computed
+	const tau = 2 * time.Second // a memory: prompts count when their last token is computed
 	if !waits {
 		o.held = smoothed{}
 		return
@@ -37,7 +37,7 @@ func (o *outstanding) hold(d *tokenGrowth, waits bool) {
 // pace sets the rate: what an engine can compute where that is known, and no more than what it was seen to compute
 // while requests wait, as long as that was recent.
 func (o *outstanding) pace(able float64, recent bool) {
-	const soon = 1e9 // tokens per second: without a rate, nothing is left at the next step
+	const soon = 1e9 // tokens per second, a bound: without a rate, nothing is left at the next step
 	o.rate = soon
 	if !math.IsNaN(able) {
 		o.rate = able

@@ -8,10 +8,10 @@ package weighting
 //
 // A drain is not in effect while all endpoints are drained, and a pin not while its endpoint stalls, fails or sleeps.
 
-// mostPinned is the part of the requests that pins may take as long as there are other endpoints to serve the rest.
+// mostPinned is a bound: the part of the requests that pins may take while there are other endpoints for the rest.
 const mostPinned = 0.99
 
-// leastPinned is the smallest share that can be pinned.
+// leastPinned is a bound: the smallest share that can be pinned.
 const leastPinned = 1e-6
 
 // overrides are those in effect, and the part of the requests that no operator gave to an endpoint.

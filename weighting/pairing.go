@@ -31,7 +31,7 @@ func (p *pairing) forget() { p.unproxied, p.paired = smoothed{}, time.Time{} }
 // remember keeps the newest count, and of those before it one in 10 ms. A scrape is paired with the count of its own
 // moment, which is as old as an exchange may take, and counts can come with every step.
 func (p *pairing) remember(seen Reading) {
-	const apart = 10 * time.Millisecond
+	const apart = 10 * time.Millisecond // a bound on how many are kept
 	at := func(back int) *Reading { return &p.recent[(p.next-back)%len(p.recent)] }
 	if p.next > 1 && at(1).At.Sub(at(2).At) < apart {
 		p.next--
@@ -44,7 +44,7 @@ func (p *pairing) remember(seen Reading) {
 // or after shows nothing about it, and neither does half a load. Without a gauge of what runs, and while nothing waits,
 // anything up to a full set of slots may be executing.
 func (p *pairing) pair(queue, running Reading, slots float64, gauge bool) {
-	const nearEnough = 500 * time.Millisecond
+	const nearEnough = 500 * time.Millisecond // a bound
 	if !queue.Known() || !running.Known() {
 		return
 	}
@@ -66,7 +66,7 @@ func (p *pairing) pair(queue, running Reading, slots float64, gauge bool) {
 	p.paired = queue.At
 }
 
-// Bounds on what may be traffic or noise, in requests.
+// Bounds on what may be traffic or noise, in requests: beyond them a count was rewritten.
 const (
 	fewestSlots = 8  // a difference of the two signals up to this, or to the slots, is noise
 	rewritten   = 64 // a fall of the in-flight count by more, between two readings, is no traffic

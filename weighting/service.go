@@ -64,7 +64,7 @@ func (s *service) observe(did *served, perSecond float64) {
 // request counts with all its time when it ends, so the time of the past may be reported at once: as much as three
 // requests in each slot take on average.
 func (s *service) executed(busy float64, dt time.Duration) float64 {
-	const requests = 3
+	const requests = 3 // a bound
 	rate, ok := s.pace.known.rate()
 	if !ok || s.slots == 0 || math.IsNaN(busy) {
 		return busy

@@ -68,7 +68,7 @@ func (m *memory) idle(free bool, now time.Time) time.Duration {
 // blind is how long an endpoint that does not report what it executes may be full though nothing waits there: until
 // what it executes has ended.
 func (m *laden) blind() time.Duration {
-	const longest = 10.0 // seconds
+	const longest = 10.0 // seconds; a bound
 	if m.seen.running.usable() || m.inFlightLeads() {
 		return 0
 	}

@@ -91,7 +91,7 @@ func (w *serviceRate) weigh(span serviceRate, seconds float64) {
 func (s *pace) complete() bool {
 	const (
 		shortest, longest = 5, 60 // seconds
-		enough            = 20    // completions, seen and expected
+		enough            = 20    // completions, seen and expected: a budget of noise, a quarter
 	)
 	expected := s.span.completions
 	if rate, ok := s.usual.rate(); ok {
@@ -104,7 +104,7 @@ func (s *pace) complete() bool {
 // were a Poisson process, they would be less than six standard deviations off, by the likelihood ratio, which holds for
 // few of them, too. Most services vary more than that, and come to three.
 func (w serviceRate) agrees(usual serviceRate) bool {
-	const improbable = 6 * 6
+	const improbable = 6 * 6 // a budget, of six standard deviations
 	rate, ok := usual.rate()
 	if !ok {
 		return true
@@ -138,8 +138,8 @@ func (w *serviceRate) add(completions, busy float64, dt time.Duration) {
 // rate is completions per busy slot-second; false while too little is known.
 func (w *serviceRate) rate() (float64, bool) {
 	const (
-		fewest  = 10  // completions
-		extreme = 1e9 // per second; its inverse is the other end
+		fewest  = 10  // completions: a budget of noise, a third
+		extreme = 1e9 // per second; a bound, and its inverse is the other end
 	)
 	if w.completions < fewest || w.busy <= 0 {
 		return 0, false
@@ -150,7 +150,7 @@ func (w *serviceRate) rate() (float64, bool) {
 // speed is the ratio to the typical rate, shrunk towards 1 by how much of the deviation its own noise explains
 // (speed.go).
 func (w *serviceRate) speed(typical float64) float64 {
-	const widest = 20 // ratio
+	const widest = 20 // ratio; a bound
 	rate, ok := w.rate()
 	if !ok || !(typical > 0) {
 		return 1

@@ -158,7 +158,7 @@ func costOf(members []weighed, known cost) cost {
 
 // engineSpeeds settles each engine's speed relative to the median one.
 func (p *pool) engineSpeeds(members []weighed, c cost) {
-	const sigmas = 3 // of what chance explains
+	const sigmas = 3 // of what chance explains; a budget
 	typical := medianOf(p, members, func(m *weighed) (float64, bool) {
 		speed, _, ok := m.engine.efficiency.speed(c)
 		return speed, ok

@@ -12,9 +12,9 @@ var lags = [...]time.Duration{0, 2 * tick, 4 * tick, 8 * tick, 16 * tick, 32 * t
 const (
 	tick    = time.Second / 32
 	kept    = 256         // ticks of a history: the largest lag, and as long a time between two readings
-	shown   = 20.0        // more than the log-likelihood of no lag: significant
+	shown   = 20.0        // more than the log-likelihood of no lag: the budget for a false alarm
 	gone    = 2.0         // less is none
-	certain = 50.0        // more does not count
+	certain = 50.0        // bound: more does not count
 	single  = 2.0         // the most that one comparison counts: a counter may be wrong
 	fades   = time.Minute // in which evidence fades
 	even    = 0.2         // part of an equal share
