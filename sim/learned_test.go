@@ -116,7 +116,7 @@ var counters = map[string]struct {
 	"gauges and in-flight counts": {Metrics{}, Steelyard{Source: Redis}},
 }
 
-// meanShares are those of four equal pods from one second to another, where shown changes what they report.
+// meanShares are the mean shares of four equal pods from one second to another, where shown changes what they report.
 func meanShares(kind string, seed uint64, from, to time.Duration,
 	shown func(at time.Duration, pod int, r *weighting.ServerReport)) (shares [4]float64, err error) {
 	s, o := small(), counters[kind].Steelyard

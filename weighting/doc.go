@@ -109,12 +109,11 @@
 //
 //	law.go     one step, as stages          memory.go    what is remembered of an endpoint
 //	passed.go  what happened since          verdict.go   what is shown of it
-//	pool.go    slots, blackout and ramp     slots.go     how slots are learned
-//	speed.go   relative speed, learned      rates.go     arrival rates
+//	pool.go    slots, blackout and ramp     slots.go, speed.go, rates.go   how these are learned
 //	load.go    one load of two signals      pairing.go   pairing the two signals
 //	sample.go  what package health is shown, of endpoints that stall, fail or sleep
 //	horizon.go the forecast; what package lag is shown, of how late reports are
 //	shed.go    what package shed is shown, which refuses requests in a saturated pool
-//	shares.go  all shares                   override.go  those that an operator decides
-//	fill.go    the fill; gain.go: its gain  overload.go  the overload flag; latency.go: another law
+//	shares.go  all shares; override.go: those that an operator decides; latency.go: another law
+//	fill.go    the fill; gain.go: its gain  overload.go  the overload flag
 package weighting

@@ -85,7 +85,7 @@ func (f *forecast) until(s *Snapshot, late time.Duration, age float64, byWork, l
 	return next + half
 }
 
-const longest = time.Hour // bound on what is told
+const longest = time.Hour // bound on all delays
 
 // limited is how far requests wait for slots, 0..1: those of some endpoints are known, and all of them are taken at
 // times, as far as gauges show it. Configured ones may be more than an engine that batches continuously ever runs, and
