@@ -142,7 +142,8 @@ func meanShares(kind string, seed uint64, from, to time.Duration,
 	return shares, err
 }
 
-// TestOneInsaneCounterIsForgotten: a counter that jumps and comes back is no speed. A while later all get the same again.
+// TestOneInsaneCounterIsForgotten: a counter that jumps and comes back is no speed. A while later all get the same
+// again.
 func TestOneInsaneCounterIsForgotten(t *testing.T) {
 	t.Parallel()
 	const leaps, sane = time.Minute, time.Minute + 300*time.Millisecond
@@ -167,8 +168,8 @@ func TestOneInsaneCounterIsForgotten(t *testing.T) {
 	}
 }
 
-// TestGarbageInCountersIsForgotten: whatever counters reported for half a minute, some minutes later no share is further
-// from a quarter than chance has it in half a minute.
+// TestGarbageInCountersIsForgotten: whatever counters reported for half a minute, some minutes later no share is
+// further from a quarter than chance has it in half a minute.
 func TestGarbageInCountersIsForgotten(t *testing.T) {
 	t.Parallel()
 	const begins, sane = 10 * time.Second, 40 * time.Second

@@ -216,68 +216,6 @@ func TestOverloadByMeanQueueTime(t *testing.T) {
 	}
 }
 
-// slowQueues is a law that flags only by the mean queue time, stepped each second.
-type slowQueues struct {
-	law   *Law
-	now   time.Time
-	pool  []waited
-	depth []float64 // requests waiting for each slot
-}
-
-func newSlowQueues(n int, dwell time.Duration) *slowQueues {
-	p := DefaultParams()
-	p.Overload.QueueTimeEnter, p.Overload.QueueTimeLeave, p.Overload.MinDwell = 3*second, second, dwell
-	p.Overload.QueueEnter = 1000
-	return &slowQueues{law: NewLaw(p), now: epoch, pool: make([]waited, n), depth: make([]float64, n)}
-}
-
-// run has each endpoint complete four requests a second, which had waited so long.
-func (q *slowQueues) run(length time.Duration, mean ...float64) (d Decision) {
-	for end := q.now.Add(length); q.now.Before(end); {
-		q.now = q.now.Add(second)
-		s := Snapshot{}
-		for i := range q.pool {
-			e := q.pool[i].report(q.now, 4, mean[i])
-			e.Address, e.Server.Queue.Value = fmt.Sprint(i), 4*q.depth[i]
-			s.Endpoints = append(s.Endpoints, e)
-		}
-		d = q.law.Step(q.now, s)
-	}
-	return d
-}
-
-func TestAFlagForTheQueueTimeStaysAndStaysAwayForTheDwell(t *testing.T) {
-	const dwell = 60 * second
-	q := newSlowQueues(2, dwell)
-	change := func(to bool, mean float64) time.Duration {
-		from := q.now
-		for of(t, q.run(second, mean, 0), "0").Overloaded != to {
-			if q.now.Sub(from) > 5*time.Minute {
-				t.Fatalf("flagged %v at %v s for five minutes", !to, mean)
-			}
-		}
-		return q.now.Sub(from)
-	}
-	if first := change(true, 9); first > 10*second {
-		t.Errorf("flagged after %v at three times the threshold", first)
-	}
-	if stood := change(false, 0); stood != dwell {
-		t.Errorf("stood for %v, want %v", stood, dwell)
-	}
-	if away := change(true, 9); away != dwell {
-		t.Errorf("stayed away for %v, want %v", away, dwell)
-	}
-}
-
-func TestAtMostAShareOfThePoolIsFlaggedForTheQueueTime(t *testing.T) {
-	q := newSlowQueues(4, 2*second)
-	want(t, "flags while two are quick", fmt.Sprint(flagged(q.run(30*second, 9, 0, 9, 0))), "[0 2]")
-	want(t, "flags while one is quick", fmt.Sprint(flagged(q.run(30*second, 9, 9, 9, 0))), "[0 2]")
-	want(t, "flags while none is", fmt.Sprint(flagged(q.run(30*second, 9, 9, 9, 9))), "[0 1 2 3]")
-	want(t, "flags when one is again", fmt.Sprint(flagged(q.run(30*second, 9, 9, 9, 0))), "[0 2]")
-	want(t, "flags when all are", fmt.Sprint(flagged(q.run(60*second, 0, 0, 0, 0))), "[]")
-}
-
 // The others catch up with a queue for a moment, as when many requests come at once: that takes no flag down.
 func TestAFlagGoesDownOnceTheOthersHaveCaughtUpForTheDwell(t *testing.T) {
 	law, now, completed := NewLaw(DefaultParams()), epoch, 0.0

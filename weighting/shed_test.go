@@ -71,35 +71,6 @@ func (f *flood) run(length time.Duration, see func(Decision)) (last Decision) {
 	return last
 }
 
-func TestSheddingSettlesAndThenStays(t *testing.T) {
-	const blind = 0.5 // seconds of two steps, the first of which sees no queue yet
-	for _, factor := range []float64{1.05, 1.2, 2, 5, 15} {
-		for _, target := range []time.Duration{500 * time.Millisecond, 2 * time.Second, 20 * time.Second} {
-			t.Run(fmt.Sprintf("%v times the capacity, target %v", factor, target), func(t *testing.T) {
-				f := newFlood(shedding(target, 0.95), 10*factor, 0)
-				peak := 0.0
-				f.run(20*target+40*second, func(Decision) { peak = max(peak, f.wait()) })
-				least, most, changes, last := 1.0, 0.0, 0, f.drop
-				d := f.run(20*target+20*second, func(d Decision) {
-					least, most = min(least, d.DropFraction), max(most, d.DropFraction)
-					if d.DropFraction != last {
-						changes, last = changes+1, d.DropFraction
-					}
-				})
-				t.Logf("wait %.2f s, peak %.2f s, refused %.3f to %.3f, %d changes", f.wait(), peak, least, most,
-					changes)
-				wantNear(t, "wait of the target", f.wait()/target.Seconds(), 1, 0.2)
-				wantNear(t, "expected wait of the wait", d.ExpectedWait/f.wait(), 1, 0.05)
-				wantNear(t, "what is accepted, of the capacity", factor*(1-(least+most)/2), 1, 0.05)
-				rate := float64(changes) / (20*target + 20*second).Seconds()
-				if peak > 1.5*target.Seconds()+(factor-1)*blind || rate > 0.6 {
-					t.Errorf("peak %.2f s, %.2f changes a second", peak, rate)
-				}
-			})
-		}
-	}
-}
-
 func TestNothingIsRefusedUnlessAskedFor(t *testing.T) {
 	off := shedding(time.Second, 0.9)
 	off.Shedding.Enabled = false

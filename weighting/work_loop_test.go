@@ -346,24 +346,31 @@ func TestEnginesDoNotDriftApart(t *testing.T) {
 	}
 }
 
-// An engine whose gauges show few running while one waits, for a moment, is like the others again soon.
-func TestAMomentOfFewRunningDoesNotLockAnEngineOutByWork(t *testing.T) {
+// An engine that batches continuously holds requests back at any number running. What the gauges of one of four equal
+// ones show for a moment, few running while one waits, must not become its size.
+func TestAMomentOfFewRunningDoesNotLockAnEngineOut(t *testing.T) {
 	t.Parallel()
 	const shows, lasts = 30.0, 2.5 // seconds
-	for _, c := range sampled(2, []struct {
-		name   string
-		counts bool
-		scrape float64
-		from   float64 // when it shows so
+	for _, c := range sampled(3, []struct {
+		name           string
+		tokens, counts bool
+		scrape         float64
+		from           float64 // when it shows so
 	}{
-		{"from scrapes only", false, 0.25, shows},
-		{"from scrapes only, each second", false, 1, shows},
-		{"with exact counts", true, 1, shows},
-		{"with exact counts, from the first scrape on", true, 0.25, 0},
+		{"by work, from scrapes only", true, false, 0.25, shows},
+		{"by work, from scrapes only, each second", true, false, 1, shows},
+		{"by work, with exact counts", true, true, 1, shows},
+		{"by requests, from scrapes only, from the first on", false, false, 0.25, 0},
+		{"by requests, from scrapes only, each second", false, false, 1, shows},
+		{"by work, with exact counts, from the first scrape on", true, true, 0.25, 0},
+		{"by requests, with exact counts", false, true, 1, shows},
 	}) {
 		t.Run(c.name, func(t *testing.T) {
 			p := engines(1, 4, nil)
-			p.request, p.rate, p.counts, p.scrape = chat, 21, c.counts, c.scrape
+			p.request, p.rate, p.tokens, p.counts, p.scrape = chat, 21, c.tokens, c.counts, c.scrape
+			if !c.tokens {
+				p.size, p.step = nil, 0.05
+			}
 			p.wantEqualAfterShowingFew(t, c.from, lasts)
 		})
 	}
@@ -647,5 +654,16 @@ func TestAnEngineWithSecondsMoreWorkIsFlagged(t *testing.T) {
 	t.Logf("%s; flagged for %.2f s", reason, flagged)
 	if ok, _ := regexp.MatchString(`^\d+ requests wait, \d+\.\d s of work$`, reason); !ok || flagged > 10 {
 		t.Errorf("the reason is %q, for %.2f s", reason, flagged)
+	}
+}
+
+// An engine that runs no more than a number of sequences has that many slots.
+func TestAnEngineAtItsMostSequencesHasThatManySlots(t *testing.T) {
+	p := newPlant(1, 4, func(p *engine.Params) { p.MaxSequences = 16 })
+	p.rate = 4 * 5
+	p.run(120, nil)
+	for _, e := range p.decide().Endpoints {
+		want(t, "slots", e.Slots, 16)
+		want(t, "source", e.SlotsSource, CapacityLearned)
 	}
 }
