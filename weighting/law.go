@@ -101,16 +101,16 @@ type Snapshot struct {
 // Each stage returns what it determined of every endpoint, on top of what the stages before it did, and changes nothing
 // of that. What a stage remembers for the next step it alone writes.
 func (l *Law) Step(now time.Time, s Snapshot) Decision {
-	memory := &l.scratch
+	old := &l.scratch // to be overwritten
 	pool := l.observe(now, &s)
-	machines, pace := pool.machines(&memory.machines)
-	loads := pool.loads(&memory.loads, machines)
-	weighed, unit := l.weigh(pool, &memory.weighed, loads, pace)
-	judged := l.judge(pool, &memory.judged, weighed, &s)
-	inEffect, unpinned := overrides(&memory.inEffect, judged)
-	candidates, unflagged := pool.candidates(&memory.candidates, judged, inEffect, &unit)
+	machines, pace := pool.machines(&old.machines)
+	loads := pool.loads(&old.loads, machines)
+	weighed, unit := l.weigh(pool, &old.weighed, loads, pace)
+	judged := l.judge(pool, &old.judged, weighed, &s)
+	inEffect, unpinned := overrides(&old.inEffect, judged)
+	candidates, unflagged := pool.candidates(&old.candidates, judged, inEffect, &unit)
 	forecast := l.forecast(pool, weighed, &unit, loads.age, &s)
-	filling := pool.fill(&memory.filled, candidates, &forecast, unpinned)
+	filling := pool.fill(&old.filled, candidates, &forecast, unpinned)
 	wait, drop := l.shed(pool, filling.members, &forecast, &unit, unflagged, &s)
 
 	d := pool.decide(&filling, &forecast, &unit)
