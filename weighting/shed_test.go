@@ -40,9 +40,6 @@ func newFlood(p Params, offered, waiting float64) *flood {
 	return f
 }
 
-// wait is what the next request waits.
-func (f *flood) wait() float64 { return f.waiting[0] / f.served }
-
 func (f *flood) step(dt time.Duration) Decision {
 	f.now = f.now.Add(dt)
 	f.complete += f.served * dt.Seconds()
