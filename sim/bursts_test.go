@@ -37,7 +37,7 @@ func TestRequestsThatArriveTogetherAreSpread(t *testing.T) {
 	log := Steelyard{Source: AccessLog, ScrapeInterval: defaultScrape}
 	reports := Steelyard{Source: LoadReports, ScrapeInterval: defaultScrape}
 	const seeds = 4
-	for _, c := range sampled(3, []struct {
+	for _, c := range sampled(6, []struct {
 		name      string
 		change    func(*Scenario)
 		by        Steelyard

@@ -52,7 +52,7 @@ func TestReportsThatAreLateIncompleteOrWrongDoNoHarm(t *testing.T) {
 	reports := Steelyard{Source: LoadReports, ScrapeInterval: defaultScrape}
 	redis := Steelyard{Source: Redis, ScrapeInterval: defaultScrape}
 	least := map[string]Result{}
-	for _, c := range sampled(10, []struct {
+	for _, c := range sampled(15, []struct {
 		name      string
 		change    func(*Scenario)
 		by        Steelyard
