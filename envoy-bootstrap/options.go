@@ -113,6 +113,10 @@ type Options struct {
 	// while that has no more than its part of this Envoy's requests. None when empty.
 	Affinity string
 
+	// Ready is the path at which the listener answers 200 while the cluster has healthy endpoints, else 503; none when
+	// empty. It is not for RenderAttach.
+	Ready string
+
 	AccessLog bool // one line per request on standard output
 
 	// Envoy's reports of its requests, which can be switched off one by one. Without any,
@@ -177,12 +181,20 @@ func (o Options) validate() error {
 		o.checkPicker(),
 		o.checkAffinity(),
 		o.checkIdleTimeout(),
+		o.checkReady(),
 		o.checkFurther(),
 		oneOf("form", o.Form, FormStatic, FormCDS, FormADS),
 		o.TLS.validate("tls"),
 		o.ModelTLS.validate("model tls"),
 		o.checkSecretsDir(),
 	)
+}
+
+func (o Options) checkReady() error {
+	if o.Ready != "" && !strings.HasPrefix(o.Ready, "/") {
+		return fmt.Errorf("ready %q: want a path, such as /ready", o.Ready)
+	}
+	return checkText("ready", o.Ready)
 }
 
 func checkCluster(name string) error {

@@ -141,6 +141,14 @@ func (v view) Target() string {
 // FallbackCluster is the cluster that balances without Steelyard.
 func (v view) FallbackCluster() string { return v.Cluster + "_fallback" }
 
+// ReadyBy is the cluster that has endpoints while requests can be sent somewhere, with weights or without.
+func (v view) ReadyBy() string {
+	if v.Failsafe() {
+		return v.FallbackCluster()
+	}
+	return v.Cluster
+}
+
 // KnownCluster is the last resort of an Envoy that has not heard of Steelyard.
 func (v view) KnownCluster() string { return v.Cluster + "_known" }
 

@@ -30,9 +30,11 @@ func (a *asking) flags(c *cobra.Command) *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&a.Admin, "admin", "", "URL of Steelyard's admin listener (default: "+console.EnvAdmin+", or "+
 		console.DefaultAdmin+")")
-	f.StringVar(&a.TokenFile, "token-file", "", "file with a token of admin.tokens_file (default: "+console.EnvToken+
-		", or the file in "+console.EnvTokenFile+")")
+	f.StringVar(&a.TokenFile, "token-file", "", "file with a token of admin.tokens_file, or of kubectl create token "+
+		"(default: "+console.EnvToken+", or the file in "+console.EnvTokenFile+")")
 	clientTLSFlags(f, &a.TLS)
+	f.Lookup("ca-file").Usage = "with https: authorities to trust, PEM (default: " + console.EnvCAFile +
+		", or the system's)"
 	f.StringVarP(&a.format, "output", "o", console.FormatTable, "form of the output: table, json or yaml")
 	completes(c, "output", console.Formats()...)
 	return c

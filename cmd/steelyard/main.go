@@ -53,7 +53,7 @@ Steelyard has an incident; 2 after a mistake in the command line.`,
 		c.AddCommand(commands...)
 	}
 	inGroup(groupRun, serveCommand(), pickerCommand(), routerCommand(), checkCommand(), bootstrapCommand(),
-		inspectCommand(), simulateCommand(), schemaCommand())
+		inspectCommand(), simulateCommand(), schemaCommand(), certificatesCommand())
 	inGroup(groupAsk, statusCommand(), topCommand(), explainCommand(), eventsCommand(), diffCommand())
 	inGroup(groupAct, drainCommand(), undrainCommand(), pinCommand(), logLevelCommand())
 	c.AddCommand(versionCommand())

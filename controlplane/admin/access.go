@@ -3,16 +3,14 @@ package admin
 import (
 	"bufio"
 	"bytes"
-	"crypto/hmac"
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -77,9 +75,11 @@ func ParseTokens(content []byte) ([]Token, error) {
 type AccessOptions struct {
 	Loopback bool // only processes of this machine can connect
 	TLS      bool
-	// TokensFile is shown; the tokens come from SetTokens. Empty: everyone who can connect may view, and nobody may
-	// operate.
-	TokensFile    string
+	// TokensFile is shown; the tokens come from SetTokens.
+	TokensFile string
+	// Review asks the Kubernetes API about tokens that are not in the file; nil if they are wrong. Without a file and
+	// without Review, everyone who can connect may view, and nobody may operate.
+	Review        Reviewer
 	AnonymousView bool // viewing needs no token
 	Insecure      bool // the operator has allowed that TLS or tokens are missing off loopback
 }
@@ -87,6 +87,9 @@ type AccessOptions struct {
 // An Access is who may use the listener. Its methods can be called from any goroutine.
 type Access struct {
 	AccessOptions
+	reviews  *reviews
+	sessions sessions // of tokens that are reviewed
+
 	mu     sync.Mutex
 	tokens []Token // while the file cannot be read, those of its previous content
 	err    error
@@ -101,8 +104,10 @@ type denial struct {
 
 // NewAccess returns an Access without tokens.
 func NewAccess(o AccessOptions) *Access {
-	a := &Access{AccessOptions: o, denied: make(map[string]*denial)}
-	for _, reason := range []string{api.DeniedCrossOrigin, api.DeniedNoToken, api.DeniedRole, api.DeniedWrongToken} {
+	a := &Access{AccessOptions: o, reviews: newReviews(o.Review), denied: make(map[string]*denial),
+		sessions: sessions{all: make(map[string]reviewedSession)}}
+	for _, reason := range []string{api.DeniedCrossOrigin, api.DeniedNoToken, api.DeniedNotReviewed, api.DeniedRole,
+		api.DeniedWrongToken} {
 		a.denied[reason] = &denial{DeniedRequests: api.DeniedRequests{Reason: reason}}
 	}
 	return a
@@ -124,14 +129,20 @@ func (a *Access) current() []Token {
 	return a.tokens
 }
 
+// closed reports whether callers need a token.
+func (a *Access) closed() bool { return a.TokensFile != "" || a.Review != nil }
+
 func (a *Access) status() api.AdminAccess {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	s := api.AdminAccess{Loopback: a.Loopback, TLS: a.TLS, TokensFile: a.TokensFile, Tokens: len(a.tokens),
-		AnonymousView: a.AnonymousView,
-		Insecure:      a.Insecure && !a.Loopback && (!a.TLS || a.TokensFile == "")}
+		AnonymousView: a.AnonymousView, Kubernetes: a.Review != nil,
+		Insecure: a.Insecure && !a.Loopback && (!a.TLS || !a.closed())}
 	if a.err != nil {
 		s.TokensError = a.err.Error()
+	}
+	if err := a.reviews.failing(); err != nil {
+		s.KubernetesError = err.Error()
 	}
 	for _, d := range a.denied {
 		s.Denied = append(s.Denied, d.DeniedRequests)
@@ -142,7 +153,7 @@ func (a *Access) status() api.AdminAccess {
 
 // A caller is who has sent a request. The zero caller may do nothing.
 type caller struct {
-	name, role string // name is empty without a token
+	name, role string // name is empty without a token; role is, of one who may do nothing
 	session    bool   // by the cookie of a browser
 }
 
@@ -157,22 +168,26 @@ func callerOf(r *http.Request) caller {
 	return c
 }
 
-// identify finds the caller of a request by its token or its session. denied is why there is none.
+// identify finds the caller of a request by its token or its session. denied is why the caller may do nothing.
 func (a *Access) identify(r *http.Request, now time.Time) (c caller, denied string) {
-	tokens := a.current()
-	if a.TokensFile == "" {
+	if !a.closed() {
 		return caller{role: RoleView}, ""
 	}
 	if header := r.Header.Get("Authorization"); header != "" {
 		scheme, token, _ := strings.Cut(header, " ")
-		if t := match(tokens, token); t != nil && strings.EqualFold(scheme, "bearer") {
-			return caller{name: t.Name, role: t.Role}, ""
+		if !strings.EqualFold(scheme, "bearer") {
+			return caller{}, api.DeniedWrongToken
 		}
-		return caller{}, api.DeniedWrongToken
+		return a.holder(r.Context(), token, now)
 	}
 	if cookie, err := r.Cookie(a.cookieName()); err == nil {
-		if t := matchSession(tokens, cookie.Value, now); t != nil {
+		if t := matchSession(a.current(), cookie.Value, now); t != nil {
 			return caller{name: t.Name, role: t.Role, session: true}, ""
+		}
+		if token := a.sessions.token(cookie.Value, now); token != "" {
+			c, denied := a.holder(r.Context(), token, now)
+			c.session = true
+			return c, denied
 		}
 	}
 	if a.AnonymousView {
@@ -181,40 +196,31 @@ func (a *Access) identify(r *http.Request, now time.Time) (c caller, denied stri
 	return caller{}, api.DeniedNoToken
 }
 
+// holder returns who has a token: by the file, or else by a review.
+func (a *Access) holder(ctx context.Context, token string, now time.Time) (c caller, denied string) {
+	if t := match(a.current(), token); t != nil {
+		return caller{name: t.Name, role: t.Role}, ""
+	}
+	if a.Review == nil {
+		return caller{}, api.DeniedWrongToken
+	}
+	answer, err := a.reviews.of(ctx, token, now)
+	switch c = (caller{name: answer.Name, role: answer.Role}); {
+	case err != nil:
+		return c, api.DeniedNotReviewed
+	case c.name == "":
+		return c, api.DeniedWrongToken
+	case c.role == "":
+		return c, api.DeniedRole
+	}
+	return c, ""
+}
+
 // match finds a token. It takes the same time wherever in the list the token is, and however much of it is right.
 func match(tokens []Token, token string) (found *Token) {
 	hash := sha256.Sum256([]byte(token))
 	for i := range tokens {
 		if subtle.ConstantTimeCompare(hash[:], tokens[i].hash[:]) == 1 {
-			found = &tokens[i]
-		}
-	}
-	return found
-}
-
-// sessionTime is how long a browser stays logged in: a shift.
-const sessionTime = 12 * time.Hour
-
-// A session is what a browser keeps in place of a token: when it ends, signed with the token. So the token is in no
-// cookie, every replica with the same file accepts the session, and it ends when its token leaves the file.
-func newSession(t *Token, ends time.Time) string {
-	end := strconv.FormatInt(ends.Unix(), 10)
-	return end + "." + sign(t, end)
-}
-
-func sign(t *Token, end string) string {
-	mac := hmac.New(sha256.New, t.hash[:])
-	mac.Write([]byte("steelyard session until " + end))
-	return hex.EncodeToString(mac.Sum(nil))
-}
-
-func matchSession(tokens []Token, session string, now time.Time) (found *Token) {
-	end, signature, _ := strings.Cut(session, ".")
-	if seconds, err := strconv.ParseInt(end, 10, 64); err != nil || now.Unix() >= seconds {
-		return nil
-	}
-	for i := range tokens {
-		if hmac.Equal([]byte(signature), []byte(sign(&tokens[i], end))) {
 			found = &tokens[i]
 		}
 	}

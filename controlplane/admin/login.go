@@ -3,6 +3,7 @@ package admin
 import (
 	"net/http"
 	"strings"
+	"time"
 
 	"steelyard/internal/api"
 )
@@ -10,7 +11,7 @@ import (
 const loginPath = "/login"
 
 // maxForm bounds the body of a login.
-const maxForm = 4 << 10
+const maxForm = 2 * longestReview
 
 // loginData is what the form shows.
 type loginData struct {
@@ -19,7 +20,7 @@ type loginData struct {
 }
 
 func (h *handler) getLogin(w http.ResponseWriter, _ *http.Request) {
-	if h.Access.TokensFile == "" {
+	if !h.Access.closed() {
 		writeError(w, http.StatusNotFound, "no tokens are configured (admin.tokens_file), so there is nothing to log "+
 			"in to")
 		return
@@ -42,19 +43,40 @@ func (h *handler) postLogin(w http.ResponseWriter, r *http.Request) {
 	if !strings.HasPrefix(next, "/") || strings.HasPrefix(next, "//") || strings.Contains(next, `\`) {
 		next = "/" // of this listener only
 	}
-	t := match(h.Access.current(), strings.TrimSpace(r.PostForm.Get("token")))
-	if t == nil {
-		h.Access.deny(api.DeniedWrongToken, r, h.Log, h.Now())
-		h.loginPage(w, http.StatusUnauthorized, next, "This token is not in admin.tokens_file.")
+	token := strings.TrimSpace(r.PostForm.Get("token"))
+	c, denied := h.Access.holder(r.Context(), token, h.Now())
+	if denied != "" {
+		h.Access.deny(denied, r, h.Log, h.Now())
+		code, why := h.Access.refusal(c, denied)
+		if denied == api.DeniedWrongToken {
+			why = "This token is not accepted."
+		}
+		h.loginPage(w, code, next, why)
 		return
 	}
-	h.Log.Info("admin login", "by", t.Name, "role", t.Role, "peer", r.RemoteAddr)
-	h.setSession(w, newSession(t, h.Now().Add(sessionTime)), int(sessionTime.Seconds()))
+	session, ok := h.Access.session(token, h.Now())
+	if !ok {
+		h.loginPage(w, http.StatusServiceUnavailable, next, "Too many browsers are logged in: log out somewhere.")
+		return
+	}
+	h.Log.Info("admin login", "by", c.name, "role", c.role, "peer", r.RemoteAddr)
+	h.setSession(w, session, int(sessionTime.Seconds()))
 	http.Redirect(w, r, next, http.StatusSeeOther)
+}
+
+// session is what the browser of someone who has a token keeps; ok is false if there are too many.
+func (a *Access) session(token string, now time.Time) (session string, ok bool) {
+	if t := match(a.current(), token); t != nil {
+		return newSession(t, now.Add(sessionTime)), true
+	}
+	return a.sessions.add(token, now)
 }
 
 // postLogout removes the session from the browser.
 func (h *handler) postLogout(w http.ResponseWriter, r *http.Request) {
+	if cookie, err := r.Cookie(h.Access.cookieName()); err == nil {
+		h.Access.sessions.end(cookie.Value)
+	}
 	h.setSession(w, "", -1)
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }

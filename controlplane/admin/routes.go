@@ -60,13 +60,13 @@ func (t *router) authorized(w http.ResponseWriter, r *http.Request) bool {
 	switch {
 	case c.mayOperate():
 		return true
-	case t.h.Access.TokensFile == "":
+	case !t.h.Access.closed():
 		t.h.Access.deny(api.DeniedRole, r, t.h.Log, t.h.Now())
 		writeError(w, http.StatusForbidden, "nobody may change anything without a token of the role operate: "+
-			"configure admin.tokens_file, which takes a restart")
+			"configure admin.tokens_file, or on Kubernetes admin.kubernetes, which takes a restart")
 	case c.name == "":
 		t.h.Access.deny(api.DeniedNoToken, r, t.h.Log, t.h.Now())
-		t.h.unauthorized(w, r, api.DeniedNoToken)
+		t.h.refused(w, r, c, api.DeniedNoToken)
 	default:
 		t.h.Access.deny(api.DeniedRole, r, t.h.Log, t.h.Now())
 		writeError(w, http.StatusForbidden, "the token of %s has the role %s, and this needs %s", c.name, c.role,

@@ -167,14 +167,17 @@ type ClientTLS struct {
 
 // Admin is the HTTP listener for state, metrics and the dashboard.
 type Admin struct {
-	// Listen is host:port. Port 0 takes a free one. One that is not on loopback needs TLS and TokensFile, or Insecure.
-	// Default 127.0.0.1:19000.
+	// Listen is host:port. Port 0 takes a free one. One that is not on loopback needs TLS, and TokensFile or
+	// Kubernetes, or Insecure. Default 127.0.0.1:19000.
 	Listen string `yaml:"listen" default:"127.0.0.1:19000"`
 	// TLS makes the listener speak TLS. Default none: plain text.
 	TLS *ServerTLS `yaml:"tls"`
 	// TokensFile has a line for each token: ROLE NAME TOKEN, where ROLE is view or operate. It is read again when it
-	// changes. Default none: everyone who can connect may view, and nobody may operate.
+	// changes. Default none: without Kubernetes, everyone who can connect may view, and nobody may operate.
 	TokensFile string `yaml:"tokens_file" kind:"path"`
+	// Kubernetes accepts tokens of the Kubernetes API, too: who may get the resource admin.steelyard.dev in Steelyard's
+	// namespace may view, who may update it may operate. Default false.
+	Kubernetes bool `yaml:"kubernetes" default:"false"`
 	// AnonymousView lets everyone who can connect view without a token. Default false.
 	AnonymousView bool `yaml:"anonymous_view" default:"false"`
 	// Insecure allows a listener that is not on loopback without TLS or without tokens. Default false.

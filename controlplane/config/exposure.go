@@ -82,11 +82,14 @@ func (d *decoder) checkClient(r *ClientRule) {
 // longestSAN is how long a SPIFFE ID can be, in bytes.
 const longestSAN = 2048
 
+// Closed reports whether callers need a token.
+func (a *Admin) Closed() bool { return a.TokensFile != "" || a.Kubernetes }
+
 // checkAdmin wants TLS and tokens where other machines can connect.
 func (d *decoder) checkAdmin(a *Admin) {
 	d.checkListen(&a.Listen)
 	d.checkAllowedHosts(a)
-	if a.AnonymousView && a.TokensFile == "" {
+	if a.AnonymousView && !a.Closed() {
 		d.conflict(&a.AnonymousView, &a.TokensFile, "everyone may view already, because there are no tokens: add "+
 			"tokens_file:, or remove this line")
 	}
@@ -94,14 +97,14 @@ func (d *decoder) checkAdmin(a *Admin) {
 		return
 	}
 	switch {
-	case a.TLS == nil && a.TokensFile == "":
+	case a.TLS == nil && !a.Closed():
 		d.fail(&a.Listen, "other machines can connect to %s: add tls: and tokens_file:, or write insecure: true to do "+
 			"without", a.Listen)
 	case a.TLS == nil:
 		d.fail(&a.Listen, "other machines can connect to %s, and tokens would cross the network in plain text: add "+
 			"tls:, or write insecure: true to do without", a.Listen)
-	case a.TokensFile == "":
-		d.fail(&a.Listen, "other machines can connect to %s: add tokens_file:, or write insecure: true to do without",
-			a.Listen)
+	case !a.Closed():
+		d.fail(&a.Listen, "other machines can connect to %s: add tokens_file: (on Kubernetes: kubernetes: true), or "+
+			"write insecure: true to do without", a.Listen)
 	}
 }

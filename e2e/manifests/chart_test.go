@@ -201,7 +201,7 @@ func TestTwoReleasesInANamespaceShareNoObject(t *testing.T) {
 				t.Fatal(err)
 			}
 			// Secrets, issuers and hosts of certificates of the first release; its Secret of tokens is the user's.
-			own := regexp.MustCompile(`\bsteelyard-(xds|admin|envoy|ca|self)[a-z-]*`)
+			own := regexp.MustCompile(`\bsteelyard-(xds|admin|envoy|ca|self|prometheus)[a-z-]*`)
 			rest := strings.ReplaceAll(string(text), "other-steelyard", "")
 			for _, found := range own.FindAllString(rest, -1) {
 				if release == "other" && o.GetKind() != "Deployment" && o.GetKind() != "ConfigMap" &&
@@ -240,12 +240,15 @@ func TestTheNotesWarnOfAnOpenInstallation(t *testing.T) {
 		has          []string
 		lacks        string
 	}{
-		{"", "", []string{"WARNING: this installation is open", "this must time out", "share nothing",
-			"port-forward service/steelyard-admin"}, "ca.crt"},
-		{"", "networkPolicy: {enabled: false}", []string{"there is no NetworkPolicy"}, "must time out"},
-		{"", "replicas: 1", []string{"WARNING"}, "share nothing"},
-		{"values-production.yaml", "", []string{"--ca-file ca.crt"}, "WARNING"},
-		{"values-production.yaml", "", []string{"--server-name steelyard-admin.steelyard.svc"}, "share nothing"},
+		{"", "", []string{"exec deployment/steelyard -- /steelyard status", "create token steelyard", "share nothing",
+			"in the Secret steelyard-envoy-tls"}, "WARNING"},
+		{"values-open.yaml", "", []string{"WARNING: the xDS port is open", "this must time out"}, "Secret"},
+		{"values-open.yaml", "networkPolicy: {enabled: false}", []string{"WARNING", "there is no NetworkPolicy"},
+			"must time out"},
+		{"values-envoy-gateway.yaml", "", []string{"WARNING"}, "Secret"},
+		{"", "replicas: 1", []string{"port-forward service/steelyard-admin"}, "share nothing"},
+		{"values-production.yaml", "", []string{"in the Secret steelyard-envoy-tls"}, "WARNING"},
+		{"values-production.yaml", "", []string{"exec deployment/steelyard"}, "share nothing"},
 	} {
 		files, err := renderAs(t, "steelyard", namespace, test.file, valuesOf(t, test.values))
 		if err != nil {
@@ -278,6 +281,9 @@ func TestHelmTestIsAdmitted(t *testing.T) {
 		c := pod.Spec.Containers[0]
 		for _, arg := range c.Args {
 			_, path, isFile := strings.Cut(arg, "-file=")
+			if path == accountToken && *pod.Spec.AutomountServiceAccountToken {
+				continue // which Kubernetes mounts
+			}
 			if isFile && !slices.ContainsFunc(c.VolumeMounts, func(m core.VolumeMount) bool {
 				return strings.HasPrefix(path, m.MountPath+"/")
 			}) {
@@ -342,8 +348,9 @@ In a checkout:
       --set image.repository=REGISTRY/steelyard
     helm -n steelyard test steelyard
 
-The defaults are open: [docs/kubernetes.md](../../docs/kubernetes.md) has the installation with mutual TLS and tokens
-(`+"`values-production.yaml`"+`). Unknown values and bad configurations are refused by `+"`values.schema.json`"+`.
+Both ports are closed: Envoys need the certificate in the Secret `+"`steelyard-envoy-tls`"+`, people a token of Kubernetes
+([docs/kubernetes.md](../../docs/kubernetes.md)). `+"`values-production.yaml`"+` has short-lived certificates,
+`+"`values-open.yaml`"+` opens the xDS port. Unknown values and bad configurations are refused by `+"`values.schema.json`"+`.
 
 | value | default | |
 |---|---|---|

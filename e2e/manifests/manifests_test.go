@@ -53,14 +53,27 @@ func TestDerivedFilesAreUpToDate(t *testing.T) {
 	}
 	golden.Check(t, filepath.Join(manifests, "chart/files/dashboard.json"), string(dashboard))
 
-	bootstrap, err := envoybootstrap.Render(envoybootstrap.Options{
-		Cluster: "llama", XDS: "steelyard-xds.steelyard.svc:18000", Listen: "0.0.0.0:10000",
-		Fallback: []string{"llama.steelyard.svc:8000"},
-	})
+	example := filepath.Join(manifests, "overlays/example-envoy")
+	bootstrap, err := envoybootstrap.Render(exampleEnvoy)
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden.Check(t, filepath.Join(manifests, "overlays/example-envoy/bootstrap.yaml"), string(bootstrap))
+	golden.Check(t, filepath.Join(example, "bootstrap.yaml"), string(bootstrap))
+	secrets, err := envoybootstrap.RenderSecrets(exampleEnvoy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range secrets {
+		golden.Check(t, filepath.Join(example, name), string(text))
+	}
+}
+
+// exampleEnvoy are the options of the example's bootstrap.
+var exampleEnvoy = envoybootstrap.Options{
+	Cluster: "llama", XDS: "steelyard-xds.steelyard.svc:18000", Listen: "0.0.0.0:10000",
+	Fallback: []string{"llama.steelyard.svc:8000"}, Ready: "/ready", SecretsDir: "/etc/envoy",
+	TLS: envoybootstrap.TLS{CAFile: "/etc/envoy-tls/ca.crt", CertFile: "/etc/envoy-tls/tls.crt",
+		KeyFile: "/etc/envoy-tls/tls.key"},
 }
 
 // TestEveryObjectIsWhatItsKindAllows: unknown keys and wrong types of the kinds that Kubernetes brings. The API server
@@ -104,6 +117,7 @@ func TestTheChartRendersTheObjectsOfTheOverlays(t *testing.T) {
 	}{
 		"base":            {[]string{"base"}, "", nil},
 		"production":      {[]string{"overlays/production"}, "values-production.yaml", nil},
+		"open":            {[]string{"overlays/open"}, "values-open.yaml", nil},
 		"base, monitored": {[]string{"base", "overlays/monitoring"}, "", monitored},
 		"production, and monitored": {[]string{"overlays/production", "overlays/production-monitoring"},
 			"values-production.yaml", monitored},
@@ -219,7 +233,7 @@ func withoutRelease(value any) {
 
 // TestEveryConfigurationIsOneThatSteelyardTakes, and names files only where the Deployment mounts some.
 func TestEveryConfigurationIsOneThatSteelyardTakes(t *testing.T) {
-	for _, folder := range []string{"base", "overlays/dev", "overlays/production"} {
+	for _, folder := range []string{"base", "overlays/dev", "overlays/open", "overlays/production"} {
 		objects := build(t, folder)
 		text := at[string](t, find(t, objects, "ConfigMap", "steelyard"), "data", "steelyard.yaml")
 		cfg, err := config.Parse("steelyard.yaml", []byte(text))
@@ -282,7 +296,7 @@ func TestEveryContainerIsLockedDown(t *testing.T) {
 				continue
 			}
 			pod := deployment(t, []object{o}, o.GetName())
-			for _, c := range pod.Containers {
+			for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
 				containers++
 				s := c.SecurityContext
 				switch {

@@ -1,12 +1,13 @@
 package manifests
 
 import (
-	"encoding/json"
+	"crypto/x509"
 	"fmt"
-	"io"
-	"net/http"
+	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	core "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	rbac "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -28,81 +30,194 @@ import (
 // nothing answers. A loopback address is one that the API server refuses.
 var served = []string{"192.0.2.1", "192.0.2.2"}
 
-// TestSteelyardGetsReadyWithWhatTheBaseGivesIt: the binary with the configuration of the ConfigMap, of which only the
-// two listeners and the way to the API server are others, and with a token of the ServiceAccount, which may do what the
-// Role says and nothing else.
-func TestSteelyardGetsReadyWithWhatTheBaseGivesIt(t *testing.T) {
+// accountToken is where Kubernetes mounts the token of a Pod's ServiceAccount.
+const accountToken = "/var/run/secrets/kubernetes.io/serviceaccount/token"
+
+// TestTheBaseIsClosedAndItsCommandsWorkAsInstalled: the containers of the Deployment with the ConfigMap, of which only
+// the listeners, the root of the mounts and the way to the API server are others, and with a token of the
+// ServiceAccount, which may do what the Roles say and nothing else.
+func TestTheBaseIsClosedAndItsCommandsWorkAsInstalled(t *testing.T) {
 	c := startCluster(t)
-	base := build(t, "base")
-	for _, kind := range []string{"Namespace", "ServiceAccount", "Role", "RoleBinding", "ConfigMap"} {
-		c.mustApply(t, find(t, base, kind, "steelyard"))
-	}
+	p := &production{t: t, dir: proctest.Dir(t), objects: build(t, "base")}
+	p.apply(c)
 	admin, err := c.server.Client()
-	if err != nil {
-		t.Fatal(err)
-	}
+	p.must(err)
 	makeEndpoints(t, admin)
+	token, kubeconfig := p.account(c)
+	mayDoNothingElse(t, c, p.token)
 
-	dir := proctest.Dir(t)
-	token := filepath.Join(dir, "token")
-	text, err := c.server.Token(t.Context(), namespace, "steelyard", time.Hour)
-	if err != nil {
-		t.Fatal(err)
+	p.makeCertificates(kubeconfig)
+	before := secretsOf(t, admin)
+	p.makeCertificates(kubeconfig) // another replica, or the next version
+	p.apply(c)                     // and again, by GitOps
+	if difference := cmp.Diff(before, secretsOf(t, admin)); difference != "" {
+		t.Errorf("the Secrets have changed:\n%s", difference)
 	}
-	write(t, token, text)
-	mayDoNothingElse(t, c, text)
+	p.secrets = before
+	p.authority = x509.NewCertPool()
+	p.authority.AppendCertsFromPEM([]byte(before["steelyard-envoy-tls"]["ca.crt"]))
+	mounted := p.serve(p.configuration(kubeconfig))
 
-	addresses, err := proc.FreeAddresses(2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	kubeconfig := filepath.Join(dir, "kubeconfig")
-	writeKubeconfig(t, c, kubeconfig, token)
-	config := at[string](t, find(t, base, "ConfigMap", "steelyard"), "data", "steelyard.yaml")
-	config = replaced(t, config, "0.0.0.0:18000", addresses[0])
-	config = replaced(t, config, "0.0.0.0:19000", addresses[1])
-	config += "\nkubernetes: {kubeconfig: " + kubeconfig + "}\n"
-	mounted := filepath.Join(dir, "mounted")
-	mount(t, mounted, "..first", config)
-
-	binary, err := proc.BuildSteelyard()
-	if err != nil {
-		t.Fatal(err)
-	}
-	args := deployment(t, base, "steelyard").Containers[0].Args
-	if want := []string{"serve", "--config", "/etc/steelyard/steelyard.yaml"}; !cmp.Equal(args[:3], want) {
-		t.Fatalf("the container runs %v, want %v first", args, want)
-	}
-	proctest.Steelyard(t, proc.SteelyardConfig{Path: binary,
-		Config: filepath.Join(mounted, "steelyard.yaml"),
-		Admin:  addresses[1], Dir: dir, Args: args[3:]})
-	probe := deployment(t, base, "steelyard").Containers[0].ReadinessProbe.HTTPGet.Path
-	eventually(t, "it is ready", func() error {
-		return proc.AnswersHTTP("http://" + addresses[1] + probe)(t.Context())
-	})
+	p.envoyHas("steelyard-envoy-tls", served[0]+":8000", served[1]+":8000")
+	p.onlyWithATokenAndACertificate()
 	var cluster struct {
-		Endpoints []struct {
-			Address string
-		}
 		Problems []struct{ Severity, Message string }
 	}
-	eventually(t, "it has the endpoints of the slice", func() error {
-		get(t, "http://"+addresses[1]+"/api/v1/clusters/llama", &cluster)
-		var got []string
-		for _, e := range cluster.Endpoints {
-			got = append(got, e.Address)
-		}
-		if want := []string{served[0] + ":8000", served[1] + ":8000"}; !cmp.Equal(got, want) {
-			return fmt.Errorf("it has %v, want %v", got, want)
-		}
-		return nil
-	})
-	for _, p := range cluster.Problems {
-		if strings.Contains(p.Message, "may not") || strings.Contains(p.Message, "forbidden") {
-			t.Errorf("the Role is too narrow: %s", p.Message)
+	p.must(p.get("/api/v1/clusters/llama", &cluster))
+	for _, problem := range cluster.Problems {
+		if strings.Contains(problem.Message, "may not") || strings.Contains(problem.Message, "forbidden") {
+			t.Errorf("the Role is too narrow: %s", problem.Message)
 		}
 	}
-	followsTheConfigMap(t, mounted, config, addresses[1])
+	p.commands(token)
+	p.people(c, admin)
+	p.followsTheConfigMap(mounted)
+}
+
+// apply applies what is not run here.
+func (p *production) apply(c *cluster) {
+	p.t.Helper()
+	c.mustApply(p.t, find(p.t, p.objects, "Namespace", namespace))
+	for _, o := range p.objects {
+		switch o.GetKind() {
+		case "ServiceAccount", "Role", "RoleBinding", "ConfigMap", "Secret":
+			c.mustApply(p.t, o)
+		}
+	}
+}
+
+// account writes a token of the ServiceAccount, and a kubeconfig with it.
+func (p *production) account(c *cluster) (token, kubeconfig string) {
+	p.t.Helper()
+	var err error
+	p.token, err = c.server.Token(p.t.Context(), namespace, "steelyard", time.Hour)
+	p.must(err)
+	token, kubeconfig = filepath.Join(p.dir, "token"), filepath.Join(p.dir, "kubeconfig")
+	write(p.t, token, p.token)
+	writeKubeconfig(p.t, c, kubeconfig, token)
+	return token, kubeconfig
+}
+
+// configuration is that of the ConfigMap, with listeners of this machine.
+func (p *production) configuration(kubeconfig string) string {
+	ports, err := proc.FreeAddresses(2)
+	p.must(err)
+	p.xds, p.admin = ports[0], ports[1]
+	config := at[string](p.t, find(p.t, p.objects, "ConfigMap", "steelyard"), "data", "steelyard.yaml")
+	config = replaced(p.t, config, "0.0.0.0:18000", p.xds)
+	config = replaced(p.t, config, "0.0.0.0:19000", p.admin)
+	config = strings.ReplaceAll(config, "/etc/", p.dir+"/etc/")
+	return config + "\nkubernetes: {kubeconfig: " + kubeconfig + "}\n"
+}
+
+// makeCertificates runs the first container of the Pod. Its folder is mounted twice in the second one.
+func (p *production) makeCertificates(kubeconfig string) {
+	p.t.Helper()
+	binary, err := proc.BuildSteelyard()
+	p.must(err)
+	pod := deployment(p.t, p.objects, "steelyard")
+	own := filepath.Join(p.dir, "tls")
+	p.must(os.MkdirAll(own, 0o755))
+	for _, m := range pod.Containers[0].VolumeMounts {
+		at := filepath.Join(p.dir, m.MountPath)
+		p.must(os.MkdirAll(filepath.Dir(at), 0o755))
+		if _, err := os.Lstat(at); m.Name == "tls" && err != nil {
+			p.must(os.Symlink(own, at))
+		}
+	}
+	args := append(slices.Clone(pod.InitContainers[0].Args), "--kubeconfig", kubeconfig)
+	for i := range args {
+		args[i] = strings.ReplaceAll(args[i], "/etc/steelyard-tls", own)
+	}
+	if out, err := exec.CommandContext(p.t.Context(), binary, args...).CombinedOutput(); err != nil {
+		p.t.Fatalf("steelyard %v: %v\n%s", args, err, out)
+	}
+}
+
+// secretsOf are the Secrets of the namespace.
+func secretsOf(t *testing.T, client kubernetes.Interface) map[string]map[string]string {
+	t.Helper()
+	all, err := client.CoreV1().Secrets(namespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]map[string]string{}
+	for _, s := range all.Items {
+		out[s.Name] = map[string]string{}
+		for key, value := range s.Data {
+			out[s.Name][key] = string(value)
+		}
+	}
+	return out
+}
+
+// run runs a command as kubectl exec would, with the container's environment.
+func (p *production) run(token string, args ...string) (string, error) {
+	binary, err := proc.BuildSteelyard()
+	p.must(err)
+	command := exec.CommandContext(p.t.Context(), binary, args...)
+	_, port, err := net.SplitHostPort(p.admin)
+	p.must(err)
+	for _, e := range deployment(p.t, p.objects, "steelyard").Containers[0].Env {
+		value := strings.ReplaceAll(e.Value, "/etc/", p.dir+"/etc/")
+		value = strings.ReplaceAll(value, accountToken, token)
+		command.Env = append(command.Env, e.Name+"="+strings.ReplaceAll(value, ":19000", ":"+port))
+	}
+	out, err := command.CombinedOutput()
+	return string(out), err
+}
+
+// commands need no option in the Pod.
+func (p *production) commands(token string) {
+	p.t.Helper()
+	out, err := p.run(token, "drain", "llama", "llama-0", "--reason", "new driver")
+	if err != nil || !strings.Contains(out, "of llama is drained until") {
+		p.t.Errorf("drain: %v\n%s", err, out)
+	}
+	out, _ = p.run(token, "status") // which is 1, because nothing answers at the model servers
+	if !strings.Contains(out, "system:serviceaccount:steelyard:steelyard") || !strings.Contains(out, "new driver") {
+		p.t.Errorf("status:\n%s", out)
+	}
+	if out, err := p.run(token, "undrain", "llama", "llama-0"); err != nil {
+		p.t.Errorf("undrain: %v\n%s", err, out)
+	}
+}
+
+// people may do what the Role that is bound to them says.
+func (p *production) people(c *cluster, client kubernetes.Interface) {
+	p.t.Helper()
+	for _, who := range []struct{ name, role, says string }{
+		{"alice", "steelyard-operator", "of llama is drained until"},
+		{"bob", "steelyard-viewer", "bob has the role view, and this needs operate"},
+		{"carol", "", "bind the Role steelyard-viewer or"},
+	} {
+		p.bind(client, who.name, who.role)
+		text, err := c.server.Token(p.t.Context(), namespace, who.name, time.Hour)
+		p.must(err)
+		token := filepath.Join(p.dir, who.name)
+		write(p.t, token, text)
+		out, err := p.run(token, "drain", "llama", "llama-0")
+		if (err == nil) != (who.name == "alice") || !strings.Contains(out, who.says) {
+			p.t.Errorf("a drain by %s: %v\n%s", who.name, err, out)
+		}
+	}
+}
+
+// bind makes a ServiceAccount, which stands for a person here, with a Role.
+func (p *production) bind(client kubernetes.Interface, name, role string) {
+	p.t.Helper()
+	_, err := client.CoreV1().ServiceAccounts(namespace).Create(p.t.Context(),
+		&core.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	p.must(err)
+	if role == "" {
+		return
+	}
+	_, err = client.RbacV1().RoleBindings(namespace).Create(p.t.Context(), &rbac.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef:    rbac.RoleRef{APIGroup: rbac.GroupName, Kind: "Role", Name: role},
+		Subjects:   []rbac.Subject{{Kind: "ServiceAccount", Name: name, Namespace: namespace}},
+	}, metav1.CreateOptions{})
+	p.must(err)
 }
 
 // mount writes a ConfigMap's file as a kubelet does: in a folder behind the link "..data", which is replaced when the
@@ -127,20 +242,21 @@ func mount(t *testing.T, dir, generation, text string) {
 }
 
 // followsTheConfigMap changes the mounted file. Steelyard runs the new configuration without a restart.
-func followsTheConfigMap(t *testing.T, mounted, text, admin string) {
-	t.Helper()
+func (p *production) followsTheConfigMap(folder string) {
+	p.t.Helper()
 	var status struct {
 		Generation int `json:"config_generation"`
 	}
-	get(t, "http://"+admin+"/api/v1/status", &status)
+	p.must(p.get("/api/v1/status", &status))
 	before := status.Generation
-	mount(t, mounted, "..second", replaced(t, text, "engine: vllm", "engine: sglang"))
-	eventually(t, "the new configuration runs", func() error {
-		get(t, "http://"+admin+"/api/v1/status", &status)
-		if status.Generation == before {
-			return fmt.Errorf("generation %d runs still", before)
+	text, err := os.ReadFile(filepath.Join(folder, "steelyard.yaml"))
+	p.must(err)
+	mount(p.t, folder, "..second", replaced(p.t, string(text), "engine: vllm", "engine: sglang"))
+	eventually(p.t, "the new configuration runs", func() error {
+		if err := p.get("/api/v1/status", &status); err != nil || status.Generation != before {
+			return err
 		}
-		return nil
+		return fmt.Errorf("generation %d runs still", before)
 	})
 }
 
@@ -205,6 +321,15 @@ func mayDoNothingElse(t *testing.T, c *cluster, token string) {
 			_, err := own.Pods(namespace).Get(t.Context(), "llama-0", metav1.GetOptions{})
 			return err
 		},
+		"get another Secret": func() error {
+			_, err := own.Secrets(namespace).Get(t.Context(), "other", metav1.GetOptions{})
+			return err
+		},
+		"make a Secret": func() error {
+			_, err := own.Secrets(namespace).Create(t.Context(), &core.Secret{ObjectMeta: metav1.ObjectMeta{
+				Name: "other"}}, metav1.CreateOptions{})
+			return err
+		},
 		"delete a Pod": func() error {
 			return own.Pods(namespace).Delete(t.Context(), "llama-0", metav1.DeleteOptions{})
 		},
@@ -244,20 +369,4 @@ func replaced(t *testing.T, text, part, by string) string {
 		t.Fatalf("%q is not there once in:\n%s", part, text)
 	}
 	return strings.Replace(text, part, by, 1)
-}
-
-func get(t *testing.T, url string, into any) {
-	t.Helper()
-	resp, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("%s answers %s: %v\n%s", url, resp.Status, err, body)
-	}
-	if err := json.Unmarshal(body, into); err != nil {
-		t.Fatalf("%s: %v", url, err)
-	}
 }

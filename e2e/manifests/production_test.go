@@ -28,11 +28,8 @@ import (
 	"steelyard/e2e/rig/proc/proctest"
 )
 
-// What a person writes into the Secrets of the production overlay.
-const (
-	redisPassword = "0123456789abcdef"
-	adminToken    = "view prometheus fedcba9876543210fedcba9876543210"
-)
+// redisPassword is what a person writes into a Secret of the production overlay.
+const redisPassword = "0123456789abcdef"
 
 // TestAnEnvoyGetsItsEndpointsFromWhatTheProductionOverlayRuns: the binary with the ConfigMap, the Role and the mounted
 // Secrets of the overlay, on a real API server and a Redis behind a Sentinel. Only what a test cannot have is another:
@@ -41,37 +38,15 @@ const (
 func TestAnEnvoyGetsItsEndpointsFromWhatTheProductionOverlayRuns(t *testing.T) {
 	c := startCluster(t)
 	p := &production{t: t, dir: proctest.Dir(t), objects: build(t, "overlays/production")}
-	for _, kind := range []string{"Namespace", "ServiceAccount", "Role", "RoleBinding", "ConfigMap"} {
-		c.mustApply(t, find(t, p.objects, kind, "steelyard"))
-	}
+	p.apply(c)
 	admin, err := c.server.Client()
-	if err != nil {
-		t.Fatal(err)
-	}
+	p.must(err)
 	makeEndpoints(t, admin)
-	token := filepath.Join(p.dir, "token")
-	text, err := c.server.Token(t.Context(), namespace, "steelyard", time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
-	write(t, token, text)
-	kubeconfig := filepath.Join(p.dir, "kubeconfig")
-	writeKubeconfig(t, c, kubeconfig, token)
+	_, kubeconfig := p.account(c)
 	p.issue()
 	p.secrets["steelyard-redis"] = map[string]string{"password": redisPassword}
-	p.secrets["steelyard-admin"] = map[string]string{"tokens": adminToken}
-
-	ports, err := proc.FreeAddresses(2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.xds, p.admin = ports[0], ports[1]
-	config := at[string](t, find(t, p.objects, "ConfigMap", "steelyard"), "data", "steelyard.yaml")
-	config = replaced(t, config, "0.0.0.0:18000", p.xds)
-	config = replaced(t, config, "0.0.0.0:19000", p.admin)
+	config := p.configuration(kubeconfig)
 	config = replaced(t, config, "redis-sentinel.redis.svc.cluster.local:26379", p.sentinel())
-	config = strings.ReplaceAll(config, "/etc/", p.dir+"/etc/")
-	config += "\nkubernetes: {kubeconfig: " + kubeconfig + "}\n"
 	p.serve(config)
 
 	eventually(t, "it shares what it counts through the Redis that the Sentinel names", func() error {
@@ -93,11 +68,12 @@ func TestAnEnvoyGetsItsEndpointsFromWhatTheProductionOverlayRuns(t *testing.T) {
 // A production is what the overlay runs.
 type production struct {
 	t          *testing.T
-	dir        string // the root of the mounts is in it
+	dir        string // the root of the mounts
 	objects    []object
 	secrets    map[string]map[string]string // by name and key
 	authority  *x509.CertPool
 	xds, admin string
+	token      string // of the ServiceAccount
 }
 
 func (p *production) must(err error) {
@@ -205,8 +181,8 @@ func (p *production) mount(secret, folder string) string {
 	return dir
 }
 
-// serve runs the container of the Deployment.
-func (p *production) serve(config string) {
+// serve runs the container of the Deployment, and returns the folder of its configuration.
+func (p *production) serve(config string) (mounted string) {
 	pod := deployment(p.t, p.objects, "steelyard")
 	secretOf, configMap := make(map[string]string), ""
 	for _, v := range pod.Volumes {
@@ -219,7 +195,8 @@ func (p *production) serve(config string) {
 	}
 	for _, m := range pod.Containers[0].VolumeMounts {
 		if m.Name == configMap {
-			mount(p.t, filepath.Join(p.dir, m.MountPath), "..first", config)
+			mounted = filepath.Join(p.dir, m.MountPath)
+			mount(p.t, mounted, "..first", config)
 		} else if secret := secretOf[m.Name]; secret != "" {
 			p.mount(secret, m.MountPath)
 		}
@@ -245,6 +222,7 @@ func (p *production) serve(config string) {
 		}
 		return err
 	})
+	return mounted
 }
 
 // ask sends a request to the admin listener, under the name that its certificate has.
@@ -267,8 +245,7 @@ func (p *production) ask(path, token string) (code int, body []byte, err error) 
 }
 
 func (p *production) get(path string, into any) error {
-	words := strings.Fields(adminToken)
-	code, body, err := p.ask(path, words[len(words)-1])
+	code, body, err := p.ask(path, p.token)
 	if err == nil && code != http.StatusOK {
 		err = fmt.Errorf("%d %s", code, body)
 	}

@@ -2,21 +2,23 @@ package api
 
 // An AdminAccess is who may use the admin listener, and who was denied.
 type AdminAccess struct {
-	Loopback bool `json:"loopback"` // only processes of this machine can connect
-	TLS      bool `json:"tls"`      // the listener speaks TLS
-	// path of `admin.tokens_file`; empty: everyone may view, nobody may operate
-	TokensFile    string `json:"tokens_file"`
+	Loopback      bool   `json:"loopback"`       // only processes of this machine can connect
+	TLS           bool   `json:"tls"`            // the listener speaks TLS
+	TokensFile    string `json:"tokens_file"`    // path of `admin.tokens_file`; empty for none
 	Tokens        int    `json:"tokens"`         // tokens in use
 	TokensError   string `json:"tokens_error"`   // why the file cannot be used; its previous tokens stay in use
 	AnonymousView bool   `json:"anonymous_view"` // viewing needs no token though there are tokens
 	Insecure      bool   `json:"insecure"`       // clients of other machines need no TLS or no token
+	Kubernetes    bool   `json:"kubernetes"`     // tokens of the Kubernetes API are accepted
+	// why the Kubernetes API cannot be asked about tokens; those that it let in lately stay for some minutes
+	KubernetesError string `json:"kubernetes_error"`
 
 	Denied []DeniedRequests `json:"denied"` // one for each reason
 }
 
 // DeniedRequests are those that were denied for one reason.
 type DeniedRequests struct {
-	// `no_token`, `wrong_token`, `role` (it may not operate) or `cross_origin` (a page of another origin)
+	// `no_token`, `wrong_token`, `role` (it may not), `not_reviewed` (Kubernetes did not answer) or `cross_origin`
 	Reason   string `json:"reason"`
 	Count    uint64 `json:"count"`     // since the start
 	LastAt   Time   `json:"last_at"`   // when the latest was denied
@@ -164,5 +166,6 @@ const (
 	DeniedNoToken     = "no_token"
 	DeniedWrongToken  = "wrong_token"
 	DeniedRole        = "role"
+	DeniedNotReviewed = "not_reviewed"
 	DeniedCrossOrigin = "cross_origin"
 )

@@ -29,13 +29,14 @@ const (
 	EnvAdmin     = "STEELYARD_ADMIN"
 	EnvToken     = "STEELYARD_TOKEN"
 	EnvTokenFile = "STEELYARD_TOKEN_FILE"
+	EnvCAFile    = "STEELYARD_CA_FILE"
 )
 
 // The bounds of a request.
 const (
 	patience    = 10 * time.Second
 	maxAnswer   = 256 << 20 // bytes: a cluster of 10,000 endpoints has 30 MiB
-	maxToken    = 1 << 10
+	maxToken    = 16 << 10
 	shownAnswer = 300 // bytes of an answer that is not Steelyard's
 )
 
@@ -92,6 +93,7 @@ func NewClient(ctx context.Context, o Options) (*Client, error) {
 	}
 	transport := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 4}
 	if base.Scheme == "https" {
+		o.TLS.CAFile = cmp.Or(o.TLS.CAFile, os.Getenv(EnvCAFile))
 		if transport.TLSClientConfig, err = tlsConfig(ctx, o.TLS, base.Hostname()); err != nil {
 			return nil, err
 		}

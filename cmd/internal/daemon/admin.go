@@ -15,8 +15,12 @@ func (d *Daemon) openAdmin(cfg config.Admin) (err error) {
 	if d.adminTLS, err = d.serverTLS(cfg.TLS, "admin.tls"); err != nil {
 		return err
 	}
-	d.access = admin.NewAccess(admin.AccessOptions{Loopback: config.Loopback(cfg.Listen), TLS: cfg.TLS != nil,
-		TokensFile: cfg.TokensFile, AnonymousView: cfg.AnonymousView, Insecure: cfg.Insecure})
+	options := admin.AccessOptions{Loopback: config.Loopback(cfg.Listen), TLS: cfg.TLS != nil,
+		TokensFile: cfg.TokensFile, AnonymousView: cfg.AnonymousView, Insecure: cfg.Insecure}
+	if cfg.Kubernetes {
+		options.Review = d.kubernetes.review
+	}
+	d.access = admin.NewAccess(options)
 	if cfg.TokensFile == "" {
 		return nil
 	}
@@ -54,8 +58,8 @@ func (d *Daemon) warnOfExposure(cfg *config.Config) {
 			"envoy_gateway.insecure allows: every client can read the addresses of the pools' servers",
 			"listen", g.Listen)
 	}
-	if a := cfg.Admin; a.Insecure && !config.Loopback(a.Listen) && (a.TLS == nil || a.TokensFile == "") {
+	if a := cfg.Admin; a.Insecure && !config.Loopback(a.Listen) && (a.TLS == nil || !a.Closed()) {
 		d.options.Log.Warn("the admin listener is open to other machines, as admin.insecure allows", "listen", a.Listen,
-			"tls", a.TLS != nil, "tokens", a.TokensFile != "")
+			"tls", a.TLS != nil, "tokens", a.Closed())
 	}
 }

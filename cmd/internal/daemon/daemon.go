@@ -110,6 +110,7 @@ func New(cfg *config.Config, o Options) (*Daemon, error) {
 		poolsChanged: loops.NewSignal(), poolsNamed: loops.NewSignal(),
 		credentials: credentials.New(o.Log),
 		guard:       access.NewGuard(o.Log)}
+	d.kubernetes.connected = make(chan struct{})
 	xdsTLS, err := d.serverTLS(cfg.XDS.TLS, "xds.tls")
 	if err != nil {
 		return nil, err
@@ -139,7 +140,6 @@ func New(cfg *config.Config, o Options) (*Daemon, error) {
 	d.scrapes.Progress, d.scrapes.Credentials = &d.scraping, d.credentials
 	d.manager = controlplane.NewManager(d.publisher(), envoyspec.PushCost, d.signals, d.observer(), d.outdated,
 		d.monitor, o.Log)
-	d.kubernetes.connected = make(chan struct{})
 	d.manager.UseKubernetes(d.kubernetes.source)
 	d.operate = &operator{d: d}
 	if d.gateway, err = d.openGateway(cfg.EnvoyGateway); err != nil {

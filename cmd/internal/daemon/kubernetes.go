@@ -2,9 +2,11 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 
+	"steelyard/controlplane/admin"
 	"steelyard/controlplane/config"
 	"steelyard/controlplane/discovery"
 	"steelyard/controlplane/discovery/kubernetes"
@@ -16,10 +18,28 @@ type kubernetesAPI struct {
 	connected chan struct{}      // closed when there is a client
 }
 
+// review asks the Kubernetes API who has a token, for the admin listener.
+func (k *kubernetesAPI) review(ctx context.Context, token string) (r admin.Reviewed, err error) {
+	select {
+	case <-k.connected:
+	default:
+		return r, errors.New("Steelyard has no access to the Kubernetes API yet")
+	}
+	h, err := k.client.Review(ctx, token)
+	r.Name = h.Name
+	switch {
+	case h.MayUpdate:
+		r.Role = admin.RoleOperate
+	case h.MayGet:
+		r.Role = admin.RoleView
+	}
+	return r, err
+}
+
 // connectKubernetes makes the client that cfg needs. Nothing is asked yet.
 func (d *Daemon) connectKubernetes(cfg *config.Config) error {
 	needed := slices.ContainsFunc(cfg.Clusters, func(c config.Cluster) bool { return c.Endpoints.InKubernetes() })
-	if !needed && cfg.Pools == nil || d.kubernetes.client != nil {
+	if !needed && cfg.Pools == nil && !cfg.Admin.Kubernetes || d.kubernetes.client != nil {
 		return nil
 	}
 	client, err := kubernetes.New(kubernetes.Options{

@@ -89,7 +89,7 @@ func accessProblems(a api.AdminAccess, now time.Time) []api.Problem {
 		if !a.TLS {
 			without = append(without, "without TLS")
 		}
-		if a.TokensFile == "" {
+		if a.TokensFile == "" && !a.Kubernetes {
 			without = append(without, "without tokens")
 		}
 		out.warn("the admin listener is open beyond this machine %s, as admin.insecure allows",
@@ -97,6 +97,10 @@ func accessProblems(a api.AdminAccess, now time.Time) []api.Problem {
 	}
 	if a.TokensError != "" {
 		out.fail("the file of admin tokens cannot be used, the previous ones (%d) stay: %s", a.Tokens, a.TokensError)
+	}
+	if a.KubernetesError != "" {
+		out.warn("the Kubernetes API cannot be asked about admin tokens, so only those who had access lately keep it, "+
+			"for a quarter of an hour: %s", a.KubernetesError)
 	}
 	for _, d := range a.Denied {
 		if d.Reason != api.DeniedNoToken && within(d.LastAt, now, refusalMemory) {

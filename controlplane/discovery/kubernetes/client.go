@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	authentication "k8s.io/api/authentication/v1"
+	authorization "k8s.io/api/authorization/v1"
 	core "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -56,10 +58,12 @@ type Client struct {
 	metadata  metadata.Interface
 	dynamic   dynamic.Interface
 	dialer    *connrotation.Dialer
-	server    string // URL, for messages
-	namespace string // of this process
-	requested func(resource, verb, result string)
-	log       *slog.Logger
+	// authentication and authorization have no credentials: a question is asked with the token that it is about.
+	authentication, authorization rest.Interface
+	server                        string // URL, for messages
+	namespace                     string // of this process
+	requested                     func(resource, verb, result string)
+	log                           *slog.Logger
 
 	mu      sync.Mutex
 	watched map[key]*watched
@@ -99,11 +103,18 @@ func (c *Client) connect(config *rest.Config) error {
 	if err != nil {
 		return fmt.Errorf("connecting to the Kubernetes API: %w", err)
 	}
-	var errs [4]error
+	anonymous := rest.AnonymousClientConfig(config)
+	stranger, err := rest.HTTPClientFor(anonymous)
+	if err != nil {
+		return fmt.Errorf("connecting to the Kubernetes API: %w", err)
+	}
+	var errs [6]error
 	c.core, errs[0] = typed(config, shared, "/api", core.SchemeGroupVersion)
 	c.discovery, errs[1] = typed(config, shared, "/apis", discoveryv1.SchemeGroupVersion)
 	c.metadata, errs[2] = metadata.NewForConfigAndClient(config, shared)
 	c.dynamic, errs[3] = dynamic.NewForConfigAndClient(config, shared)
+	c.authentication, errs[4] = typed(anonymous, stranger, "/apis", authentication.SchemeGroupVersion)
+	c.authorization, errs[5] = typed(anonymous, stranger, "/apis", authorization.SchemeGroupVersion)
 	if err := errors.Join(errs[:]...); err != nil {
 		return fmt.Errorf("connecting to the Kubernetes API: %w", err)
 	}

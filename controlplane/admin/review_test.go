@@ -1,0 +1,156 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"steelyard/internal/api"
+)
+
+// A fakeKubernetes has tokens by their holders.
+type fakeKubernetes struct {
+	holders map[string]Reviewed
+	err     error
+	asked   int
+}
+
+func (k *fakeKubernetes) review(_ context.Context, token string) (Reviewed, error) {
+	k.asked++
+	if k.err != nil {
+		return Reviewed{}, k.err
+	}
+	return k.holders[token], nil
+}
+
+var tokens = map[string]Reviewed{
+	"0123456789abcdef-alice": {"alice", RoleOperate}, "0123456789abcdef-bob": {"bob", RoleView},
+	"0123456789abcdef-carol": {"carol", ""},
+}
+
+func TestAHolderOfAKubernetesTokenMayWhatItsRightsSay(t *testing.T) {
+	for _, c := range []struct {
+		name, token   string
+		err           error
+		file          string
+		view, operate int
+		says          string
+	}{
+		{"an operator", "0123456789abcdef-alice", nil, "", 200, 202, ""},
+		{"a viewer", "0123456789abcdef-bob", nil, "", 200, 403, "bob has the role view"},
+		{"one without rights", "0123456789abcdef-carol", nil, "", 403, 403, "bind the Role steelyard-viewer"},
+		{"one that is not accepted", "0123456789abcdef-dave", nil, "", 401, 401, "kubectl create token"},
+		{"one too short to be asked about", "alice", nil, "", 401, 401, "not accepted"},
+		{"none", "", nil, "", 401, 401, "kubectl create token"},
+		{"one of the file", operateToken, nil, "tokens", 200, 202, ""},
+		{"one while nobody can be asked", "0123456789abcdef-alice", errors.New("away"), "", 503, 503, "cannot be asked"},
+		{"one of the file while nobody can be asked", operateToken, errors.New("away"), "tokens", 200, 202, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			k := &fakeKubernetes{holders: tokens, err: c.err}
+			g := newGuarded(t, AccessOptions{TLS: true, TokensFile: c.file, Review: k.review})
+			var headers []string
+			if c.token != "" {
+				headers = []string{"Authorization", "Bearer " + c.token}
+			}
+			a := g.send("GET", "/api/v1/status", "", headers...)
+			b := g.send("POST", "/api/v1/test", "", headers...)
+			if a.code != c.view || b.code != c.operate || !strings.Contains(a.body+b.body, c.says) {
+				t.Errorf("%d and %d, want %d and %d: %s %s", a.code, b.code, c.view, c.operate, a.body, b.body)
+			}
+			if c.token != "" && strings.Contains(g.log.String(), c.token) {
+				t.Error("the token is in the log")
+			}
+			if code := g.send("GET", "/healthz", "").code; code != 200 {
+				t.Errorf("healthz: %d", code)
+			}
+		})
+	}
+}
+
+func TestAReviewIsUsedForAMomentAndWhileNobodyCanBeAskedForAQuarterOfAnHour(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := &fakeKubernetes{holders: tokens}
+		a := NewAccess(AccessOptions{Review: k.review})
+		const alice = "0123456789abcdef-alice"
+		want := func(role string, asked int) {
+			t.Helper()
+			c, _ := a.holder(t.Context(), alice, time.Now())
+			if c.role != role || k.asked != asked {
+				t.Fatalf("role %q after %d questions, want %q after %d", c.role, k.asked, role, asked)
+			}
+		}
+		want(RoleOperate, 1)
+		time.Sleep(29 * time.Second)
+		want(RoleOperate, 1)
+		time.Sleep(2 * time.Second)
+		want(RoleOperate, 2)
+		k.err = errors.New("the API server is away")
+		time.Sleep(14 * time.Minute)
+		want(RoleOperate, 3)
+		if s := a.status(); !s.Kubernetes || s.KubernetesError != "the API server is away" {
+			t.Errorf("the state is %+v", s)
+		}
+		time.Sleep(2 * time.Minute)
+		want("", 4)
+		k.err = nil
+		want(RoleOperate, 5)
+		if s := a.status(); s.KubernetesError != "" {
+			t.Errorf("the state is %+v", s)
+		}
+		k.holders = nil // the right is taken away
+		time.Sleep(31 * time.Second)
+		want("", 6)
+		k.err = errors.New("away again")
+		want("", 7) // and not back
+	})
+}
+
+func TestABrowserStaysLoggedInWithAKubernetesTokenWhileThatHasRights(t *testing.T) {
+	k := &fakeKubernetes{holders: tokens}
+	g := newGuarded(t, AccessOptions{Review: k.review})
+	form := []string{"Content-Type", "application/x-www-form-urlencoded"}
+	for token, code := range map[string]int{"0123456789abcdef-carol": 403, "0123456789abcdef-dave": 401} {
+		if a := g.send("POST", "/login", "token="+token, form...); a.code != code {
+			t.Errorf("a login of %s: %d, want %d", token, a.code, code)
+		}
+	}
+	a := g.send("POST", "/login", "token="+url.QueryEscape("0123456789abcdef-alice"), form...)
+	cookie, _, _ := strings.Cut(a.header.Get("Set-Cookie"), ";")
+	if a.code != 303 || strings.Contains(cookie, "alice") {
+		t.Fatalf("%d, cookie %q", a.code, cookie)
+	}
+	if a := g.send("GET", "/api/v1/session", "", "Cookie", cookie); !strings.Contains(a.body, `"alice"`) {
+		t.Errorf("the session is %s", a.body)
+	}
+	g.send("POST", "/logout", "", "Cookie", cookie, "Sec-Fetch-Site", "same-origin")
+	if a := g.send("GET", "/api/v1/session", "", "Cookie", cookie); a.code != 401 {
+		t.Errorf("after the logout: %d", a.code)
+	}
+}
+
+func TestStrangersTokensTakeNoMemoryAndTheirQuestionsAreBounded(t *testing.T) {
+	k := &fakeKubernetes{holders: tokens}
+	a := NewAccess(AccessOptions{Review: k.review})
+	for i := range 2 * maxReviewed {
+		_, denied := a.holder(t.Context(), strings.Repeat("x", shortestToken+i%100), time.Now())
+		if denied != api.DeniedWrongToken {
+			t.Fatal(denied)
+		}
+	}
+	if n := len(a.reviews.known); n != 0 {
+		t.Errorf("%d are remembered", n)
+	}
+	for range maxReviewing {
+		a.reviews.turns <- struct{}{}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if _, denied := a.holder(ctx, "0123456789abcdef-alice", time.Now()); denied != api.DeniedNotReviewed {
+		t.Errorf("beyond the bound: %q", denied)
+	}
+}
