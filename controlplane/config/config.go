@@ -229,7 +229,27 @@ type Redis struct {
 type Kubernetes struct {
 	// Kubeconfig is a kubeconfig whose current context is used. Default none: the service account of the Pod.
 	Kubeconfig string `yaml:"kubeconfig" kind:"path"`
+	// Wedged says what is written about Pods whose engine hangs. Each key needs a Role of its own. Default: the
+	// section's defaults.
+	Wedged Wedged `yaml:"wedged"`
+	// DeletionCost keeps the annotation controller.kubernetes.io/pod-deletion-cost of Pods up to date, so that a smaller
+	// Deployment loses those with the least work. It needs a Role of its own. Default false.
+	DeletionCost bool `yaml:"deletion_cost" default:"false"`
 }
+
+// Wedged says what is written about Pods whose engine answers no request, though its own health does.
+type Wedged struct {
+	// Event writes an Event. Default false.
+	Event bool `yaml:"event" default:"false"`
+	// Condition writes the condition steelyard.dev/serving, which may be a readiness gate. Default false.
+	Condition bool `yaml:"condition" default:"false"`
+	// Evict evicts the Pod after a minute, if its PodDisruptionBudget allows it, and at most one of a cluster in ten
+	// minutes. Default false.
+	Evict bool `yaml:"evict" default:"false"`
+}
+
+// ActsOnPods reports whether anything is written about Pods.
+func (k *Kubernetes) ActsOnPods() bool { return k.Wedged != Wedged{} || k.DeletionCost }
 
 // Replicas says how the replicas of this control plane find each other.
 type Replicas struct {

@@ -37,8 +37,9 @@ type product struct {
 	url        string // of the Envoy's listener
 }
 
-// serve runs the product with the rights of the room's service account; cluster is YAML of the cluster.
-func (r room) serve(cluster string) *product {
+// serve runs the product with the rights of the room's service account; cluster is YAML of the cluster, acting of what
+// the section kubernetes has besides.
+func (r room) serve(cluster string, acting ...string) *product {
 	r.t.Helper()
 	binary, err := proc.BuildSteelyard()
 	r.must(err)
@@ -46,8 +47,9 @@ func (r room) serve(cluster string) *product {
 	r.must(err)
 	p := &product{t: r.t, dir: proctest.Dir(r.t), xds: ports[0], admin: ports[1]}
 	r.must(apiServer(r.t).WriteKubeconfig(filepath.Join(p.dir, "kubeconfig"), "", r.tokenFile(apiServer(r.t))))
-	config := fmt.Sprintf("xds: {listen: %s}\nadmin: {listen: %s}\nkubernetes: {kubeconfig: kubeconfig}\n"+
-		"clusters:\n- name: llama\n  engine: vllm\n  %s\n", p.xds, p.admin, cluster)
+	config := fmt.Sprintf("xds: {listen: %s}\nadmin: {listen: %s}\nkubernetes: {%s}\n"+
+		"clusters:\n- name: llama\n  engine: vllm\n  %s\n", p.xds, p.admin,
+		strings.Join(append(acting, "kubeconfig: kubeconfig"), ", "), cluster)
 	path := filepath.Join(p.dir, "steelyard.yaml")
 	r.must(os.WriteFile(path, []byte(config), 0o600))
 	if out, err := exec.CommandContext(r.t.Context(), binary, "check", "--config", path).CombinedOutput(); err != nil {

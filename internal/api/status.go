@@ -113,6 +113,7 @@ type Status struct {
 	GoneEnvoys []GoneEnvoy    `json:"gone_envoys"`
 	Log        LogStatus      `json:"log"`       // state of the log
 	Overrides  OverrideStatus `json:"overrides"` // endpoints that operators drained or pinned
+	Pods       PodActions     `json:"pods"`      // what is written about Pods into the Kubernetes API
 	Pools      Pools          `json:"pools"`     // InferencePools that become clusters
 
 	EnvoyGateway EnvoyGateway `json:"envoy_gateway"` // what Envoy Gateway asked
@@ -169,3 +170,19 @@ const (
 	DeniedNotReviewed = "not_reviewed"
 	DeniedCrossOrigin = "cross_origin"
 )
+
+// PodActions is what is written about Pods into the Kubernetes API.
+type PodActions struct {
+	Enabled bool        `json:"enabled"` // something may be written
+	Wedged  []WedgedPod `json:"wedged"`  // Pods whose engine hangs while its metrics page is answered
+	Error   string      `json:"error"`   // why something could not be written lately; empty if everything could
+}
+
+// A WedgedPod is a Pod whose engine hangs.
+type WedgedPod struct {
+	Cluster   string `json:"cluster"`   // name of the cluster
+	Namespace string `json:"namespace"` // of the Pod
+	Pod       string `json:"pod"`       // name of the Pod
+	Since     Time   `json:"since"`     // since when it answers nothing
+	Eviction  string `json:"eviction"`  // what became of its eviction; empty if it is not to be evicted
+}

@@ -155,7 +155,7 @@ func (d *Daemon) Status() api.Status {
 	s.Overrides = d.operate.status()
 	s.Pickers = api.Pickers{List: d.loads.Followers(), SharedPrompts: d.loads.SharedPrompts()}
 	s.GoneEnvoys, s.XDSAccess = d.streams.Gone(), d.viewAccess()
-	s.Certificates, s.Pools = d.certificates(), d.poolsStatus()
+	s.Certificates, s.Pools, s.Pods = d.certificates(), d.poolsStatus(), d.podActions.state()
 	if d.gateway != nil {
 		s.EnvoyGateway = d.gateway.State()
 	}

@@ -100,6 +100,7 @@ type Daemon struct {
 	scraping, polling liveness.Activity
 
 	kubernetes kubernetesAPI
+	podActions podActions
 }
 
 // New binds the listeners and applies the configuration: discovery and the loops begin. A caller that does not call Run
@@ -195,6 +196,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	group.Go(func() error { return d.followPools(failed) })
 	group.Go(func() error { return d.gateway.run(failed) })
 	group.Go(func() error { return d.followParents(failed) })
+	group.Go(func() error { return d.runPodActions(failed) })
 	d.watchOver(failed, group)
 	group.Go(func() error {
 		return admin.Serve(failed, d.adminSocket(), d.adminHandler())

@@ -21,6 +21,7 @@ const (
 	kindLog            api.IncidentKind = "log"
 	kindPools          api.IncidentKind = "pools"
 	kindGateway        api.IncidentKind = "envoy_gateway"
+	kindPods           api.IncidentKind = "pod_actions"
 	kindNotReady       api.IncidentKind = "not_ready"
 	kindNoEndpoints    api.IncidentKind = "no_endpoints"
 	kindNoDecision     api.IncidentKind = "no_decision"

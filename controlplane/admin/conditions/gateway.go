@@ -7,7 +7,7 @@ import (
 	"steelyard/internal/api"
 )
 
-// gatewayConditions are about InferencePools, and the gateway that asks how they are served.
+// gatewayConditions are about what is read and written in the Kubernetes API, and the gateway that asks.
 func gatewayConditions(p *Observation) (out []condition) {
 	process, g := api.Subject{Kind: api.SubjectProcess}, &p.Status.EnvoyGateway
 	if pools := p.Status.Pools; pools.Error != "" {
@@ -15,6 +15,13 @@ func gatewayConditions(p *Observation) (out []condition) {
 			pools.Error, api.BlameNo, "The Kubernetes API does not answer, or refuses; pools that are known stay.",
 			"Correct what is named: Steelyard tries again every few seconds.",
 			"kubectl auth can-i list inferencepools -A")
+		f.pendingFor = passing
+		out = append(out, f)
+	}
+	if pods := p.Status.Pods; pods.Error != "" {
+		f := newCondition(kindPods, api.SeverityWarning, process, "Pods cannot be acted on").explain(
+			pods.Error, api.BlameNo, "The Kubernetes API does not answer, or refuses what the section kubernetes asks for.",
+			"Correct what is named: Steelyard asks again within a minute.", "kubectl auth can-i --list")
 		f.pendingFor = passing
 		out = append(out, f)
 	}

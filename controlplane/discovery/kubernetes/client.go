@@ -60,8 +60,9 @@ type Client struct {
 	dialer    *connrotation.Dialer
 	// authentication and authorization have no credentials: a question is asked with the token that it is about.
 	authentication, authorization rest.Interface
-	server                        string // URL, for messages
-	namespace                     string // of this process
+	own                           rest.Interface // of authorization, with Steelyard's credentials
+	server                        string         // URL, for messages
+	namespace                     string         // of this process
 	requested                     func(resource, verb, result string)
 	log                           *slog.Logger
 
@@ -108,13 +109,14 @@ func (c *Client) connect(config *rest.Config) error {
 	if err != nil {
 		return fmt.Errorf("connecting to the Kubernetes API: %w", err)
 	}
-	var errs [6]error
+	var errs [7]error
 	c.core, errs[0] = typed(config, shared, "/api", core.SchemeGroupVersion)
 	c.discovery, errs[1] = typed(config, shared, "/apis", discoveryv1.SchemeGroupVersion)
 	c.metadata, errs[2] = metadata.NewForConfigAndClient(config, shared)
 	c.dynamic, errs[3] = dynamic.NewForConfigAndClient(config, shared)
 	c.authentication, errs[4] = typed(anonymous, stranger, "/apis", authentication.SchemeGroupVersion)
 	c.authorization, errs[5] = typed(anonymous, stranger, "/apis", authorization.SchemeGroupVersion)
+	c.own, errs[6] = typed(config, shared, "/apis", authorization.SchemeGroupVersion)
 	if err := errors.Join(errs[:]...); err != nil {
 		return fmt.Errorf("connecting to the Kubernetes API: %w", err)
 	}

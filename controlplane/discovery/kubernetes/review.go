@@ -63,3 +63,29 @@ func (c *Client) askAs(ctx context.Context, api rest.Interface, token, resource 
 	}
 	return fmt.Errorf("the Kubernetes API server %s cannot be asked about a token: %w", c.server, err)
 }
+
+// A Right is one that Steelyard needs in a namespace.
+type Right struct{ Verb, Group, Resource, Subresource string }
+
+// String is the right as kubectl auth can-i has it.
+func (r Right) String() string {
+	resource := r.Resource
+	if r.Group != "" {
+		resource += "." + r.Group
+	}
+	if r.Subresource != "" {
+		resource += "/" + r.Subresource
+	}
+	return r.Verb + " " + resource
+}
+
+// May reports whether Steelyard has a right in a namespace.
+func (c *Client) May(ctx context.Context, namespace string, r Right) (bool, error) {
+	var answer authorization.SelfSubjectAccessReview
+	err := c.own.Post().Resource("selfsubjectaccessreviews").Body(&authorization.SelfSubjectAccessReview{
+		Spec: authorization.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorization.ResourceAttributes{
+			Namespace: c.orOwn(namespace), Verb: r.Verb, Group: r.Group, Resource: r.Resource,
+			Subresource: r.Subresource}}}).Do(ctx).Into(&answer)
+	c.requested("selfsubjectaccessreviews", "create", resultOf(err))
+	return answer.Status.Allowed, err
+}

@@ -268,14 +268,24 @@ func stripped(object any) (any, error) {
 func slimPod(p *core.Pod) {
 	var conditions []core.PodCondition
 	for _, c := range p.Status.Conditions {
-		if c.Type == core.PodReady {
-			conditions = []core.PodCondition{{Type: c.Type, Status: c.Status}}
+		if c.Type == core.PodReady || c.Type == Serving {
+			conditions = append(conditions, core.PodCondition{Type: c.Type, Status: c.Status,
+				LastTransitionTime: c.LastTransitionTime})
 		}
 	}
-	p.ObjectMeta = slim(p.ObjectMeta, slices.Concat(known, activePorts, []string{core.LabelTopologyZone}))
-	p.Spec = core.PodSpec{NodeName: p.Spec.NodeName}
+	var started []core.ContainerStatus
+	for _, c := range p.Status.ContainerStatuses {
+		started = append(started, core.ContainerStatus{State: core.ContainerState{Running: c.State.Running}})
+	}
+	gates := slices.DeleteFunc(p.Spec.ReadinessGates, func(g core.PodReadinessGate) bool {
+		return g.ConditionType != Serving
+	})
+	p.ObjectMeta = slim(p.ObjectMeta, slices.Concat(known, activePorts,
+		[]string{core.LabelTopologyZone, deletionCost}))
+	p.Spec = core.PodSpec{NodeName: p.Spec.NodeName, ReadinessGates: gates}
 	p.Status = core.PodStatus{
 		Phase: p.Status.Phase, PodIP: p.Status.PodIP, PodIPs: p.Status.PodIPs, Conditions: conditions,
+		ContainerStatuses: started,
 	}
 }
 
