@@ -120,7 +120,7 @@ var rules = []rule{
 		reason: "what watches the loops must not depend on what they need"},
 	{folder: "controlplane/override",
 		reason: "overrides are values and times; the loop applies them, and the wiring keeps them"},
-	{folder: "controlplane/pods", stdOnly: true,
+	{folder: "controlplane/pods", project: []string{"internal/api"}, stdOnly: true,
 		reason: "what is done with Pods follows from the state of their endpoints: values in, values out"},
 	{folder: "controlplane/admin/conditions",
 		reason: "what is wrong follows from what was seen at a moment"},

@@ -16,7 +16,7 @@ const (
 	// evictAfter is how long an engine has to hang before it may be evicted: some come back by themselves, and a new
 	// one may take minutes to load its model.
 	evictAfter = time.Minute
-	// classes are how many deletion costs there are. Few, so that a cost changes seldom; of Pods in one class, Kubernetes
+	// classes are how many deletion costs there are. Few, so that a cost rarely changes; of Pods in one class, Kubernetes
 	// removes the youngest, whose caches are the coldest.
 	classes = 4
 )

@@ -192,6 +192,37 @@ func TestTheChartAdmitsOtherNamespaces(t *testing.T) {
 	}
 }
 
+// TestTheChartHasTheRolesOfWhatTheConfigurationActsOn: those of the components, in each namespace of model servers.
+func TestTheChartHasTheRolesOfWhatTheConfigurationActsOn(t *testing.T) {
+	objects := render(t, "", valuesOf(t, `
+watchNamespaces: [models]
+config: {kubernetes: {wedged: {event: true, condition: true, evict: true}, deletion_cost: true}}
+`))
+	plain := render(t, "", map[string]any{"watchNamespaces": []any{"models"}})
+	for _, component := range []string{"pod-event", "pod-condition", "pod-eviction", "pod-deletion-cost"} {
+		for _, of := range build(t, "components/"+component) {
+			found := 0
+			for _, o := range objects {
+				if o.GetKind() != of.GetKind() || o.GetName() != of.GetName() {
+					continue
+				}
+				found++
+				for _, key := range []string{"rules", "roleRef", "subjects"} {
+					if difference := cmp.Diff(of.Object[key], o.Object[key]); difference != "" {
+						t.Errorf("%s, %s: kustomize (-) and the chart (+):\n%s", name(of), key, difference)
+					}
+				}
+			}
+			if found != 2 {
+				t.Errorf("%s is there %d times, want one in each namespace", name(of), found)
+			}
+			if slices.ContainsFunc(plain, func(o object) bool { return o.GetName() == of.GetName() }) {
+				t.Errorf("%s is there without being asked for", name(of))
+			}
+		}
+	}
+}
+
 // comparable returns an object as the API server reads it: numbers are numbers, and the configuration is YAML, of which
 // comments and order do not matter. What only Helm writes, the labels of releases, is taken out.
 func comparable(t *testing.T, o object) map[string]any {

@@ -98,7 +98,7 @@ func (p *production) account(c *cluster) (token, kubeconfig string) {
 	return token, kubeconfig
 }
 
-// configuration is that of the ConfigMap, with listeners of this machine.
+// configuration returns the text of the ConfigMap, with listeners of this machine.
 func (p *production) configuration(kubeconfig string) string {
 	ports, err := proc.FreeAddresses(2)
 	p.must(err)

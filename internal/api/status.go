@@ -10,7 +10,7 @@ type AdminAccess struct {
 	AnonymousView bool   `json:"anonymous_view"` // viewing needs no token though there are tokens
 	Insecure      bool   `json:"insecure"`       // clients of other machines need no TLS or no token
 	Kubernetes    bool   `json:"kubernetes"`     // tokens of the Kubernetes API are accepted
-	// why the Kubernetes API cannot be asked about tokens; those that it let in lately stay for some minutes
+	// why the Kubernetes API cannot be asked about tokens; callers that had access keep it for a while
 	KubernetesError string `json:"kubernetes_error"`
 
 	Denied []DeniedRequests `json:"denied"` // one for each reason
@@ -175,7 +175,7 @@ const (
 type PodActions struct {
 	Enabled bool        `json:"enabled"` // something may be written
 	Wedged  []WedgedPod `json:"wedged"`  // Pods whose engine hangs while its metrics page is answered
-	Error   string      `json:"error"`   // why something could not be written lately; empty if everything could
+	Error   string      `json:"error"`   // why something could not be written; empty if everything could
 }
 
 // A WedgedPod is a Pod whose engine hangs.

@@ -143,7 +143,7 @@ func (a *podActions) inKubernetes() []api.Cluster {
 	})
 }
 
-// namespacesOf are those of the Pods of clusters.
+// namespacesOf returns the namespaces of the Pods of clusters.
 func namespacesOf(clusters []api.Cluster) []string {
 	all := map[string]bool{}
 	for i := range clusters {
@@ -189,7 +189,7 @@ func (a *podActions) missing(ctx context.Context, namespace string, needed []kub
 	return lacking, err
 }
 
-// neededRights are those of a configuration, by the component that has the Role.
+// neededRights returns the rights that a configuration needs, by the component that has the Role.
 func neededRights(section config.Kubernetes) map[string][]kubernetes.Right {
 	lease := []kubernetes.Right{{Verb: "get", Group: "coordination.k8s.io", Resource: "leases"},
 		{Verb: "create", Group: "coordination.k8s.io", Resource: "leases"},
@@ -235,7 +235,7 @@ func (a *podActions) evict(ctx context.Context, c *api.Cluster, found []api.Endp
 	return map[string]string{e.Address: result}, err
 }
 
-// evictOne evicts a Pod, if that is allowed and no other one of its cluster was evicted lately, by any replica.
+// evictOne evicts a Pod, if that is allowed and no other one of its cluster was evicted in ten minutes, by any replica.
 func (a *podActions) evictOne(ctx context.Context, m member) (result string, err error) {
 	if err := a.client.Evict(ctx, m.pod, true); err != nil {
 		if errors.Is(err, kubernetes.ErrDisrupted) {

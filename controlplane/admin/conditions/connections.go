@@ -99,8 +99,8 @@ func accessProblems(a api.AdminAccess, now time.Time) []api.Problem {
 		out.fail("the file of admin tokens cannot be used, the previous ones (%d) stay: %s", a.Tokens, a.TokensError)
 	}
 	if a.KubernetesError != "" {
-		out.warn("the Kubernetes API cannot be asked about admin tokens, so only those who had access lately keep it, "+
-			"for a quarter of an hour: %s", a.KubernetesError)
+		out.warn("the Kubernetes API cannot be asked about admin tokens, and who had access keeps it for "+
+			"a quarter of an hour: %s", a.KubernetesError)
 	}
 	for _, d := range a.Denied {
 		if d.Reason != api.DeniedNoToken && within(d.LastAt, now, refusalMemory) {

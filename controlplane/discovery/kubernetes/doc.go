@@ -44,8 +44,12 @@
 //
 // # What it is not
 //
-// It writes nothing to the API but the parents in the status of a pool
-// (Client.SetParents), knows no controller, and does not ask whether a Pod is
-// loaded. What it cannot use is left out, and named in the
-// *discovery.Omissions that it reports.
+// It knows no controller, and does not ask whether a Pod is loaded. What it cannot
+// use is left out, and named in the *discovery.Omissions that it reports.
+//
+// # What it writes
+//
+// Nothing by itself. Its callers have it write the parents in the status of a pool
+// (parents.go), certificates into Secrets (secret.go), and what was decided about
+// Pods (act.go). It asks who has a token with that token (review.go).
 package kubernetes

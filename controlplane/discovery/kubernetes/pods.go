@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"slices"
@@ -33,7 +34,7 @@ type Pod struct {
 // A PodWatch follows the Pods of namespaces. It is for one goroutine.
 type PodWatch struct {
 	client  *Client
-	changed loops.Signal // nobody waits for it
+	changed loops.Signal // nothing waits for it
 	watched map[string]*watched
 	release map[string]func()
 }
@@ -72,7 +73,7 @@ func (p *PodWatch) Pods() (all []Pod, err error) {
 		}
 	}
 	slices.SortFunc(all, func(a, b Pod) int {
-		return slices.Compare([]string{a.Namespace, a.Name}, []string{b.Namespace, b.Name})
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	return all, err
 }

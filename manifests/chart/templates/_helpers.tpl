@@ -38,3 +38,28 @@ app.kubernetes.io/component: control-plane
 {{- $own := dict "name" (include "steelyard.fullname" .) "kind" "Issuer" "group" "cert-manager.io" }}
 {{- toJson (.Values.certManager.issuerRef | default $own) }}
 {{- end }}
+
+{{- /* The rules of what the section kubernetes of the configuration acts on, by Role. */}}
+{{- define "steelyard.acting" -}}
+{{- $kubernetes := .Values.config.kubernetes | default dict }}
+{{- $wedged := $kubernetes.wedged | default dict }}
+{{- $leases := "- {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get, create, update]}" }}
+{{- if $wedged.event }}
+pod-event:
+- {apiGroups: [""], resources: [events], verbs: [create]}
+{{- end }}
+{{- if $wedged.condition }}
+pod-condition:
+- {apiGroups: [""], resources: [pods/status], verbs: [patch]}
+{{- end }}
+{{- if $wedged.evict }}
+pod-eviction:
+- {apiGroups: [""], resources: [pods/eviction], verbs: [create]}
+{{ $leases }}
+{{- end }}
+{{- if $kubernetes.deletion_cost }}
+pod-deletion-cost:
+- {apiGroups: [""], resources: [pods], verbs: [patch]}
+{{ $leases }}
+{{- end }}
+{{- end }}
