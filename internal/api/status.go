@@ -98,6 +98,8 @@ type Status struct {
 	// why changes of the file are found only by polling every 5 s
 	ConfigWatchError string `json:"config_watch_error"`
 	Draining         bool   `json:"draining"` // the process is shutting down
+	// how commands of this program are run, such as by kubectl exec in its Pod
+	Program string `json:"program"`
 	// all clusters were ready at some moment; later ones do not change `ready`
 	BeenReady bool         `json:"been_ready"`
 	Signals   SignalTotals `json:"signals"`    // reports of all Envoys about their requests

@@ -3,7 +3,9 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"os"
 	"slices"
 
 	"steelyard/controlplane/admin"
@@ -16,6 +18,20 @@ import (
 type kubernetesAPI struct {
 	client    *kubernetes.Client // nil before
 	connected chan struct{}      // closed when there is a client
+}
+
+// program is how the commands of this program are run: in its Pod they need no options.
+func (d *Daemon) program() string {
+	select {
+	case <-d.kubernetes.connected:
+	default:
+		return "steelyard"
+	}
+	pod, err := os.Hostname()
+	if err != nil || d.configuration().Kubernetes.Kubeconfig != "" {
+		return "steelyard"
+	}
+	return fmt.Sprintf("kubectl -n %s exec %s -- /steelyard", d.kubernetes.client.Namespace(), pod)
 }
 
 // review asks the Kubernetes API who has a token, for the admin listener.

@@ -74,9 +74,7 @@ func (d *Daemon) runPodActions(ctx context.Context) error {
 func (a *podActions) state() api.PodActions {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	s := a.status
-	s.Wedged = api.OrEmpty(slices.Clone(s.Wedged))
-	return s
+	return a.status
 }
 
 // A member is an endpoint with its Pod.

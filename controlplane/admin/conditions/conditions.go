@@ -1,6 +1,9 @@
 package conditions
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // conditions returns all conditions at a moment.
 func conditions(p *Observation) []condition {
@@ -15,5 +18,17 @@ func conditions(p *Observation) []condition {
 	for i := range p.Clients {
 		out = append(out, clientConditions(p, &p.Clients[i])...)
 	}
-	return append(out, leftConditions(p)...)
+	out = append(out, leftConditions(p)...)
+	for i := range out {
+		out[i].Command = asRun(p.Status.Program, out[i].Command)
+	}
+	return out
+}
+
+// asRun is a command of this program as it can be run: in a Pod, by kubectl.
+func asRun(program, command string) string {
+	if rest, own := strings.CutPrefix(command, "steelyard "); own && program != "" {
+		return program + " " + rest
+	}
+	return command
 }

@@ -119,6 +119,7 @@ func (s *Snapshot) Status(clusters []api.Cluster) api.Status {
 	status.Replicas, status.Pickers = CompleteReplicas(status.Replicas, now), status.Pickers.Complete()
 	status.RefusedHandshakes, status.GoneEnvoys = api.OrEmpty(status.RefusedHandshakes), api.OrEmpty(status.GoneEnvoys)
 	status.XDSAccess.Denied = api.OrEmpty(status.XDSAccess.Denied)
+	status.Pods.Wedged = api.OrEmpty(status.Pods.Wedged)
 	status.Certificates = conditions.CurrentCertificates(status.Certificates, now)
 	s.Seen.Status = status
 	status.Problems = conditions.StatusProblems(&s.Seen)
