@@ -31,8 +31,8 @@ func certificatesCommand() *cobra.Command {
 		Long: `Make the certificates of an installation on Kubernetes that has no issuer such as
 cert-manager. The first one that runs makes an authority and writes it into a Secret;
 all others use it. DIR gets the certificate of the listeners (tls.crt, tls.key) and the
-authority (ca.crt), the Secret of --client the same for Envoys. What is there and valid
-stays. All are valid for ten years.
+authority (ca.crt), the Secret of --client the same for Envoys. Certificates that are
+there and valid stay. All are valid for ten years.
 
 Both Secrets have to exist, empty or not, in the namespace of the Pod.`,
 		Example: `  steelyard certificates --dir /etc/steelyard-tls --service steelyard-xds --service steelyard-admin`,
