@@ -112,8 +112,8 @@ func (b *bootstrap) flags(c *cobra.Command) {
 	f.StringVar((*string)(&o.Form), "form", string(envoybootstrap.FormStatic), "with --attach: static, for clusters "+
 		"in the bootstrap; cds, for clusters that come by CDS; or ads, with all assignments on one ADS stream to "+
 		"Steelyard")
-	f.StringVar(&o.Ready, "ready", "", "a path, such as /ready, at which the listener answers 200 while requests can be "+
-		"sent somewhere, else 503, for a readiness probe")
+	f.StringVar(&o.Ready, "ready", "", "a path, such as /ready, at which the listener answers 200 while requests can "+
+		"be sent somewhere, else 503, for a readiness probe")
 	f.BoolVar(&o.AccessLog, "access-log", false, "log a line for each request on Envoy's standard output")
 	f.BoolVar(&b.upstreamLog, "upstream-log", true,
 		"report the start and end of each request at a model server to Steelyard")

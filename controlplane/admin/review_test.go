@@ -47,7 +47,7 @@ func TestAHolderOfAKubernetesTokenMayWhatItsRightsSay(t *testing.T) {
 		{"one too short to be asked about", "alice", nil, "", 401, 401, "not accepted"},
 		{"none", "", nil, "", 401, 401, "kubectl create token"},
 		{"one of the file", operateToken, nil, "tokens", 200, 202, ""},
-		{"one while nobody can be asked", "0123456789abcdef-alice", errors.New("away"), "", 503, 503, "cannot be asked"},
+		{"one while it is away", "0123456789abcdef-alice", errors.New("away"), "", 503, 503, "cannot be asked"},
 		{"one of the file while nobody can be asked", operateToken, errors.New("away"), "tokens", 200, 202, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

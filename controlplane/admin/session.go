@@ -43,8 +43,9 @@ func matchSession(tokens []Token, session string, now time.Time) (found *Token) 
 // maxSessions bounds the browsers that are logged in with tokens that are reviewed.
 const maxSessions = 1000
 
-// sessions holds the browsers that are logged in with tokens that are reviewed, by a random name. The tokens stay in memory, so that each request is
-// reviewed as one with the token is: the session ends with the token or its rights, and with this process.
+// sessions holds the browsers that are logged in with tokens that are reviewed, by a random name. The tokens stay in
+// memory, so that each request is reviewed as one with the token is: the session ends with the token or its rights, and
+// with this process.
 type sessions struct {
 	mu  sync.Mutex
 	all map[string]reviewedSession

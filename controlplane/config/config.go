@@ -232,8 +232,8 @@ type Kubernetes struct {
 	// Wedged says what is written about Pods whose engine hangs. Each key needs a Role of its own. Default: the
 	// section's defaults.
 	Wedged Wedged `yaml:"wedged"`
-	// DeletionCost keeps the annotation controller.kubernetes.io/pod-deletion-cost of Pods up to date, so that a smaller
-	// Deployment loses those with the least work. It needs a Role of its own. Default false.
+	// DeletionCost keeps the annotation controller.kubernetes.io/pod-deletion-cost of Pods up to date, so that a
+	// smaller Deployment loses those with the least work. It needs a Role of its own. Default false.
 	DeletionCost bool `yaml:"deletion_cost" default:"false"`
 }
 

@@ -1,6 +1,6 @@
 // Package pods decides what is written about Pods into the Kubernetes API: which of them hang while they look healthy,
-// which one of these may be evicted, and which ones a smaller pool can best do without. It is values in, values out; the
-// daemon asks and writes.
+// which one of these may be evicted, and which ones a smaller pool can best do without. It is values in, values out;
+// the daemon asks and writes.
 package pods
 
 import (
@@ -16,14 +16,14 @@ const (
 	// evictAfter is how long an engine has to hang before it may be evicted: some come back by themselves, and a new
 	// one may take minutes to load its model.
 	evictAfter = time.Minute
-	// classes are how many deletion costs there are. Few, so that a cost rarely changes; of Pods in one class, Kubernetes
-	// removes the youngest, whose caches are the coldest.
+	// classes are how many deletion costs there are. Few, so that a cost rarely changes; of Pods in one class,
+	// Kubernetes removes the youngest, whose caches are the coldest.
 	classes = 4
 )
 
 // Wedged returns the endpoints whose engine hangs: it answers no request, and its metrics page is answered, so no probe
-// of Kubernetes finds out. There are none while Steelyard does not see enough to say so, or if more than half of the pool
-// is affected: then the fault is probably not theirs.
+// of Kubernetes finds out. There are none while Steelyard does not see enough to say so, or if more than half of the
+// pool is affected: then the fault is probably not theirs.
 func Wedged(c *api.Cluster) (wedged []api.Endpoint) {
 	if !c.Ready || blind(c) {
 		return nil

@@ -133,7 +133,8 @@ func TestTheLeastBusyQuarterCostsTheLeast(t *testing.T) {
 		{"one is drained", pool(3, func(c *api.Cluster) {
 			c.Endpoints[2].Override = &api.Override{Kind: api.OverrideDrain}
 		}), map[string]int{"a": 0, "c": 1, "b": 2}},
-		{"one is unknown", pool(2, func(c *api.Cluster) { c.Endpoints[1].Load = api.Number{} }), map[string]int{"a": 0}},
+		{"one is unknown", pool(2, func(c *api.Cluster) { c.Endpoints[1].Load = api.Number{} }),
+			map[string]int{"a": 0}},
 		{"one is no Pod", pool(2, func(c *api.Cluster) { c.Endpoints[0].Pod = "" }), map[string]int{"b": 0}},
 	} {
 		if got := Costs(c.pool); !maps.Equal(got, c.want) {

@@ -198,7 +198,8 @@ func (r room) budget(allowed int32) func(allowed int32) {
 	r.t.Helper()
 	budgets := r.client.PolicyV1().PodDisruptionBudgets(r.name)
 	_, err := budgets.Create(r.t.Context(), &policy.PodDisruptionBudget{ObjectMeta: meta.ObjectMeta{Name: "llama"},
-		Spec: policy.PodDisruptionBudgetSpec{Selector: &meta.LabelSelector{MatchLabels: map[string]string{"app": "llama"}}},
+		Spec: policy.PodDisruptionBudgetSpec{
+			Selector: &meta.LabelSelector{MatchLabels: map[string]string{"app": "llama"}}},
 	}, meta.CreateOptions{})
 	r.must(err)
 	set := func(allowed int32) {

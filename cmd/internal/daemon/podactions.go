@@ -200,7 +200,8 @@ func neededRights(section config.Kubernetes) map[string][]kubernetes.Right {
 		all["pod-condition"] = []kubernetes.Right{{Verb: "patch", Resource: "pods", Subresource: "status"}}
 	}
 	if section.Wedged.Evict {
-		all["pod-eviction"] = append([]kubernetes.Right{{Verb: "create", Resource: "pods", Subresource: "eviction"}}, lease...)
+		evict := kubernetes.Right{Verb: "create", Resource: "pods", Subresource: "eviction"}
+		all["pod-eviction"] = append([]kubernetes.Right{evict}, lease...)
 	}
 	if section.DeletionCost {
 		all["pod-deletion-cost"] = append([]kubernetes.Right{{Verb: "patch", Resource: "pods"}}, lease...)

@@ -20,7 +20,8 @@ func gatewayConditions(p *Observation) (out []condition) {
 	}
 	if pods := p.Status.Pods; pods.Error != "" {
 		f := newCondition(kindPods, api.SeverityWarning, process, "Pods cannot be acted on").explain(
-			pods.Error, api.BlameNo, "The Kubernetes API does not answer, or refuses what the section kubernetes asks for.",
+			pods.Error, api.BlameNo,
+			"The Kubernetes API does not answer, or refuses what the section kubernetes asks for.",
 			"Correct what is named: Steelyard asks again within a minute.", "kubectl auth can-i --list")
 		f.pendingFor = passing
 		out = append(out, f)

@@ -67,10 +67,12 @@ func (c *Client) written(r rest.Result, verb, resource string, p Pod) error {
 func (c *Client) Warn(ctx context.Context, p Pod, reason, message string) error {
 	now := meta.Now()
 	e := &core.Event{
-		ObjectMeta: meta.ObjectMeta{Namespace: p.Namespace, Name: fmt.Sprintf("%.200s.%.8s.%s", p.Name, p.UID, strings.ToLower(reason))},
+		ObjectMeta: meta.ObjectMeta{Namespace: p.Namespace,
+			Name: fmt.Sprintf("%.200s.%.8s.%s", p.Name, p.UID, strings.ToLower(reason))},
 		InvolvedObject: core.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: p.Namespace, Name: p.Name,
 			UID: names.UID(p.UID)},
-		Reason: reason, Message: message, Type: core.EventTypeWarning, Count: 1, FirstTimestamp: now, LastTimestamp: now,
+		Reason: reason, Message: message, Type: core.EventTypeWarning, Count: 1,
+		FirstTimestamp: now, LastTimestamp: now,
 		Source: core.EventSource{Component: "steelyard"},
 	}
 	err := c.core.Post().Namespace(p.Namespace).Resource("events").Body(e).Do(ctx).Error()
@@ -103,8 +105,8 @@ func (c *Client) Evict(ctx context.Context, p Pod, ask bool) error {
 
 var leases = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
 
-// Claim takes a Lease for a time, or keeps it if holder has it. ok is false while another holder has it. Of several that
-// claim at the same time one gets it.
+// Claim takes a Lease for a time, or keeps it if holder has it. ok is false while another holder has it. Of several
+// that claim at the same time one gets it.
 func (c *Client) Claim(ctx context.Context, namespace, name, holder string, length time.Duration) (ok bool, err error) {
 	api := c.dynamic.Resource(leases).Namespace(namespace)
 	spec := map[string]any{"holderIdentity": holder, "leaseDurationSeconds": int64(length.Seconds()),
@@ -114,8 +116,9 @@ func (c *Client) Claim(ctx context.Context, namespace, name, holder string, leng
 	switch {
 	case apierrors.IsNotFound(err):
 		verb = "create"
-		_, err = api.Create(ctx, &unstructured.Unstructured{Object: map[string]any{"apiVersion": "coordination.k8s.io/v1",
-			"kind": "Lease", "metadata": map[string]any{"name": name}, "spec": spec}}, meta.CreateOptions{})
+		_, err = api.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": map[string]any{"name": name},
+			"spec": spec}}, meta.CreateOptions{})
 	case err == nil && taken(lease, holder, time.Now()):
 		return false, nil
 	case err == nil:

@@ -17,8 +17,8 @@ const (
 	adminResource = "admin"
 )
 
-// A Holder is who has a token of the Kubernetes API, and what it may do with this Steelyard. The zero value stands for a
-// token that the API server does not accept.
+// A Holder is who has a token of the Kubernetes API, and what it may do with this Steelyard. The zero value stands for
+// a token that the API server does not accept.
 type Holder struct {
 	Name              string
 	MayGet, MayUpdate bool
@@ -50,7 +50,9 @@ func (c *Client) Review(ctx context.Context, token string) (h Holder, err error)
 }
 
 // askAs sends a review with the token of someone else, once.
-func (c *Client) askAs(ctx context.Context, api rest.Interface, token, resource string, body, into runtime.Object) error {
+func (c *Client) askAs(
+	ctx context.Context, api rest.Interface, token, resource string, body, into runtime.Object,
+) error {
 	err := api.Post().Resource(resource).SetHeader("Authorization", "Bearer "+token).MaxRetries(0).Body(body).
 		Do(ctx).Into(into)
 	c.requested(resource, "create", resultOf(err))
