@@ -85,9 +85,13 @@ type Options struct {
 	// Envoy that starts while Steelyard is down then has none.
 	Fallback []string
 
-	// Known are members of ModeFailsafe's last resort, as IP:port: those that were known when the clusters were made.
+	// Known are members of ModeFailsafe's last resort, as IPs and ports, or by a name for all of them: those that were known when the clusters were made.
 	// An Envoy that has not heard of Steelyard since its start uses them. None when empty.
 	Known []string
+
+	// InPlaceOf is the name of a cluster of another control plane that ModeFailsafe takes the place of: the one that
+	// routes name already. When empty, they name CLUSTER_failsafe.
+	InPlaceOf string
 
 	// IdleTimeout is how long a request may go without a byte in either
 	// direction before it is reset; DefaultIdleTimeout when 0. It has to outlast
@@ -96,6 +100,9 @@ type Options struct {
 
 	TLS      TLS // of the connection to Steelyard; plain text when zero
 	ModelTLS TLS // of the connections to the model servers; plain text when zero
+	// MeshSNI has Envoy speak the mutual TLS of Istio's mesh to the model servers, with this server name. Plain text, or
+	// ModelTLS, when empty.
+	MeshSNI string
 	// SecretsDir is the folder, on Envoy's machine, of the files that RenderSecrets returns. Envoy then reads
 	// certificates, keys and authorities again when they change. When empty it reads them at its start only.
 	SecretsDir string
@@ -270,7 +277,7 @@ func (o Options) checkFallback() error {
 func (o Options) checkKnown() error {
 	var errs []error
 	for _, addr := range o.Known {
-		errs = append(errs, checkListener("known", addr, "10.0.0.1:8000"))
+		errs = append(errs, CheckAddress("known", addr, "10.0.0.1:8000"))
 	}
 	return errors.Join(errs...)
 }

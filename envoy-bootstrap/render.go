@@ -29,6 +29,9 @@ const pickerCluster = "steelyard_picker"
 //go:embed bootstrap.tmpl
 var templateText string
 
+//go:embed istio.tmpl
+var istioText string
+
 // Render returns a complete bootstrap for Envoy 1.40 as YAML with comments. The
 // error names every option that is wrong and what would be right.
 func Render(o Options) ([]byte, error) {
@@ -101,8 +104,10 @@ func renderView(name string, o Options, data any) ([]byte, error) {
 			return strings.Trim(b.String(), "\n"), err
 		},
 	})
-	if _, err := t.Parse(templateText); err != nil {
-		return nil, fmt.Errorf("reading the bootstrap template: %w", err)
+	for _, text := range []string{templateText, istioText} {
+		if _, err := t.Parse(text); err != nil {
+			return nil, fmt.Errorf("reading the bootstrap template: %w", err)
+		}
 	}
 	var out bytes.Buffer
 	if err := t.ExecuteTemplate(&out, name, data); err != nil {
@@ -133,7 +138,7 @@ func (v view) Runtime() bool { return !v.NoRuntime }
 // Target is the cluster that routes name.
 func (v view) Target() string {
 	if v.Failsafe() {
-		return v.Cluster + "_failsafe"
+		return cmp.Or(v.InPlaceOf, v.Cluster+"_failsafe")
 	}
 	return v.Cluster
 }

@@ -21,6 +21,8 @@ type bootstrap struct {
 	attach, secured                        bool
 	upstreamLog, loadReports, runtimeLayer bool
 	tlsDir, out, configDir, affinity       string
+	gateway                                string // of Istio
+	mesh                                   bool
 }
 
 func bootstrapCommand() *cobra.Command {
@@ -69,6 +71,10 @@ func writeFiles(dir, name string, text []byte, o envoybootstrap.Options) error {
 		}
 	}
 	files[name] = text
+	return writeAll(dir, files)
+}
+
+func writeAll(dir string, files map[string][]byte) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
@@ -111,7 +117,7 @@ func (b *bootstrap) flags(c *cobra.Command) {
 	f.BoolVar(&b.attach, "attach", false, "print only what to add to an existing Envoy configuration")
 	f.StringVar((*string)(&o.Form), "form", string(envoybootstrap.FormStatic), "with --attach: static, for clusters "+
 		"in the bootstrap; cds, for clusters that come by CDS; or ads, with all assignments on one ADS stream to "+
-		"Steelyard")
+		"Steelyard. Without --attach: istio, for a gateway of Istio, with --cluster NAME=SERVICE:PORT")
 	f.StringVar(&o.Ready, "ready", "", "a path, such as /ready, at which the listener answers 200 while requests can "+
 		"be sent somewhere, else 503, for a readiness probe")
 	f.BoolVar(&o.AccessLog, "access-log", false, "log a line for each request on Envoy's standard output")
@@ -121,9 +127,10 @@ func (b *bootstrap) flags(c *cobra.Command) {
 	f.BoolVar(&b.runtimeLayer, "runtime-layer", true, "let Steelyard switch the upstream log between immediate, "+
 		"batched and off")
 	b.tlsFlags(c)
+	b.istioFlags(c)
 	completes(c, "mode", string(envoybootstrap.ModeFailsafe), string(envoybootstrap.ModeShedding))
 	completes(c, "form", string(envoybootstrap.FormStatic), string(envoybootstrap.FormCDS),
-		string(envoybootstrap.FormADS))
+		string(envoybootstrap.FormADS), formIstio)
 	completes(c, "lb-policy", string(envoybootstrap.PolicyLeastRequest), string(envoybootstrap.PolicyRoundRobin))
 }
 
@@ -156,6 +163,12 @@ const startsEmpty = "note: an Envoy that starts while Steelyard is away has no e
 
 // run prints or writes what the flags ask for.
 func (b *bootstrap) run(stdout, stderr io.Writer) error {
+	if b.options.Form == formIstio {
+		return b.writeIstio(stdout)
+	}
+	if b.gateway != "" || b.mesh {
+		return usagef("--gateway and --mesh are for --form istio")
+	}
 	o := b.options
 	for _, name := range b.names {
 		if strings.ContainsAny(name, ", ") {

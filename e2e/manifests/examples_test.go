@@ -2,8 +2,6 @@ package manifests
 
 import (
 	"bytes"
-	"encoding/json"
-	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -59,7 +57,9 @@ func asYAML(t *testing.T, documents ...any) []byte {
 
 func TestTheExamplesForOtherControlPlanesAreUpToDate(t *testing.T) {
 	p := bootstrapParts(t)
-	golden.Check(t, filepath.Join(manifests, "examples/istio.yaml"), string(istio(t, p)))
+	for name, text := range istio(t) {
+		golden.Check(t, filepath.Join(manifests, "examples/istio", name), string(text))
+	}
 	golden.Check(t, filepath.Join(manifests, "examples/envoy-gateway.yaml"), string(envoyGateway(t, p)))
 	golden.Check(t, filepath.Join(manifests, "gateways/envoy-gateway-values.yaml"), string(envoyGatewayPools(t, p)))
 }
@@ -101,99 +101,21 @@ func envoyGatewayPools(t *testing.T, p parts) []byte {
 	}}})
 }
 
-const aboutIstio = "" +
-	`# For an ingress gateway of Istio in the namespace models, whose VirtualService has a route named "llama". The
-# model servers are the Service llama there, port 8000: it gets the requests of an Envoy that cannot follow Steelyard.
-#
-# 1. Apply this file.
-# 2. In the template of the gateway's Deployment, add the label steelyard.dev/envoy: "true" and the annotation
-#    sidecar.istio.io/bootstrapOverride: steelyard-bootstrap. That replaces its Pods. The EnvoyFilter is only for Pods
-#    with the label, and the bootstrap is read at their start.
-#
-# To detach, delete the EnvoyFilter first. Whether an Envoy follows, only "steelyard status" shows.
-#
-# The addition to the bootstrap is Istio's own way, a ConfigMap: a patch of an EnvoyFilter to BOOTSTRAP is accepted, and
-# does nothing since Istio 1.21 (istio/istio#48693).
-`
-
-const aboutIstioGatewayAPI = "" +
-	`# For a Gateway of the Gateway API, whose Deployment Istio makes, in place of step 2: let
-# spec.infrastructure.parametersRef of the Gateway name this ConfigMap ({group: "", kind: ConfigMap, name:
-# steelyard-gateway}), and name the rule of its HTTPRoute "llama".
-`
-
-// istio attaches the Envoys of an ingress gateway. The route is one that a VirtualService of the namespace models
-// names "llama".
-func istio(t *testing.T, p parts) []byte {
-	bootstrap, err := json.MarshalIndent(p.bootstrap, "", "  ")
+// istio is for a gateway "ingressgateway" in the namespace models.
+func istio(t *testing.T) envoybootstrap.IstioFiles {
+	t.Helper()
+	files, err := envoybootstrap.RenderIstio(envoybootstrap.IstioGateway{Namespace: "models", Name: "ingressgateway",
+		Services: []envoybootstrap.IstioService{
+			{Cluster: "models.llama", Address: "llama.models.svc.cluster.local:8000"}}},
+		envoybootstrap.Options{XDS: "steelyard-xds.steelyard.svc:18000"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	// As the annotation has it done where Istio injects the gateway's container.
-	overlay, err := yaml.Marshal(map[string]any{"spec": map[string]any{"template": map[string]any{
-		"metadata": map[string]any{"labels": labelled},
-		"spec": map[string]any{
-			"containers": []any{map[string]any{"name": "istio-proxy",
-				"env": []any{map[string]any{"name": "ISTIO_BOOTSTRAP_OVERRIDE",
-					"value": "/etc/istio/custom-bootstrap/custom_bootstrap.json"}},
-				"volumeMounts": []any{map[string]any{"name": "custom-bootstrap-volume",
-					"mountPath": "/etc/istio/custom-bootstrap", "readOnly": true}}}},
-			"volumes": []any{map[string]any{"name": "custom-bootstrap-volume",
-				"configMap": map[string]any{"name": "steelyard-bootstrap"}}},
-		}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return asYAML(t, aboutIstio, configMap("steelyard-bootstrap", "custom_bootstrap.json", bootstrap),
-		aboutIstioGatewayAPI, configMap("steelyard-gateway", "deployment", overlay), "", envoyFilter(p))
-}
-
-// typed is the configuration of a router filter, which Istio wants with its type.
-func typed(router map[string]any) map[string]any {
-	out := map[string]any{"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"}
-	maps.Copy(out, router)
-	return out
+	return files
 }
 
 // labelled are the labels of the Pods that Steelyard admits.
 var labelled = map[string]any{"steelyard.dev/envoy": "true"}
-
-func configMap(called, key string, text []byte) map[string]any {
-	return map[string]any{"apiVersion": "v1", "kind": "ConfigMap",
-		"metadata": map[string]any{"name": called, "namespace": "models"}, "data": map[string]any{key: string(text)}}
-}
-
-// envoyFilter adds the clusters, sends the route there, and adds the log.
-func envoyFilter(p parts) map[string]any {
-	patch := func(to, operation string, where map[string]any, value any) map[string]any {
-		match := map[string]any{"context": "GATEWAY"}
-		maps.Copy(match, where)
-		return map[string]any{"applyTo": to, "match": match,
-			"patch": map[string]any{"operation": operation, "value": value}}
-	}
-	var patches []any
-	for _, c := range p.clusters {
-		patches = append(patches, patch("CLUSTER", "ADD", nil, c))
-	}
-	manager := map[string]any{"name": "envoy.filters.network.http_connection_manager",
-		"subFilter": map[string]any{"name": "envoy.filters.http.router"}}
-	patches = append(patches,
-		patch("HTTP_FILTER", "MERGE",
-			map[string]any{"listener": map[string]any{"filterChain": map[string]any{"filter": manager}}},
-			map[string]any{"name": "envoy.filters.http.router", "typed_config": typed(p.router)}),
-		patch("HTTP_ROUTE", "MERGE",
-			map[string]any{"routeConfiguration": map[string]any{
-				"vhost": map[string]any{"route": map[string]any{"name": "llama"}}}},
-			map[string]any{"route": map[string]any{"cluster": "llama_failsafe", "timeout": "0s"}}))
-	return map[string]any{
-		"apiVersion": "networking.istio.io/v1alpha3", "kind": "EnvoyFilter",
-		"metadata": map[string]any{"name": "steelyard", "namespace": "models"},
-		"spec": map[string]any{
-			"workloadSelector": map[string]any{"labels": labelled},
-			"configPatches":    patches,
-		},
-	}
-}
 
 // envoyGateway attaches the Envoys of a Gateway "eg" with the listener "http" in the namespace models, and sends the
 // first rule of its HTTPRoute "llama" there.
@@ -273,8 +195,11 @@ const aboutRetries = "" +
 func examples(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(manifests, "examples/*.yaml"))
-	if err != nil || len(files) < 3 {
+	if err != nil || len(files) < 2 {
 		t.Fatalf("examples: %v, %v", files, err)
+	}
+	for _, name := range []string{envoybootstrap.IstioClusters, envoybootstrap.IstioRoutes} {
+		files = append(files, filepath.Join(manifests, "examples/istio", name))
 	}
 	return files
 }

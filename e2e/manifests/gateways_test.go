@@ -28,11 +28,17 @@ type addition struct {
 	route     map[string]any // merged into the route
 }
 
-// additionOf reads an example.
-func additionOf(t *testing.T, file string) (a addition) {
+// additionOf reads an example, of one file or more.
+func additionOf(t *testing.T, example string) (a addition) {
 	t.Helper()
 	a.router, a.route = map[string]any{}, map[string]any{}
-	for _, o := range read(t, filepath.Join(manifests, "examples", file)) {
+	var objects []object
+	for _, file := range examples(t) {
+		if strings.Contains(file, "/examples/"+example) {
+			objects = append(objects, read(t, file)...)
+		}
+	}
+	for _, o := range objects {
 		switch o.GetKind() {
 		case "ConfigMap":
 			if text := at[map[string]any](t, o, "data")["custom_bootstrap.json"]; text != nil {
@@ -43,7 +49,7 @@ func additionOf(t *testing.T, file string) (a addition) {
 		case "EnvoyFilter":
 			for _, p := range at[[]any](t, o, "spec", "configPatches") {
 				p := p.(map[string]any)
-				a.istio(t, p["applyTo"].(string), p["patch"].(map[string]any)["value"].(map[string]any))
+				a.istio(t, p["applyTo"].(string), p["patch"].(map[string]any))
 			}
 		case "EnvoyPatchPolicy":
 			for _, p := range at[[]any](t, o, "spec", "jsonPatches") {
@@ -53,20 +59,20 @@ func additionOf(t *testing.T, file string) (a addition) {
 		}
 	}
 	if a.bootstrap == "" || len(a.clusters) == 0 || a.router["upstream_log"] == nil || a.route["cluster"] == nil {
-		t.Fatalf("%s is not what this test knows: %+v", file, a)
+		t.Fatalf("%s is not what this test knows: %+v", example, a)
 	}
 	return a
 }
 
-func (a *addition) istio(t *testing.T, to string, value map[string]any) {
+func (a *addition) istio(t *testing.T, to string, patch map[string]any) {
 	t.Helper()
-	switch to {
-	case "CLUSTER":
+	switch value, _ := patch["value"].(map[string]any); {
+	case to == "CLUSTER" && patch["operation"] == "REMOVE":
+		a.route["cluster"] = istioCluster
+	case to == "CLUSTER":
 		a.clusters = append(a.clusters, value)
-	case "HTTP_FILTER":
+	case to == "HTTP_FILTER":
 		a.router = value["typed_config"].(map[string]any)
-	case "HTTP_ROUTE":
-		a.route = value["route"].(map[string]any)
 	default: // such as BOOTSTRAP, which Istio accepts and has not applied since 1.21
 		t.Errorf("a patch for %s is not one that Istio applies to a running Envoy", to)
 	}
@@ -86,6 +92,9 @@ func (a *addition) envoyGateway(t *testing.T, to string, operation map[string]an
 		t.Errorf("%s is patched, which this test does not know", to)
 	}
 }
+
+// istioCluster is the name of the cluster that Istio's routes have for the Service.
+const istioCluster = "outbound|8000||llama.models.svc.cluster.local"
 
 // otherBootstrap is an Envoy as another control plane has it, which gets its clusters from a file. Istio's has the two
 // layers.
@@ -129,8 +138,11 @@ func gateway(t *testing.T, a addition, before bool) *proc.Envoy {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return place(t, place(t, string(text), "llama.models.svc", 8000, server.Listener.Addr().String()),
-			"steelyard-xds.steelyard.svc", 18000, silent.Addr().String())
+		out := place(t, string(text), "steelyard-xds.steelyard.svc", 18000, silent.Addr().String())
+		for _, host := range []string{"llama.models.svc", "llama.models.svc.cluster.local"} {
+			out = place(t, out, host, 8000, server.Listener.Addr().String())
+		}
+		return out
 	}
 	var resources []any
 	for _, c := range a.clusters {
@@ -173,7 +185,7 @@ func place(t *testing.T, text, host string, port int, address string) string {
 // TestAnExampleTakesNoRouteDown: requests are answered from the first on by an Envoy that has the route, and whose
 // bootstrap is from before, or that starts while Steelyard does not answer.
 func TestAnExampleTakesNoRouteDown(t *testing.T) {
-	for _, file := range []string{"istio.yaml", "envoy-gateway.yaml"} {
+	for _, file := range []string{"istio/", "envoy-gateway.yaml"} {
 		for name, before := range map[string]bool{"with the bootstrap from before": true,
 			"while Steelyard does not answer": false} {
 			t.Run(file+" "+name, func(t *testing.T) {
@@ -213,8 +225,8 @@ func TestAnExampleTakesNoRouteDown(t *testing.T) {
 // TestTheOverlayForAGatewayOfIstioAddsTheBootstrap: Istio merges it strategically into the Deployment of its own
 // template, and takes no other keys (pilot/pkg/config/kube/gatewaycommon/deploymentcontroller.go).
 func TestTheOverlayForAGatewayOfIstioAddsTheBootstrap(t *testing.T) {
-	data := at[map[string]any](t, find(t, read(t, filepath.Join(manifests, "examples/istio.yaml")), "ConfigMap",
-		"steelyard-gateway"), "data")
+	data := at[map[string]any](t, find(t, read(t, filepath.Join(manifests, "examples/istio/1-clusters.yaml")),
+		"ConfigMap", "steelyard-ingressgateway-deployment"), "data")
 	if len(data) != 1 {
 		t.Errorf("Istio refuses keys that are no overlays: %v", data)
 	}
@@ -254,10 +266,11 @@ func TestTheOverlayForAGatewayOfIstioAddsTheBootstrap(t *testing.T) {
 	slices.Sort(names)
 	if want := []string{"/etc/istio/custom-bootstrap", "/etc/istio/proxy",
 		"ISTIO_BOOTSTRAP_OVERRIDE=/etc/istio/custom-bootstrap/custom_bootstrap.json", "POD_NAME=x",
-		"custom-bootstrap-volume", "istio-envoy", "istio-proxy", "steelyard-bootstrap"}; !slices.Equal(names, want) {
+		"custom-bootstrap-volume", "istio-envoy", "istio-proxy", "steelyard-ingressgateway-bootstrap"}; !slices.Equal(names, want) {
 		t.Errorf("the Deployment has %q, want %q", names, want)
 	}
-	if pod.Labels["steelyard.dev/envoy"] != "true" || len(pod.Labels) != 2 {
+	if pod.Labels["steelyard.dev/envoy"] != "true" || pod.Labels["steelyard.dev/gateway"] != "ingressgateway" ||
+		len(pod.Labels) != 3 {
 		t.Errorf("its Pods have the labels %v", pod.Labels)
 	}
 }
@@ -267,7 +280,6 @@ func TestTheOverlayForAGatewayOfIstioAddsTheBootstrap(t *testing.T) {
 func TestARouteToSteelyardHasAFallbackWithoutIt(t *testing.T) {
 	want := map[string]string{
 		"manifests/examples/envoy-gateway.yaml":           "STRICT_DNS",
-		"manifests/examples/istio.yaml":                   "STRICT_DNS",
 		"manifests/overlays/example-envoy/bootstrap.yaml": "STRICT_DNS",
 		// Nobody knows the servers of the reader: --fallback names them.
 		"envoy-bootstrap/attach.yaml":   "EDS",
@@ -327,7 +339,7 @@ func clustersOf(t *testing.T, file string) (found map[string]map[string]any, our
 	var all []any
 	switch name := filepath.Base(file); name {
 	case "contour.yaml":
-	case "istio.yaml", "envoy-gateway.yaml":
+	case "envoy-gateway.yaml":
 		all = additionOf(t, name).clusters
 	default:
 		var bootstrap map[string]any
