@@ -173,9 +173,9 @@ page: need-cc tools-envoy tools-chromium $(RUNNER) ## tests of the page in a rea
 	$(call step,page)
 	@$(call gotest,$(PAGE_MODULE),page) --packages ./... -- -count=1 -timeout 20m
 
-# Envoy Gateway takes ten minutes to build at first.
+# Envoy Gateway and Istio take ten minutes each to build at first.
 .PHONY: test-gateways
-test-gateways: need-go tools-envoy tools-etcd tools-apiserver tools-envoy-gateway ## tests on Envoy Gateway; needs root
+test-gateways: need-go tools-envoy tools-etcd tools-apiserver tools-envoy-gateway tools-istio ## tests on Envoy Gateway and Istio; needs root
 	$(call step,gateways)
 	@cd $(GATEWAYS_MODULE) && go test -count=1 -timeout 30m ./...
 
@@ -284,7 +284,7 @@ programs := tools-envoy tools-redis tools-promtool tools-prometheus tools-triton
 .PHONY: tools
 tools: need-go $(programs) ## all that the tests run, into .tools/bin
 
-.PHONY: $(programs) tools-zig tools-rootfs tools-envoy-gateway tools-envoys
+.PHONY: $(programs) tools-zig tools-rootfs tools-envoy-gateway tools-envoys tools-istio
 tools-envoy: ## Envoy 1.40: ENVOY=, else from PATH, else downloaded
 tools-envoys: ## Envoy 1.36.4, 1.37.0, 1.38.3, 1.39.3 and 1.40.0, downloaded
 tools-redis: ## redis-server: REDIS_SERVER=, else from PATH, else Debian's
@@ -297,7 +297,8 @@ tools-chromium: ## Chromium: CHROMIUM=, else from PATH, else Debian's; axe-core 
 tools-zig: ## Zig's C compiler: the module for amd64 and arm64, from any of them
 tools-rootfs: ## what stands for the base images in `make images`, of unpacked Debian packages
 tools-envoy-gateway: ## Envoy Gateway 1.9: ENVOY_GATEWAY=, else built from Go modules
-$(programs) tools-zig tools-rootfs tools-envoy-gateway tools-envoys: tools-%:
+tools-istio: ## istiod and pilot-agent 1.31: PILOT_DISCOVERY= and PILOT_AGENT=, else built from Go modules
+$(programs) tools-zig tools-rootfs tools-envoy-gateway tools-envoys tools-istio: tools-%:
 	@tools/$*.sh
 
 .PHONY: clean

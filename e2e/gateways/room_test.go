@@ -56,9 +56,11 @@ func enter() (code int, err error) {
 	return cmd.ProcessState.ExitCode(), err
 }
 
-// hosts are the names by which Pods reach Envoy Gateway.
+// hosts are the names by which Pods reach the control planes, and the Service of a pool.
 const hosts = "127.0.0.1 localhost envoy-gateway envoy-gateway.envoy-gateway-system " +
-	"envoy-gateway.envoy-gateway-system.svc envoy-gateway.envoy-gateway-system.svc.cluster.local\n"
+	"envoy-gateway.envoy-gateway-system.svc envoy-gateway.envoy-gateway-system.svc.cluster.local\n" +
+	"127.0.0.1 istiod.istio-system.svc\n" +
+	"10.244.0.1 llama.models.svc.cluster.local\n10.244.0.4 next.models.svc.cluster.local\n"
 
 // servers are the addresses of the Pods: the API server takes none of the loopback network.
 var servers = []string{"10.244.0.1", "10.244.0.2", "10.244.0.3", "10.244.0.4", "10.244.0.5", "10.244.0.6"}
@@ -77,7 +79,7 @@ func furnish(dir string) error {
 		{"mount", "--bind", filepath.Join(dir, "certs"), certs},
 		{"ip", "link", "set", "lo", "up"},
 	}
-	for _, ip := range servers {
+	for _, ip := range append(servers, podAddress) {
 		commands = append(commands, []string{"ip", "addr", "add", ip + "/32", "dev", "lo"})
 	}
 	for _, c := range commands {

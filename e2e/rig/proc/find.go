@@ -24,7 +24,9 @@ const (
 	ProgramEtcd       Program = "etcd"
 	ProgramAPIServer  Program = "kube-apiserver"
 
-	ProgramEnvoyGateway Program = "envoy-gateway"
+	ProgramEnvoyGateway   Program = "envoy-gateway"
+	ProgramPilotAgent     Program = "pilot-agent"
+	ProgramPilotDiscovery Program = "pilot-discovery"
 )
 
 // variable names the environment variable that overrides where the program is.
@@ -41,6 +43,8 @@ func (p Program) target() string {
 		return "tools-triton"
 	case ProgramAPIServer:
 		return "tools-apiserver"
+	case ProgramPilotAgent, ProgramPilotDiscovery:
+		return "tools-istio"
 	default:
 		return "tools-" + string(p)
 	}
