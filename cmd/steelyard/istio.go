@@ -19,8 +19,8 @@ func (b *bootstrap) istioFlags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&b.gateway, "gateway", "", "with --form istio: NAMESPACE/NAME of the gateway's Deployment, or of the "+
 		"Gateway whose Deployment Istio makes")
-	f.BoolVar(&b.mesh, "mesh", false, "with --form istio: speak the mutual TLS of the mesh to the model servers, which "+
-		"all have sidecars")
+	f.BoolVar(&b.mesh, "mesh", false, "with --form istio: speak the mutual TLS of the mesh to the model servers, "+
+		"which all have sidecars")
 }
 
 // writeIstio writes the files for a gateway of Istio, and prints what to do with them.
