@@ -65,7 +65,7 @@ func RenderIstio(g IstioGateway, o Options) (IstioFiles, error) {
 	return files, nil
 }
 
-// options are those of the clusters of a service.
+// options returns what the clusters of a service are rendered from.
 func (s IstioService) options(o Options, mesh bool) Options {
 	host, port, _ := net.SplitHostPort(s.Address)
 	o.Cluster, o.Known, o.LogOwn = s.Cluster, []string{s.Address}, true

@@ -298,7 +298,7 @@ func (g *istio) runProxy(r *rig) {
 	r.whole.Cleanup(func() { _ = p.Kill() })
 }
 
-// environment is that of the container.
+// environment returns the variables of the container.
 func (g *istio) environment(r *rig, container map[string]any) (env []string) {
 	r.t.Helper()
 	fields := map[string]string{"metadata.name": "eg-istio-0", "metadata.namespace": "models",

@@ -62,7 +62,7 @@ spec: {selector: {matchLabels: {app: secure}}, targetPorts: [{number: %[1]s}]}
 	l.end()
 }
 
-// meshTLS is that of a sidecar: Istio's authority vouches for both ends.
+// meshTLS speaks as a sidecar would: Istio's authority vouches for both ends.
 func meshTLS(r *rig) *tls.Config {
 	r.t.Helper()
 	o := r.get("v1", "Secret", "istio-system", "istio-ca-secret")

@@ -135,7 +135,7 @@ ports: [{name: http, port: %[3]s, protocol: TCP}]
 endpoints: [%[4]s]
 `
 
-// endpointsOf are those of addresses.
+// endpointsOf writes addresses as an EndpointSlice has them.
 func endpointsOf(ips []string) string {
 	var endpoints []string
 	for _, ip := range ips {
