@@ -85,8 +85,9 @@ type Options struct {
 	// Envoy that starts while Steelyard is down then has none.
 	Fallback []string
 
-	// Known are members of ModeFailsafe's last resort, as IP:port, or as NAME:port for all of them: those that were known
-	// when the clusters were made. An Envoy that has not heard of Steelyard since its start uses them. None when empty.
+	// Known are members of ModeFailsafe's last resort, as IP:port, or as NAME:port for all of them: those that were
+	// known when the clusters were made. An Envoy that has not heard of Steelyard since its start uses them. None when
+	// empty.
 	Known []string
 
 	// InPlaceOf is the name of a cluster of another control plane that ModeFailsafe takes the place of: the one that
@@ -100,8 +101,8 @@ type Options struct {
 
 	TLS      TLS // of the connection to Steelyard; plain text when zero
 	ModelTLS TLS // of the connections to the model servers; plain text when zero
-	// MeshSNI has Envoy speak the mutual TLS of Istio's mesh to the model servers, with this server name. When empty, it
-	// speaks plain text, or as ModelTLS says.
+	// MeshSNI has Envoy speak the mutual TLS of Istio's mesh to the model servers, with this server name. When empty,
+	// it speaks plain text, or as ModelTLS says.
 	MeshSNI string
 	// SecretsDir is the folder, on Envoy's machine, of the files that RenderSecrets returns. Envoy then reads
 	// certificates, keys and authorities again when they change. When empty it reads them at its start only.
