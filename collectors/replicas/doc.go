@@ -13,6 +13,9 @@
 // versions may run at the same time, each as if the other did not exist. A message has at most 256 KiB; a state that is
 // larger takes several. What is received is bounded in size, and names and addresses in length.
 //
+//	PREFIX:{queue}:owner    the replica that grants the places of queues, with its epoch and address ([Lease]); it expires
+//	PREFIX:{queue}:epoch    the latest epoch
+//
 // # While Redis is unreachable
 //
 // A replica receives its own messages, too, which shows that messages pass through Redis in both directions. While they
@@ -22,6 +25,7 @@
 // The ACL user needs
 //
 //	ACL SETUSER steelyard +publish +subscribe +ping +role +evalsha +eval +time +hset +hgetall +hdel +pexpire
+//	    +get +set +del
 //	    ~steelyard:* &steelyard:*
 //
 // # What it is not

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
 
 	authentication "k8s.io/api/authentication/v1"
 	authorization "k8s.io/api/authorization/v1"
+	coordination "k8s.io/api/coordination/v1"
 	core "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -53,11 +55,12 @@ type Options struct {
 // A Client watches one API server for any number of clusters. Its methods are
 // safe for concurrent use.
 type Client struct {
-	core      rest.Interface // of Pods
-	discovery rest.Interface // of EndpointSlices
-	metadata  metadata.Interface
-	dynamic   dynamic.Interface
-	dialer    *connrotation.Dialer
+	core         rest.Interface // of Pods
+	discovery    rest.Interface // of EndpointSlices
+	coordination rest.Interface // of Leases
+	metadata     metadata.Interface
+	dynamic      dynamic.Interface
+	dialer       *connrotation.Dialer
 	// authentication and authorization have no credentials: a question is asked with the token that it is about.
 	authentication, authorization rest.Interface
 	own                           rest.Interface // of authorization, with Steelyard's credentials
@@ -109,9 +112,10 @@ func (c *Client) connect(config *rest.Config) error {
 	if err != nil {
 		return fmt.Errorf("connecting to the Kubernetes API: %w", err)
 	}
-	var errs [7]error
+	var errs [8]error
 	c.core, errs[0] = typed(config, shared, "/api", core.SchemeGroupVersion)
 	c.discovery, errs[1] = typed(config, shared, "/apis", discoveryv1.SchemeGroupVersion)
+	c.coordination, errs[7] = typed(config, shared, "/apis", coordination.SchemeGroupVersion)
 	c.metadata, errs[2] = metadata.NewForConfigAndClient(config, shared)
 	c.dynamic, errs[3] = dynamic.NewForConfigAndClient(config, shared)
 	c.authentication, errs[4] = typed(anonymous, stranger, "/apis", authentication.SchemeGroupVersion)
@@ -121,6 +125,24 @@ func (c *Client) connect(config *rest.Config) error {
 		return fmt.Errorf("connecting to the Kubernetes API: %w", err)
 	}
 	return nil
+}
+
+// InPod reports whether this process runs in a Pod with a service account.
+func InPod() bool {
+	_, err := rest.InClusterConfig()
+	return err == nil
+}
+
+// Server is host:port of the API server.
+func (c *Client) Server() string {
+	u, err := url.Parse(c.server)
+	if err != nil {
+		return c.server
+	}
+	if u.Port() == "" {
+		return net.JoinHostPort(u.Hostname(), "443")
+	}
+	return u.Host
 }
 
 // load reads where the API server is, and the namespace that names without one are in.

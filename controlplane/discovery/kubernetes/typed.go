@@ -6,6 +6,7 @@ import (
 
 	authentication "k8s.io/api/authentication/v1"
 	authorization "k8s.io/api/authorization/v1"
+	coordination "k8s.io/api/coordination/v1"
 	core "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,11 +17,11 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// types are the API groups with Pods and EndpointSlices, and those of reviews.
+// types are the API groups with Pods, EndpointSlices, Leases and reviews.
 var types = func() *runtime.Scheme {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{core.AddToScheme, discoveryv1.AddToScheme,
-		authentication.AddToScheme, authorization.AddToScheme} {
+		coordination.AddToScheme, authentication.AddToScheme, authorization.AddToScheme} {
 		if err := add(s); err != nil {
 			panic("kubernetes: " + err.Error()) // a defect of the build
 		}
