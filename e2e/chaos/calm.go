@@ -149,9 +149,9 @@ func (f *fleet) idle(ctx context.Context) error {
 		}
 	}
 	if q := c.Queue; q != nil {
-		if waiting := q.Classes[0].Waiting; waiting > 0 || q.InFlight > 0 || q.Envoys != envoys {
-			errs = append(errs, fmt.Errorf("queue: %d wait and %d are in flight, of %d Envoys; want 0, 0 and %d",
-				waiting, q.InFlight, q.Envoys, envoys))
+		if waiting := q.Classes[0].Waiting; waiting > 0 || q.InFlight.Or(-1) != 0 || q.Envoys != envoys {
+			errs = append(errs, fmt.Errorf("queue: %d wait and %v are in flight, of %d Envoys; want 0, 0 and %d",
+				waiting, q.InFlight.Or(-1), q.Envoys, envoys))
 		}
 	}
 	if (c.Queue != nil) != f.queue {

@@ -149,7 +149,8 @@ func aHotRestartFailsNoWaitingRequest(t *testing.T, by testbed.Carrier) {
 	are := func(waiting, inFlight, processes int) func() error {
 		return func() error {
 			q, err := f.Queue()
-			if err == nil && (q.Classes[0].Waiting != waiting || q.InFlight != inFlight || q.Envoys != processes) {
+			if err == nil && (q.Classes[0].Waiting != waiting || q.InFlight.Or(-1) != float64(inFlight) ||
+				q.Envoys != processes) {
 				err = fmt.Errorf("the queue is %+v, want %d, %d of %d", q, waiting, inFlight, processes)
 			}
 			return err

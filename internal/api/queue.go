@@ -2,12 +2,37 @@ package api
 
 // A Queue is the queue of a cluster.
 type Queue struct {
-	MaxInFlight *int `json:"max_in_flight"` // for each endpoint; null: its slots
-	InFlight    int  `json:"in_flight"`     // sent by the queue, and not ended
-	Envoys      int  `json:"envoys"`        // Envoys whose requests wait in it
+	MaxInFlight *int       `json:"max_in_flight"` // for each endpoint; null: its slots
+	Owner       QueueOwner `json:"owner"`         // the replica that grants its places
+	InFlight    Number     `json:"in_flight"`     // sent by the queue, and not ended; null: another replica knows
+	Envoys      int        `json:"envoys"`        // whose requests wait in it; of another owner: those connected here
+	// Here is how many of them are connected here.
+	Here int `json:"-"`
 	// Shared is true if one of them stands for any number: a picker that several Envoys may ask.
 	Shared  bool         `json:"-"`
-	Classes []QueueClass `json:"classes"` // in the order of the configuration
+	Classes []QueueClass `json:"classes"` // in the order of the configuration; empty: another replica knows
+}
+
+// A QueueOwnerState says what a replica knows of the owner of a queue.
+type QueueOwnerState string
+
+// The states.
+const (
+	QueueGrants  QueueOwnerState = "grants"  // this replica grants places
+	QueueFollows QueueOwnerState = "follows" // another one does, and this one passes its Envoys' requests on
+	QueueStopped QueueOwnerState = "stopped" // this one did, and cannot renew its lease
+	QueueUnknown QueueOwnerState = "unknown" // none is known
+)
+
+// A QueueOwner is the replica that grants the places of a queue.
+type QueueOwner struct {
+	State   QueueOwnerState `json:"state"`   // `grants`, `follows`, `stopped` or `unknown`
+	Name    string          `json:"name"`    // for people; empty where this replica is the only one
+	Address string          `json:"address"` // where the other replicas reach it
+	Epoch   Number          `json:"epoch"`   // rises with each change of the owner; null: there is only one replica
+	Since   Time            `json:"since"`   // when this replica learned of it
+	Lease   string          `json:"lease"`   // where the lease is: `redis`, `kubernetes`, or `none` of the only replica
+	Error   string          `json:"error"`   // why the lease cannot be renewed or read, or the owner not be reached
 }
 
 // A QueueClass is one class of a queue. Its counts are since the start, and never decrease.
@@ -26,6 +51,6 @@ type QueueClass struct {
 	// requests that follow the weights, because the queue could not choose
 	Released       uint64 `json:"released"`
 	Left           uint64 `json:"left"`            // requests whose clients gave up
-	RefusedFull    uint64 `json:"refused_full"`    // answered 503: the class was full
-	RefusedTimeout uint64 `json:"refused_timeout"` // answered 503: they waited for too long
+	RefusedFull    uint64 `json:"refused_full"`    // answered 429: the class was full
+	RefusedTimeout uint64 `json:"refused_timeout"` // answered 429: they waited for too long
 }

@@ -66,6 +66,15 @@ type places struct {
 
 func newPlaces() *places { return &places{by: make(map[string]*place), holders: make(map[ID]string)} }
 
+// forget frees all places.
+func (p *places) forget() {
+	for _, at := range p.by {
+		at.held, at.lost = 0, 0
+	}
+	clear(p.holders)
+	p.lost = nil
+}
+
 func (p *places) at(address string) *place {
 	at := p.by[address]
 	if at == nil {

@@ -68,6 +68,7 @@ type Verdict struct {
 type Queue struct {
 	random  func() float64 // at least 0 and less than 1
 	opens   time.Time      // nothing is granted or refused before; zero once it has passed
+	closes  time.Time      // nothing is granted or refused from then on; zero: for ever
 	on      bool
 	longest bool // the choice of places is by the longest match
 	line    *line
@@ -80,6 +81,20 @@ type Queue struct {
 func New(opens time.Time, random func() float64) *Queue {
 	return &Queue{random: random, opens: opens, line: newLine([]Class{{Weight: 1}}), places: newPlaces()}
 }
+
+// Forget forgets all requests, those that hold places too, and keeps the endpoints. Nothing is granted or refused before
+// opens: meanwhile, proxies name what waits and what holds places.
+func (q *Queue) Forget(opens time.Time) {
+	classes := make([]Class, len(q.line.classes))
+	for i, c := range q.line.classes {
+		classes[i] = c.Class
+	}
+	q.line, q.opens = newLine(classes), opens
+	q.places.forget()
+}
+
+// Close has nothing granted or refused from a time on, until the next call; the zero time is never.
+func (q *Queue) Close(at time.Time) { q.closes = at }
 
 // SetOptions changes the settings, and switches the queue on; nil switches it off. Waiting requests stay in their order
 // of arrival, and belong to the class that they named, also if it is new; the classes' shares start over.
@@ -159,7 +174,7 @@ func (q *Queue) settle(now time.Time) (verdicts []Verdict) {
 	if !q.on {
 		return q.release(now)
 	}
-	if now.Before(q.opens) {
+	if now.Before(q.opens) || !q.closes.IsZero() && !now.Before(q.closes) {
 		return nil // nor is anything refused
 	}
 	if !q.opens.IsZero() {

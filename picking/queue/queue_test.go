@@ -755,3 +755,29 @@ func (m *model) check(t *rapid.T, q *Queue, now time.Time, places int) {
 		}
 	}
 }
+
+func TestAQueueThatForgetsBeginsWithWhatIsNamed(t *testing.T) {
+	q := queued(endpoints(0, 0), one)
+	q.Arrive(start, request(1, "all", "", 0))
+	q.Arrive(start, request(2, "all", "", 0))
+	q.Arrive(start, request(3, "all", "", 0))
+	q.Forget(after(time.Second))
+	if q.Held() != 0 || q.Classes()[0].Waiting != 0 || q.Classes()[0].Class != one {
+		t.Fatalf("%d hold a place, and the classes are %+v", q.Held(), q.Classes())
+	}
+	q.Hold(id(1), "a")
+	want(t, "before it opens", q.Arrive(start, request(3, "all", "", 0)))
+	q.Update(after(time.Second/2), endpoints(1, 0), 0, picking.Requests())
+	want(t, "once it opens", q.Tick(after(time.Second)), "3:b")
+	want(t, "the place that was named ends", end(q, time.Second, 1))
+}
+
+func TestAClosedQueueGrantsAndRefusesNothing(t *testing.T) {
+	q := queued(endpoints(0), one, Class{Name: "short", Weight: 1, MaxWaiting: 0, MaxWait: time.Second})
+	q.Close(after(time.Second))
+	want(t, "before", q.Arrive(start, request(1, "all", "", 0)), "1:a")
+	want(t, "from then on", q.Arrive(after(time.Second), request(2, "short", "", time.Second)))
+	want(t, "an end", end(q, time.Second, 1))
+	q.Close(time.Time{})
+	want(t, "open again", q.Tick(after(time.Second)), "2:a")
+}

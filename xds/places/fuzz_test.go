@@ -31,25 +31,25 @@ func FuzzTake(f *testing.F) {
 	}
 	now := time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
 	f.Fuzz(func(t *testing.T, first, second []byte) {
-		h := newHall("llama", &results{by: make(map[string]int)}, time.Time{})
+		h := newTestHall(&results{by: make(map[string]int)}, time.Time{})
 		h.configure(one(time.Hour), now)
 		d := weighting.NewLaw(weighting.DefaultParams()).Step(now, weighting.Snapshot{
 			Endpoints: []weighting.Endpoint{{Address: "10.0.0.1:80", Capacity: 4}}})
 		h.decided(&d, now)
-		s := newStream(false, now)
-		h.enter(s)
+		s := newStream(now)
+		h.join(s)
 		for _, text := range [][]byte{first, second} {
 			var m loadsv1.WaitRequest
 			if proto.Unmarshal(text, &m) != nil || h.receive(s, &m, now) != nil {
 				continue
 			}
 			state, _ := h.state()
-			if n := state.InFlight + state.Classes[0].Waiting; n != len(s.open) {
+			if n := int(state.InFlight.Or(0)) + state.Classes[0].Waiting; n != len(s.open) {
 				t.Fatalf("%d wait or are in flight, and %d are open", n, len(s.open))
 			}
 		}
 		h.leave(s, now)
-		if state, _ := h.state(); state.InFlight != 0 || state.Classes[0].Waiting != 0 || state.Envoys != 0 {
+		if state, _ := h.state(); state.InFlight.Or(-1) != 0 || state.Classes[0].Waiting != 0 || state.Envoys != 0 {
 			t.Fatalf("after the stream: %+v", state)
 		}
 	})

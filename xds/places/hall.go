@@ -23,16 +23,21 @@ type hall struct {
 	observer Observer
 
 	mu      sync.Mutex
+	leader  *leader
+	closes  time.Time // nothing is granted from then on; zero: for ever
 	queue   *queue.Queue
 	counts  map[string]*api.QueueClass // only the counts in it
 	streams map[uint64]*stream
+	relayed int       // streams that are passed on
 	last    uint64    // number of the newest stream
 	ticked  time.Time // when tick was last called
 }
 
-func newHall(cluster string, o Observer, opens time.Time) *hall {
-	return &hall{cluster: cluster, observer: o, queue: queue.New(opens, rand.Float64),
+func newHall(cluster string, o Observer, opens time.Time, l *leader, closes time.Time) *hall {
+	h := &hall{cluster: cluster, observer: o, queue: queue.New(opens, rand.Float64), leader: l, closes: closes,
 		counts: make(map[string]*api.QueueClass), streams: make(map[uint64]*stream)}
+	h.queue.Close(closes)
+	return h
 }
 
 // of returns the counts of a class.
@@ -126,13 +131,23 @@ func atOnce(e *weighting.EndpointDecision) float64 {
 	return math.NaN()
 }
 
-// enter adds a stream.
-func (h *hall) enter(s *stream) {
+// enter adds a stream, which replaces the one before of the same waiter. An error is the status of the stream.
+func (h *hall) enter(s *stream, l *leader, now time.Time) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.leader != l {
+		return errMoved
+	}
+	for _, before := range h.streams {
+		if s.waiter != "" && before.waiter == s.waiter {
+			h.forget(before, errReplaced)
+			h.give(h.queue.Gone(now, before.number))
+		}
+	}
 	h.last++
 	s.number = h.last
 	h.streams[s.number] = s
+	return nil
 }
 
 // leave forgets a stream with its requests.
@@ -148,7 +163,7 @@ func (h *hall) receive(s *stream, m *loadsv1.WaitRequest, now time.Time) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.streams[s.number] == nil {
-		return errSilent
+		return s.why
 	}
 	s.heard = now
 	if err := s.check(m); err != nil {
@@ -208,8 +223,10 @@ func (h *hall) tick(now time.Time) {
 		case late:
 			s.heard = now
 		case s.beats && now.Sub(s.heard) > picking.Stale:
-			delete(h.streams, s.number)
-			close(s.silent)
+			h.forget(s, errSilent)
+			h.give(h.queue.Gone(now, s.number))
+		case !h.closes.IsZero() && now.Sub(h.closes) > picking.Stale:
+			h.forget(s, errNoOwner)
 			h.give(h.queue.Gone(now, s.number))
 		}
 	}
@@ -220,6 +237,13 @@ func (h *hall) tick(now time.Time) {
 func (h *hall) state() (out api.Queue, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if most := h.queue.MaxInFlight(); most > 0 {
+		out.MaxInFlight = &most
+	}
+	out.Classes = []api.QueueClass{}
+	if out.Envoys, out.Here = h.relayed, h.relayed; !h.leader.mine {
+		return out, h.queue.On()
+	}
 	for _, c := range h.queue.Classes() {
 		class := *h.of(c.Name)
 		class.Weight, class.Strict = c.Weight, c.Strict
@@ -227,12 +251,19 @@ func (h *hall) state() (out api.Queue, ok bool) {
 		class.Waiting, class.Tenants, class.OldestAt = c.Waiting, c.Tenants, api.At(c.Oldest)
 		out.Classes = append(out.Classes, class)
 	}
-	out.InFlight, out.Envoys = h.queue.Held(), len(h.streams)
-	if most := h.queue.MaxInFlight(); most > 0 {
-		out.MaxInFlight = &most
-	}
+	out.InFlight, out.Envoys = api.Num(float64(h.queue.Held())), len(h.streams)
 	for _, s := range h.streams {
 		out.Shared = out.Shared || s.shared
+		if !s.relayed {
+			out.Here++
+		}
 	}
 	return out, h.queue.On()
+}
+
+// relays counts the streams that are passed on.
+func (h *hall) relays(more int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.relayed += more
 }

@@ -65,15 +65,15 @@ func TestWhateverASenderSaysItGainsAtMostASecond(t *testing.T) {
 }
 
 func TestARequestWhoseMessageIsLateIsSentBeforeAYoungerOne(t *testing.T) {
-	h := newHall("llama", &results{by: make(map[string]int)}, time.Time{})
+	h := newTestHall(&results{by: make(map[string]int)}, time.Time{})
 	h.configure(one(time.Hour), noon)
 	d := weighting.NewLaw(weighting.DefaultParams()).Step(noon, weighting.Snapshot{
 		Endpoints: []weighting.Endpoint{{Address: "10.0.0.1:80", Capacity: 4}}})
 	h.decided(&d, noon)
 	var streams [2]*stream
 	for i := range streams {
-		streams[i] = newStream(false, noon)
-		h.enter(streams[i])
+		streams[i] = newStream(noon)
+		h.join(streams[i])
 	}
 	for _, m := range []struct {
 		stream, sent, received int // in milliseconds

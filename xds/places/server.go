@@ -7,14 +7,17 @@ import (
 	"log/slog"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"steelyard/internal/api"
+	"steelyard/internal/lease"
 	"steelyard/internal/loops"
 	"steelyard/internal/streams"
 	"steelyard/picking"
@@ -25,6 +28,9 @@ import (
 const (
 	// Heartbeat is the longest time between two messages to a proxy.
 	Heartbeat = time.Second
+	// fencedBeat is the same where there are several replicas: a proxy has to find out that one hangs before another one
+	// grants places in its stead.
+	fencedBeat = Heartbeat / 4
 	// MaxRequests is how many requests one stream may have waiting and in flight.
 	MaxRequests = 16_384
 	// MaxBatch is how many arrivals, and how many ends, one message may have. Requests in flight come in the first
@@ -57,25 +63,37 @@ type Observer interface {
 
 // A Server serves the queues of all clusters.
 type Server struct {
+	// Dial connects to another replica; Told is called with one that says that it grants places, if Trusted has it that
+	// the client of a context is a replica. They are set before Lead is called.
+	Dial    func(address string) (*grpc.ClientConn, error)
+	Told    func(lease.Record)
+	Trusted func(context.Context) bool
+
 	loadsv1.UnimplementedQueueServer
 	log      *slog.Logger
 	observer Observer
 	opens    time.Time // before that, no queue grants a place
 	gate     *streams.Gate
+	news     chan announcement // capacity one
 
-	mu    sync.Mutex
-	halls map[string]*hall
+	unreachable atomic.Pointer[error] // why streams cannot be passed on to the leader; nil while they can
+
+	mu     sync.Mutex
+	halls  map[string]*hall
+	leader *leader
+	closes time.Time // nothing is granted from then on; zero: for ever
 }
 
-// New makes a server without queues. Its queues grant nothing before opens, so that after a start the Envoys can first
-// name the requests that they have in flight.
+// New makes a server without queues. It grants places as the only replica does, until Lead is called, and nothing
+// before opens, so that after a start the Envoys can first name the requests that they have in flight.
 func New(o Observer, log *slog.Logger, opens time.Time) *Server {
-	return &Server{log: log, observer: o, opens: opens, halls: make(map[string]*hall),
+	return &Server{log: log, observer: o, opens: opens, halls: make(map[string]*hall), leader: single(),
+		news: make(chan announcement, 1),
 		gate: streams.New(streams.Limits{Streams: MaxStreams, What: "streams wait for places"})}
 }
 
 // Register adds the service to a gRPC server.
-func (s *Server) Register(g *grpc.Server) { loadsv1.RegisterQueueServer(g, s) }
+func (s *Server) Register(g *grpc.Server) { loadsv1.RegisterQueueServer(g, service{s}) }
 
 // Configure sets the settings of all queues, by cluster. A cluster without settings has no queue: what waits there is
 // released.
@@ -103,7 +121,7 @@ func (s *Server) hall(cluster string) *hall {
 	defer s.mu.Unlock()
 	h := s.halls[cluster]
 	if h == nil {
-		h = newHall(cluster, s.observer, s.opens)
+		h = newHall(cluster, s.observer, s.opens, s.leader, s.closes)
 		s.halls[cluster] = h
 	}
 	return h
@@ -125,14 +143,43 @@ func (s *Server) Publish(cluster string, d weighting.Decision) {
 
 // State returns the state of a cluster's queue; ok is false if it has none.
 func (s *Server) State(cluster string) (state api.Queue, ok bool) {
-	if h := s.known(cluster); h != nil {
-		return h.state()
+	h := s.known(cluster)
+	if h == nil {
+		return api.Queue{}, false
 	}
-	return api.Queue{}, false
+	state, ok = h.state()
+	state.Owner = s.owner(time.Now())
+	return state, ok
+}
+
+// owner is what is known of the replica that grants places. Where the lease is, and whether that answers, the caller
+// knows.
+func (s *Server) owner(now time.Time) (o api.QueueOwner) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.leader
+	o = api.QueueOwner{Name: l.Name, Address: l.Address, Since: api.At(l.since), State: api.QueueFollows}
+	if l.Epoch > 0 {
+		o.Epoch = api.Num(float64(l.Epoch))
+	}
+	switch why := s.unreachable.Load(); {
+	case l.mine && (s.closes.IsZero() || now.Before(s.closes)):
+		o.State = api.QueueGrants
+	case l.mine:
+		o.State = api.QueueStopped
+	case !l.known():
+		o.State = api.QueueUnknown
+	case why != nil:
+		o.Error = (*why).Error()
+	}
+	return o
 }
 
 // Run refuses requests that have waited too long, until ctx is done.
 func (s *Server) Run(ctx context.Context) error {
+	var announcing sync.WaitGroup
+	defer announcing.Wait()
+	announcing.Go(func() { s.announce(ctx) })
 	loops.Every(ctx, tick, func(now time.Time) {
 		for _, h := range s.all() {
 			h.tick(now)
@@ -152,11 +199,31 @@ type connection = grpc.BidiStreamingServer[loadsv1.WaitRequest, loadsv1.WaitResp
 
 // Wait serves one stream.
 func (s *Server) Wait(g connection) error {
-	waiter := newStream(false, time.Now()) // until its first message promises heartbeats
-	return s.gate.RunUntil(waiter.silent, errSilent, func() error { return s.receive(g, waiter) })
+	waiter := newStream(time.Now())
+	err := s.gate.RunUntil(waiter.gone, errGone, func() error { return s.receive(g, waiter) })
+	if errors.Is(err, errGone) {
+		return waiter.why
+	}
+	return err
 }
 
-var errSilent = status.Errorf(codes.DeadlineExceeded, "the Envoy has sent nothing for %v", picking.Stale)
+// service is the gRPC service: its method Lead is not the Server's.
+type service struct{ *Server }
+
+// Lead takes in which replica grants places from now on.
+func (s service) Lead(ctx context.Context, l *loadsv1.Leader) (*loadsv1.Led, error) {
+	if s.Trusted == nil || !s.Trusted(ctx) {
+		return nil, status.Error(codes.PermissionDenied, "only replicas may say which one grants places")
+	}
+	s.Told(lease.Record{ID: cut(l.GetId()), Name: cut(l.GetName()), Address: cut(l.GetAddress()), Epoch: l.GetEpoch()})
+	return &loadsv1.Led{}, nil
+}
+
+var (
+	errSilent = status.Errorf(codes.DeadlineExceeded, "the Envoy has sent nothing for %v", picking.Stale)
+	// errGone stands for the reason that the stream itself has.
+	errGone = errors.New("the stream has ended")
+)
 
 // receive handles the messages of a stream until it ends.
 func (s *Server) receive(g connection, waiter *stream) error {
@@ -168,16 +235,34 @@ func (s *Server) receive(g connection, waiter *stream) error {
 	if h == nil || !h.on() {
 		return status.Errorf(codes.FailedPrecondition, "cluster %q has no queue", cut(m.GetCluster()))
 	}
-	waiter.beats, waiter.shared = m.GetHeartbeats(), m.GetShared()
+	l, err := s.await(g)
+	switch {
+	case err != nil:
+		return ended(err)
+	case !l.mine:
+		h.relays(1)
+		defer h.relays(-1)
+		return s.relay(g, m, l, waiter)
+	}
+	return s.serve(g, m, h, l, waiter)
+}
+
+// serve puts the requests of a stream into the queue of this replica.
+func (s *Server) serve(g connection, m *loadsv1.WaitRequest, h *hall, l *leader, waiter *stream) error {
+	waiter.beats, waiter.shared, waiter.waiter = m.GetHeartbeats(), m.GetShared(), cut(m.GetWaiter())
+	waiter.relayed = len(metadata.ValueFromIncomingContext(g.Context(), relayedKey)) > 0
 	log := s.log.With("cluster", h.cluster, "picker", cut(m.GetPicker()))
 	if p, ok := peer.FromContext(g.Context()); ok {
 		log = log.With("peer", p.Addr.String())
 	}
-	h.enter(waiter)
+	err := h.enter(waiter, l, time.Now())
+	if err != nil {
+		return err
+	}
 	defer func() { h.leave(waiter, time.Now()) }()
 	ctx, cancel := context.WithCancel(g.Context())
 	var answering sync.WaitGroup
-	answering.Go(func() { waiter.answer(ctx, g) })
+	answering.Go(func() { h.answer(ctx, g, waiter, l.Epoch) })
 	defer answering.Wait()
 	defer cancel()
 	log.Info("an Envoy's requests wait in the queue")
@@ -187,8 +272,8 @@ func (s *Server) receive(g connection, waiter *stream) error {
 		}
 	}
 	select {
-	case <-waiter.silent:
-		err = errSilent
+	case <-waiter.gone:
+		err = waiter.why
 	default:
 	}
 	log.Info("an Envoy left the queue", "error", ended(err))
@@ -206,10 +291,16 @@ func ended(err error) error {
 // A stream belongs to one Envoy and one cluster.
 type stream struct {
 	number  uint64
-	wake    loops.Signal        // there are verdicts
-	silent  chan struct{}       // closed by the hall when it has forgotten the stream
-	beats   bool                // it sends heartbeats, so it can be silent
-	shared  bool                // several Envoys may ask its picker
+	wake    loops.Signal // there are verdicts
+	beats   bool         // it sends heartbeats, so it can be silent
+	shared  bool         // several Envoys may ask its picker
+	relayed bool         // another replica passes it on
+	waiter  string       // the same for all streams of one picker; empty where unknown
+
+	once sync.Once
+	gone chan struct{} // closed when the server ends the stream
+	why  error         // its status, from then on
+
 	open    map[uint64]struct{} // requests waiting and in flight; used by the hall, as are the fields below
 	heard   time.Time           // when its latest message came
 	fastest fastest
@@ -218,13 +309,24 @@ type stream struct {
 	verdicts []*loadsv1.Verdict
 }
 
-func newStream(beats bool, now time.Time) *stream {
-	return &stream{wake: loops.NewSignal(), silent: make(chan struct{}), open: make(map[uint64]struct{}),
-		beats: beats, heard: now}
+func newStream(now time.Time) *stream {
+	return &stream{wake: loops.NewSignal(), gone: make(chan struct{}), open: make(map[uint64]struct{}), heard: now}
+}
+
+// end ends a stream, unless it has ended: a handler that waits for a message returns only so.
+func (s *stream) end(why error) {
+	s.once.Do(func() {
+		s.why = why
+		close(s.gone)
+	})
 }
 
 // answer sends verdicts until ctx is done or the stream breaks, which receiving reports.
-func (s *stream) answer(ctx context.Context, g connection) {
+func (h *hall) answer(ctx context.Context, g connection, s *stream, epoch uint64) {
+	every := Heartbeat
+	if epoch > 0 {
+		every = fencedBeat
+	}
 	beat := time.NewTimer(0)
 	defer beat.Stop()
 	for {
@@ -234,11 +336,21 @@ func (s *stream) answer(ctx context.Context, g connection) {
 		case <-s.wake:
 		case <-beat.C:
 		}
-		beat.Reset(Heartbeat)
-		if g.Send(&loadsv1.WaitResponse{Verdicts: s.taken()}) != nil {
+		beat.Reset(every)
+		if g.Send(h.next(s, epoch)) != nil {
 			return
 		}
 	}
+}
+
+// next is the next message of a stream: with verdicts while the replica still leads, however long ago they were made.
+func (h *hall) next(s *stream, epoch uint64) *loadsv1.WaitResponse {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.streams[s.number] != s || !h.grants(time.Now()) {
+		return &loadsv1.WaitResponse{Pending: true}
+	}
+	return &loadsv1.WaitResponse{Verdicts: s.taken(), Epoch: epoch}
 }
 
 // check refuses a message that is too large.

@@ -84,6 +84,21 @@ func (s *served) decide() {
 		Endpoints: []weighting.Endpoint{{Address: "10.0.0.1:80", Capacity: 4}}}))
 }
 
+// newTestHall is the hall of the only replica.
+func newTestHall(o Observer, opens time.Time) *hall {
+	return newHall("llama", o, opens, single(), time.Time{})
+}
+
+// join adds a stream.
+func (h *hall) join(s *stream) { _ = h.enter(s, h.leader, time.Now()) }
+
+// newBeating is a stream that sends heartbeats.
+func newBeating(now time.Time) *stream {
+	s := newStream(now)
+	s.beats = true
+	return s
+}
+
 func TestTheSlotsOfAnEndpointAreKnownOrUnknown(t *testing.T) {
 	law := weighting.NewLaw(weighting.DefaultParams())
 	d := law.Step(time.Now(), weighting.Snapshot{Endpoints: []weighting.Endpoint{{Address: "10.0.0.1:80", Capacity: 4},
@@ -192,7 +207,7 @@ func (s *served) eventually(what string, check func() bool) {
 func (s *served) waits(n, held int) func() bool {
 	return func() bool {
 		state, on := s.State("llama")
-		return on && state.Classes[0].Waiting == n && state.InFlight == held
+		return on && state.Classes[0].Waiting == n && state.InFlight.Or(-1) == float64(held)
 	}
 }
 
@@ -248,12 +263,12 @@ func TestAPlaceIsGrantedWhereAnEnvoySaysThatThePromptIs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			granted := 0
 			for range requests {
-				h, now := newHall("llama", &results{by: make(map[string]int)}, time.Time{}), time.Now()
+				h, now := newTestHall(&results{by: make(map[string]int)}, time.Time{}), time.Now()
 				o := one(time.Hour)
 				o.LongestMatch = c.longest
 				h.configure(o, now)
-				s := newStream(true, now)
-				h.enter(s)
+				s := newBeating(now)
+				h.join(s)
 				d := weighting.NewLaw(weighting.DefaultParams()).Step(now, weighting.Snapshot{
 					Endpoints: []weighting.Endpoint{{Address: "10.0.0.1:80", Capacity: 4},
 						{Address: there, Capacity: 4}}})
@@ -337,7 +352,7 @@ func TestAnEnvoyThatHangsGivesItsPlacesToTheOthers(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			r := &results{by: make(map[string]int)}
-			h, now := newHall("llama", r, time.Time{}), time.Now()
+			h, now := newTestHall(r, time.Time{}), time.Now()
 			h.configure(one(time.Hour), now)
 			publish := func() {
 				d := weighting.NewLaw(weighting.DefaultParams()).Step(now, weighting.Snapshot{
@@ -345,9 +360,10 @@ func TestAnEnvoyThatHangsGivesItsPlacesToTheOthers(t *testing.T) {
 				h.decided(&d, now)
 			}
 			publish()
-			hangs, waits := newStream(c.beats, now), newStream(true, now)
+			hangs, waits := newStream(now), newBeating(now)
+			hangs.beats = c.beats
 			for _, s := range []*stream{hangs, waits} {
-				h.enter(s)
+				h.join(s)
 				if err := h.receive(s, &loadsv1.WaitRequest{Arrivals: []*loadsv1.Arrival{{Id: 1}}}, now); err != nil {
 					t.Fatal(err)
 				}
@@ -392,10 +408,10 @@ func TestAStreamWhoseEnvoyHangsEndsWithTheReason(t *testing.T) {
 }
 
 func TestEndsMakeRoomForTheArrivalsOfTheirMessage(t *testing.T) {
-	s := newStream(false, time.Now())
-	h := newHall("llama", &results{by: make(map[string]int)}, time.Time{})
+	s := newStream(time.Now())
+	h := newTestHall(&results{by: make(map[string]int)}, time.Time{})
 	h.configure(one(time.Hour), time.Now())
-	h.enter(s)
+	h.join(s)
 	for n := range uint64(MaxRequests) {
 		s.open[n] = struct{}{}
 	}
@@ -411,9 +427,9 @@ func TestEndsMakeRoomForTheArrivalsOfTheirMessage(t *testing.T) {
 
 func TestARequestHasWaitedForAnHourAtMostWhateverItsEnvoySays(t *testing.T) {
 	for _, said := range []time.Duration{time.Minute, time.Hour, 100 * time.Hour, math.MaxInt64} {
-		s, h := newStream(false, noon), newHall("llama", &results{by: make(map[string]int)}, noon.Add(time.Second))
+		s, h := newStream(noon), newTestHall(&results{by: make(map[string]int)}, noon.Add(time.Second))
 		h.configure(one(time.Hour), noon)
-		h.enter(s)
+		h.join(s)
 		arrival := &loadsv1.Arrival{Id: 1, WaitedMicroseconds: uint64(said.Microseconds())}
 		if said == math.MaxInt64 {
 			arrival.WaitedMicroseconds = math.MaxUint64

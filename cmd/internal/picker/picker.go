@@ -65,7 +65,7 @@ type Options struct {
 type Picker struct {
 	options         Options
 	listener, admin net.Listener
-	conn            *grpc.ClientConn
+	conn            *follow.Conn
 	loads           *follow.Follower
 	waiters         map[string]*follow.Waiter // by cluster
 	health          *health.Server

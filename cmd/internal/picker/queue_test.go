@@ -97,7 +97,7 @@ func (r *rig) inQueue(waiting, inFlight int) {
 		for _, c := range state.Classes {
 			n += c.Waiting
 		}
-		return on && state.Envoys == 1 && state.Shared && n == waiting && state.InFlight == inFlight
+		return on && state.Envoys == 1 && state.Shared && n == waiting && state.InFlight.Or(-1) == float64(inFlight)
 	})
 }
 
@@ -252,7 +252,7 @@ func (r *rig) held(n int) {
 	r.t.Helper()
 	r.eventually(fmt.Sprint(n, " are in flight"), func() bool {
 		state, on := r.places.State("llama")
-		return on && state.InFlight == n
+		return on && state.InFlight.Or(-1) == float64(n)
 	})
 }
 

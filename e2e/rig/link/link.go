@@ -73,6 +73,13 @@ func (l *Link) Point(target string) {
 	l.Reset()
 }
 
+// Lead leads new connections to another target, and leaves the open ones as they are.
+func (l *Link) Lead(target string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.target = target
+}
+
 // Close ends all connections and returns when no goroutine of the link is left.
 func (l *Link) Close() {
 	_ = l.listener.Close()

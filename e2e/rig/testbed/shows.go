@@ -186,8 +186,8 @@ func (f *Fleet) Waits(n, m int) error {
 	for _, c := range q.Classes {
 		waiting += c.Waiting
 	}
-	if waiting != n || q.InFlight != m || q.Envoys != len(f.Envoys) {
-		return fmt.Errorf("%d wait and %d are in flight of %d Envoys, want %d, %d and %d", waiting, q.InFlight,
+	if waiting != n || q.InFlight.Or(-1) != float64(m) || q.Envoys != len(f.Envoys) {
+		return fmt.Errorf("%d wait and %v are in flight of %d Envoys, want %d, %d and %d", waiting, q.InFlight.Or(-1),
 			q.Envoys, n, m, len(f.Envoys))
 	}
 	return nil

@@ -14,12 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
 	"steelyard/internal/loops"
@@ -33,8 +28,6 @@ import (
 const (
 	firstRetry   = 250 * time.Millisecond
 	longestRetry = queue.Grace // so that a restarted queue gets all requests before it grants a place
-	// connectTimeout bounds a connection with its TLS handshake, also on a busy machine.
-	connectTimeout = 2 * time.Second
 	// silence is the time without a message after which a stream is regarded as broken: three heartbeats.
 	silence = 3 * time.Second
 	// waitingPrompts is the number of learned prompts that wait to be shared; newer ones are left out.
@@ -44,22 +37,6 @@ const (
 	// maxRoutes bounds the routes of a cluster, whatever a Steelyard asks for: 1.6 GB.
 	maxRoutes = 10_000_000
 )
-
-// Dial makes a connection to the xDS listener of a Steelyard, host:port; nil credentials mean plain text. It connects
-// when it is used.
-func Dial(address string, c credentials.TransportCredentials) (*grpc.ClientConn, error) {
-	if c == nil {
-		c = insecure.NewCredentials()
-	}
-	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(c),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: firstRetry, Multiplier: 1.5,
-			MaxDelay: longestRetry}, MinConnectTimeout: connectTimeout}),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 2 * time.Second}))
-	if err != nil {
-		return nil, fmt.Errorf("connecting to Steelyard at %s: %w", address, err)
-	}
-	return conn, nil
-}
 
 // A Pool has the loads of one cluster, and chooses by them. It is safe for concurrent use.
 type Pool struct {
@@ -285,7 +262,7 @@ type Follower struct {
 	// before NewWaiter and Run.
 	Guard func()
 
-	conn     *grpc.ClientConn
+	conn     *Conn
 	name     string
 	clusters []string
 	log      *slog.Logger
@@ -300,7 +277,7 @@ type Follower struct {
 }
 
 // New makes a follower of clusters under a name; Run starts it. It does not own the connection.
-func New(conn *grpc.ClientConn, name string, clusters []string, log *slog.Logger) *Follower {
+func New(conn *Conn, name string, clusters []string, log *slog.Logger) *Follower {
 	f := &Follower{Guard: func() {}, conn: conn, name: name, clusters: clusters, log: log,
 		pools: make(map[string]*Pool), lost: errors.New("not connected yet"),
 		learned: make(chan *loadsv1.Learned, waitingPrompts)}
@@ -406,7 +383,10 @@ func stateOf(err error) string {
 func (f *Follower) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	quiet := time.AfterFunc(silence, func() { cancel(fmt.Errorf("no update for %v", silence)) })
+	quiet := time.AfterFunc(silence, func() {
+		cancel(fmt.Errorf("no update for %v", silence))
+		f.conn.Renew()
+	})
 	defer quiet.Stop()
 	stream, err := loadsv1.NewLoadsClient(f.conn).Follow(ctx,
 		&loadsv1.FollowRequest{Picker: f.name, Clusters: f.clusters})

@@ -3,6 +3,7 @@ package follow
 import (
 	"cmp"
 	"context"
+	crand "crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"steelyard/internal/loops"
 	"steelyard/picking"
@@ -30,6 +33,11 @@ const (
 	maxCached = 16
 	// heartbeat is the interval of the messages by which Steelyard sees that a Waiter still runs.
 	heartbeat = time.Second
+	// fencedSilence is the time without a message after which a stream is regarded as broken where several replicas
+	// serve queues: four heartbeats. It ends before another replica grants places in the stead of one that hangs.
+	fencedSilence = time.Second
+	// nudge bounds the pause before the next stream where another replica grants places now.
+	nudge = 20 * time.Millisecond
 	// watchInterval is how late requests may be released.
 	watchInterval = 50 * time.Millisecond
 )
@@ -48,20 +56,25 @@ type Arrival struct {
 //
 // Requests that wait when the stream breaks arrive again on the next one, with the time that they have waited. If
 // Steelyard sends nothing for [picking.Stale], they are released in their order, and new requests do not wait.
+//
+// Where Steelyard has several replicas, messages have the epoch of the one that grants places. Those of a lower epoch
+// than the highest one do not count, unless nothing else has come for [picking.Stale].
 type Waiter struct {
 	// Shared is true for a program that several proxies may ask. Set it before Run.
 	Shared bool
 
 	guard func() // deferred by each goroutine, directly: only so can it recover
 
-	conn          *grpc.ClientConn
+	id            string // unique
+	conn          *Conn
 	pool          *Pool
 	cluster, name string
 	log           *slog.Logger
 	began         time.Time // of the clock of the messages
 
 	mu       sync.Mutex
-	heard    time.Time // when Steelyard's latest message came; zero before the first
+	heard    time.Time // when Steelyard's latest message that counts came; zero before the first
+	epoch    uint64    // of that message
 	streamed bool      // a stream is open
 	last     uint64    // number of the newest request
 	requests map[uint64]*request
@@ -80,7 +93,7 @@ type request struct {
 
 // NewWaiter makes a waiter for a cluster that f follows. Run connects it.
 func (f *Follower) NewWaiter(cluster string) *Waiter {
-	return &Waiter{conn: f.conn, pool: f.Pool(cluster), cluster: cluster, name: f.name, log: f.log,
+	return &Waiter{id: crand.Text(), conn: f.conn, pool: f.Pool(cluster), cluster: cluster, name: f.name, log: f.log,
 		began: time.Now(), guard: f.Guard, requests: make(map[uint64]*request), wake: loops.NewSignal()}
 }
 
@@ -159,6 +172,11 @@ func (w *Waiter) Run(ctx context.Context) error {
 		if opened {
 			retry, logged = firstRetry, false
 		}
+		if status.Code(err) == codes.Aborted {
+			w.log.Info("another replica grants the places of the queue", "cluster", w.cluster)
+			loops.Pause(ctx, rand.N(nudge))
+			continue
+		}
 		if errors.Is(err, errSwitchedOff) {
 			w.log.Info("requests do not wait any more", "cluster", w.cluster, "reason", err)
 			continue
@@ -218,7 +236,11 @@ func (w *Waiter) release(condition func() bool) {
 func (w *Waiter) follow(ctx context.Context) (opened bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	quiet := time.AfterFunc(silence, func() { cancel(fmt.Errorf("no message for %v", silence)) })
+	patience := w.patience()
+	quiet := time.AfterFunc(patience, func() {
+		cancel(fmt.Errorf("no message for %v", patience))
+		w.conn.Renew()
+	})
 	defer quiet.Stop()
 	stream, err := loadsv1.NewQueueClient(w.conn).Wait(ctx)
 	if err != nil {
@@ -247,17 +269,27 @@ func (w *Waiter) follow(ctx context.Context) (opened bool, err error) {
 		if err != nil {
 			return opened, fmt.Errorf("waiting in the queue of %s: %w", w.cluster, cmp.Or(context.Cause(ctx), err))
 		}
-		quiet.Reset(silence)
-		first := !opened
-		opened = true
 		if !w.pool.queues() {
 			return opened, errSwitchedOff
 		}
-		w.settle(m.GetVerdicts(), time.Now())
+		counts := w.settle(m, time.Now())
+		quiet.Reset(w.patience())
+		first := counts && !opened
+		opened = opened || counts
 		if first {
 			w.log.Info("requests wait in the queue", "cluster", w.cluster)
 		}
 	}
+}
+
+// patience is how long a stream may be silent.
+func (w *Waiter) patience() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.epoch > 0 {
+		return fencedSilence
+	}
+	return silence
 }
 
 // open returns the first message of a stream, after which all waiting requests are sent.
@@ -265,7 +297,8 @@ func (w *Waiter) open() *loadsv1.WaitRequest {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.streamed = true
-	m := &loadsv1.WaitRequest{Cluster: w.cluster, Picker: w.name, Heartbeats: true, Shared: w.Shared}
+	m := &loadsv1.WaitRequest{Cluster: w.cluster, Picker: w.name, Heartbeats: true, Shared: w.Shared,
+		Waiter: w.id}
 	w.arrivals, w.ends = w.arrivals[:0], nil
 	for id, r := range w.requests {
 		if r.endpoint == "" {
@@ -344,10 +377,23 @@ func (r *request) arrival(id uint64, now time.Time) *loadsv1.Arrival {
 
 func microseconds(d time.Duration) uint64 { return uint64(max(0, d.Microseconds())) }
 
-// settle applies the verdicts of one message.
-func (w *Waiter) settle(verdicts []*loadsv1.Verdict, now time.Time) {
+// takes reports whether a message counts.
+func (w *Waiter) takes(m *loadsv1.WaitResponse, now time.Time) bool {
+	if m.GetPending() || m.GetEpoch() < w.epoch && !w.stale(now) {
+		return false
+	}
+	w.heard, w.epoch = now, m.GetEpoch()
+	return true
+}
+
+// settle applies the verdicts of one message, and reports whether it counts.
+func (w *Waiter) settle(m *loadsv1.WaitResponse, now time.Time) bool {
+	verdicts := m.GetVerdicts()
 	w.mu.Lock()
-	w.heard = now
+	if !w.takes(m, now) {
+		w.mu.Unlock()
+		return false
+	}
 	settled := make([]*request, len(verdicts))
 	for i, v := range verdicts {
 		r := w.requests[v.GetId()]
@@ -368,4 +414,5 @@ func (w *Waiter) settle(verdicts []*loadsv1.Verdict, now time.Time) {
 				Refused: v.GetRefused(), RetryAfter: time.Duration(v.GetRetryAfterSeconds()) * time.Second})
 		}
 	}
+	return true
 }

@@ -95,7 +95,7 @@ func (s *settlements) are(want ...string) func() bool {
 var noon = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
 
 // waiting is a waiter whose cluster has a queue; it is not connected, but Steelyard has just been heard.
-func waiting(t *testing.T, conn *grpc.ClientConn) *Waiter {
+func waiting(t *testing.T, conn *Conn) *Waiter {
 	t.Helper()
 	f := New(conn, "envoy-1", []string{"llama"}, slog.New(slog.DiscardHandler))
 	f.Pool("llama").set(&loadsv1.Update{Queue: &loadsv1.QueueHeaders{Class: "x-class"}}, noon)
@@ -113,7 +113,7 @@ func arrive(t *testing.T, w *Waiter, s *settlements, now time.Time, n int) uint6
 	return id
 }
 
-func verdicts(v ...*loadsv1.Verdict) []*loadsv1.Verdict { return v }
+func verdicts(v ...*loadsv1.Verdict) *loadsv1.WaitResponse { return &loadsv1.WaitResponse{Verdicts: v} }
 
 func TestArrivalsAreReportedOnceAndVerdictsSettleThem(t *testing.T) {
 	w, s := waiting(t, nil), &settlements{}
@@ -458,7 +458,7 @@ func TestAStreamBreaksAfterSilenceAndNotBefore(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var loops sync.WaitGroup
 		loops.Go(func() { _ = g.Serve(listener) })
-		loops.Go(func() { _ = waiting(t, conn).Run(ctx) })
+		loops.Go(func() { _ = waiting(t, &Conn{ClientConn: conn}).Run(ctx) })
 		defer loops.Wait()
 		defer conn.Close()
 		defer g.Stop()
@@ -519,4 +519,29 @@ func TestAPanicOfAGoroutineIsLeftToTheGuard(t *testing.T) {
 	}
 	cancel()
 	<-done
+}
+
+// TestVerdictsOfAnOwnerBeforeDoNotCount, until nothing else has come for as long as requests wait without Steelyard.
+func TestVerdictsOfAnOwnerBeforeDoNotCount(t *testing.T) {
+	w := waiting(t, nil)
+	w.open()
+	var got []Outcome
+	id, _ := w.Arrive(noon, Arrival{}, func(o Outcome) { got = append(got, o) })
+	of := func(epoch uint64) *loadsv1.WaitResponse {
+		m := verdicts(&loadsv1.Verdict{Id: id, Endpoint: "10.0.0.1:80"})
+		m.Epoch = epoch
+		return m
+	}
+	if !w.settle(&loadsv1.WaitResponse{Epoch: 8}, noon) || w.patience() != fencedSilence {
+		t.Error("an epoch does not count, or a stream may be silent for long")
+	}
+	for name, m := range map[string]*loadsv1.WaitResponse{"an owner before": of(7), "the only replica": of(0),
+		"pending": {Pending: true, Epoch: 9}} {
+		if w.settle(m, noon.Add(picking.Stale)) || len(got) > 0 {
+			t.Errorf("%s: a message counts", name)
+		}
+	}
+	if !w.settle(of(7), noon.Add(picking.Stale+1)) || len(got) != 1 || got[0].Endpoint == "" {
+		t.Errorf("the verdicts are %+v: there is no way back", got)
+	}
 }

@@ -86,6 +86,114 @@ func (x *Learned) GetHashes() []uint64 {
 	return nil
 }
 
+// The replica that grants places.
+type Leader struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Unique for each run of a replica.
+	Id   string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// host:port where replicas reach its Queue.Wait.
+	Address string `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
+	// Rises with each change of the leader.
+	Epoch         uint64 `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Leader) Reset() {
+	*x = Leader{}
+	mi := &file_loads_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Leader) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Leader) ProtoMessage() {}
+
+func (x *Leader) ProtoReflect() protoreflect.Message {
+	mi := &file_loads_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Leader.ProtoReflect.Descriptor instead.
+func (*Leader) Descriptor() ([]byte, []int) {
+	return file_loads_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Leader) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Leader) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Leader) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *Leader) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+type Led struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Led) Reset() {
+	*x = Led{}
+	mi := &file_loads_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Led) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Led) ProtoMessage() {}
+
+func (x *Led) ProtoReflect() protoreflect.Message {
+	mi := &file_loads_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Led.ProtoReflect.Descriptor instead.
+func (*Led) Descriptor() ([]byte, []int) {
+	return file_loads_proto_rawDescGZIP(), []int{2}
+}
+
 type FollowRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of the picker, shown by the admin API.
@@ -98,7 +206,7 @@ type FollowRequest struct {
 
 func (x *FollowRequest) Reset() {
 	*x = FollowRequest{}
-	mi := &file_loads_proto_msgTypes[1]
+	mi := &file_loads_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -110,7 +218,7 @@ func (x *FollowRequest) String() string {
 func (*FollowRequest) ProtoMessage() {}
 
 func (x *FollowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_loads_proto_msgTypes[1]
+	mi := &file_loads_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -123,7 +231,7 @@ func (x *FollowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowRequest.ProtoReflect.Descriptor instead.
 func (*FollowRequest) Descriptor() ([]byte, []int) {
-	return file_loads_proto_rawDescGZIP(), []int{1}
+	return file_loads_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *FollowRequest) GetPicker() string {
@@ -165,7 +273,7 @@ type Update struct {
 
 func (x *Update) Reset() {
 	*x = Update{}
-	mi := &file_loads_proto_msgTypes[2]
+	mi := &file_loads_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -177,7 +285,7 @@ func (x *Update) String() string {
 func (*Update) ProtoMessage() {}
 
 func (x *Update) ProtoReflect() protoreflect.Message {
-	mi := &file_loads_proto_msgTypes[2]
+	mi := &file_loads_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -190,7 +298,7 @@ func (x *Update) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Update.ProtoReflect.Descriptor instead.
 func (*Update) Descriptor() ([]byte, []int) {
-	return file_loads_proto_rawDescGZIP(), []int{2}
+	return file_loads_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Update) GetCluster() string {
@@ -267,7 +375,7 @@ type QueueHeaders struct {
 
 func (x *QueueHeaders) Reset() {
 	*x = QueueHeaders{}
-	mi := &file_loads_proto_msgTypes[3]
+	mi := &file_loads_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -279,7 +387,7 @@ func (x *QueueHeaders) String() string {
 func (*QueueHeaders) ProtoMessage() {}
 
 func (x *QueueHeaders) ProtoReflect() protoreflect.Message {
-	mi := &file_loads_proto_msgTypes[3]
+	mi := &file_loads_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -292,7 +400,7 @@ func (x *QueueHeaders) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueHeaders.ProtoReflect.Descriptor instead.
 func (*QueueHeaders) Descriptor() ([]byte, []int) {
-	return file_loads_proto_rawDescGZIP(), []int{3}
+	return file_loads_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *QueueHeaders) GetClass() string {
@@ -328,7 +436,7 @@ type Prefix struct {
 
 func (x *Prefix) Reset() {
 	*x = Prefix{}
-	mi := &file_loads_proto_msgTypes[4]
+	mi := &file_loads_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -340,7 +448,7 @@ func (x *Prefix) String() string {
 func (*Prefix) ProtoMessage() {}
 
 func (x *Prefix) ProtoReflect() protoreflect.Message {
-	mi := &file_loads_proto_msgTypes[4]
+	mi := &file_loads_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -353,7 +461,7 @@ func (x *Prefix) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Prefix.ProtoReflect.Descriptor instead.
 func (*Prefix) Descriptor() ([]byte, []int) {
-	return file_loads_proto_rawDescGZIP(), []int{4}
+	return file_loads_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Prefix) GetRoutes() uint32 {
@@ -425,7 +533,7 @@ type Endpoint struct {
 
 func (x *Endpoint) Reset() {
 	*x = Endpoint{}
-	mi := &file_loads_proto_msgTypes[5]
+	mi := &file_loads_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -437,7 +545,7 @@ func (x *Endpoint) String() string {
 func (*Endpoint) ProtoMessage() {}
 
 func (x *Endpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_loads_proto_msgTypes[5]
+	mi := &file_loads_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -450,7 +558,7 @@ func (x *Endpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Endpoint.ProtoReflect.Descriptor instead.
 func (*Endpoint) Descriptor() ([]byte, []int) {
-	return file_loads_proto_rawDescGZIP(), []int{5}
+	return file_loads_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Endpoint) GetAddress() string {
@@ -532,7 +640,7 @@ type Cost struct {
 
 func (x *Cost) Reset() {
 	*x = Cost{}
-	mi := &file_loads_proto_msgTypes[6]
+	mi := &file_loads_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -544,7 +652,7 @@ func (x *Cost) String() string {
 func (*Cost) ProtoMessage() {}
 
 func (x *Cost) ProtoReflect() protoreflect.Message {
-	mi := &file_loads_proto_msgTypes[6]
+	mi := &file_loads_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -557,7 +665,7 @@ func (x *Cost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cost.ProtoReflect.Descriptor instead.
 func (*Cost) Descriptor() ([]byte, []int) {
-	return file_loads_proto_rawDescGZIP(), []int{6}
+	return file_loads_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Cost) GetBase() float64 {
@@ -613,14 +721,17 @@ type WaitRequest struct {
 	// it as gone, with its requests, when none came for three seconds. Of the first message.
 	Heartbeats bool `protobuf:"varint,7,opt,name=heartbeats,proto3" json:"heartbeats,omitempty"`
 	// Several proxies may ask this picker, so that one stream has the requests of all. Of the first message.
-	Shared        bool `protobuf:"varint,8,opt,name=shared,proto3" json:"shared,omitempty"`
+	Shared bool `protobuf:"varint,8,opt,name=shared,proto3" json:"shared,omitempty"`
+	// Unique for each run of a picker, and the same on all its streams for a cluster: a new one replaces the one before.
+	// Of the first message. Empty: not known.
+	Waiter        string `protobuf:"bytes,9,opt,name=waiter,proto3" json:"waiter,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WaitRequest) Reset() {
 	*x = WaitRequest{}
-	mi := &file_loads_proto_msgTypes[7]
+	mi := &file_loads_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -632,7 +743,7 @@ func (x *WaitRequest) String() string {
 func (*WaitRequest) ProtoMessage() {}
 
 func (x *WaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_loads_proto_msgTypes[7]
+	mi := &file_loads_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -645,7 +756,7 @@ func (x *WaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitRequest.ProtoReflect.Descriptor instead.
 func (*WaitRequest) Descriptor() ([]byte, []int) {
-	return file_loads_proto_rawDescGZIP(), []int{7}
+	return file_loads_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *WaitRequest) GetCluster() string {
@@ -704,6 +815,13 @@ func (x *WaitRequest) GetShared() bool {
 	return false
 }
 
+func (x *WaitRequest) GetWaiter() string {
+	if x != nil {
+		return x.Waiter
+	}
+	return ""
+}
+
 type Held struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -714,7 +832,7 @@ type Held struct {
 
 func (x *Held) Reset() {
 	*x = Held{}
-	mi := &file_loads_proto_msgTypes[8]
+	mi := &file_loads_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -726,7 +844,7 @@ func (x *Held) String() string {
 func (*Held) ProtoMessage() {}
 
 func (x *Held) ProtoReflect() protoreflect.Message {
-	mi := &file_loads_proto_msgTypes[8]
+	mi := &file_loads_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -739,7 +857,7 @@ func (x *Held) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Held.ProtoReflect.Descriptor instead.
 func (*Held) Descriptor() ([]byte, []int) {
-	return file_loads_proto_rawDescGZIP(), []int{8}
+	return file_loads_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Held) GetId() uint64 {
@@ -776,7 +894,7 @@ type Arrival struct {
 
 func (x *Arrival) Reset() {
 	*x = Arrival{}
-	mi := &file_loads_proto_msgTypes[9]
+	mi := &file_loads_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -788,7 +906,7 @@ func (x *Arrival) String() string {
 func (*Arrival) ProtoMessage() {}
 
 func (x *Arrival) ProtoReflect() protoreflect.Message {
-	mi := &file_loads_proto_msgTypes[9]
+	mi := &file_loads_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -801,7 +919,7 @@ func (x *Arrival) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Arrival.ProtoReflect.Descriptor instead.
 func (*Arrival) Descriptor() ([]byte, []int) {
-	return file_loads_proto_rawDescGZIP(), []int{9}
+	return file_loads_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Arrival) GetId() uint64 {
@@ -864,7 +982,7 @@ type Cached struct {
 
 func (x *Cached) Reset() {
 	*x = Cached{}
-	mi := &file_loads_proto_msgTypes[10]
+	mi := &file_loads_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -876,7 +994,7 @@ func (x *Cached) String() string {
 func (*Cached) ProtoMessage() {}
 
 func (x *Cached) ProtoReflect() protoreflect.Message {
-	mi := &file_loads_proto_msgTypes[10]
+	mi := &file_loads_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -889,7 +1007,7 @@ func (x *Cached) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cached.ProtoReflect.Descriptor instead.
 func (*Cached) Descriptor() ([]byte, []int) {
-	return file_loads_proto_rawDescGZIP(), []int{10}
+	return file_loads_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Cached) GetEndpoint() string {
@@ -906,17 +1024,23 @@ func (x *Cached) GetShare() float64 {
 	return 0
 }
 
-// An answer without verdicts shows that Steelyard is alive: there is an answer at least once a second.
+// An answer without verdicts shows that Steelyard is alive: there is an answer at least once a second, and four times a
+// second where there is an epoch.
 type WaitResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Verdicts      []*Verdict             `protobuf:"bytes,1,rep,name=verdicts,proto3" json:"verdicts,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Verdicts []*Verdict             `protobuf:"bytes,1,rep,name=verdicts,proto3" json:"verdicts,omitempty"`
+	// Of the replica that grants these places: it rises with each change of that replica, so verdicts of a lower epoch
+	// than the highest one seen do not count. 0: there is only one replica.
+	Epoch uint64 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// Only the replica at the other end is alive: none grants places at present, or it has nothing from that one.
+	Pending       bool `protobuf:"varint,3,opt,name=pending,proto3" json:"pending,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WaitResponse) Reset() {
 	*x = WaitResponse{}
-	mi := &file_loads_proto_msgTypes[11]
+	mi := &file_loads_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -928,7 +1052,7 @@ func (x *WaitResponse) String() string {
 func (*WaitResponse) ProtoMessage() {}
 
 func (x *WaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_loads_proto_msgTypes[11]
+	mi := &file_loads_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -941,7 +1065,7 @@ func (x *WaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitResponse.ProtoReflect.Descriptor instead.
 func (*WaitResponse) Descriptor() ([]byte, []int) {
-	return file_loads_proto_rawDescGZIP(), []int{11}
+	return file_loads_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *WaitResponse) GetVerdicts() []*Verdict {
@@ -949,6 +1073,20 @@ func (x *WaitResponse) GetVerdicts() []*Verdict {
 		return x.Verdicts
 	}
 	return nil
+}
+
+func (x *WaitResponse) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *WaitResponse) GetPending() bool {
+	if x != nil {
+		return x.Pending
+	}
+	return false
 }
 
 type Verdict struct {
@@ -966,7 +1104,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_loads_proto_msgTypes[12]
+	mi := &file_loads_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -978,7 +1116,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_loads_proto_msgTypes[12]
+	mi := &file_loads_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -991,7 +1129,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_loads_proto_rawDescGZIP(), []int{12}
+	return file_loads_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Verdict) GetId() uint64 {
@@ -1030,7 +1168,13 @@ const file_loads_proto_rawDesc = "" +
 	"\aLearned\x12\x1a\n" +
 	"\bclusters\x18\x01 \x03(\tR\bclusters\x12\x1a\n" +
 	"\bendpoint\x18\x02 \x01(\tR\bendpoint\x12\x16\n" +
-	"\x06hashes\x18\x03 \x03(\x06R\x06hashes\"C\n" +
+	"\x06hashes\x18\x03 \x03(\x06R\x06hashes\"\\\n" +
+	"\x06Leader\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
+	"\aaddress\x18\x03 \x01(\tR\aaddress\x12\x14\n" +
+	"\x05epoch\x18\x04 \x01(\x04R\x05epoch\"\x05\n" +
+	"\x03Led\"C\n" +
 	"\rFollowRequest\x12\x16\n" +
 	"\x06picker\x18\x01 \x01(\tR\x06picker\x12\x1a\n" +
 	"\bclusters\x18\x02 \x03(\tR\bclusters\"\xfb\x02\n" +
@@ -1071,7 +1215,7 @@ const file_loads_proto_rawDesc = "" +
 	"\bper_byte\x18\x02 \x01(\x01R\aperByte\x12\x12\n" +
 	"\x04mean\x18\x03 \x01(\x01R\x04mean\x12\x12\n" +
 	"\x04most\x18\x04 \x01(\x01R\x04most\x12\x16\n" +
-	"\x06cached\x18\x05 \x01(\x01R\x06cached\"\xa1\x02\n" +
+	"\x06cached\x18\x05 \x01(\x01R\x06cached\"\xb9\x02\n" +
 	"\vWaitRequest\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x16\n" +
 	"\x06picker\x18\x02 \x01(\tR\x06picker\x12,\n" +
@@ -1082,7 +1226,8 @@ const file_loads_proto_rawDesc = "" +
 	"\n" +
 	"heartbeats\x18\a \x01(\bR\n" +
 	"heartbeats\x12\x16\n" +
-	"\x06shared\x18\b \x01(\bR\x06shared\"2\n" +
+	"\x06shared\x18\b \x01(\bR\x06shared\x12\x16\n" +
+	"\x06waiter\x18\t \x01(\tR\x06waiter\"2\n" +
 	"\x04Held\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1a\n" +
 	"\bendpoint\x18\x02 \x01(\tR\bendpoint\"\xd2\x01\n" +
@@ -1096,9 +1241,11 @@ const file_loads_proto_rawDesc = "" +
 	"\x03key\x18\a \x01(\x06R\x03key\":\n" +
 	"\x06Cached\x12\x1a\n" +
 	"\bendpoint\x18\x01 \x01(\tR\bendpoint\x12\x14\n" +
-	"\x05share\x18\x02 \x01(\x01R\x05share\"G\n" +
+	"\x05share\x18\x02 \x01(\x01R\x05share\"w\n" +
 	"\fWaitResponse\x127\n" +
-	"\bverdicts\x18\x01 \x03(\v2\x1b.steelyard.loads.v1.VerdictR\bverdicts\"\x7f\n" +
+	"\bverdicts\x18\x01 \x03(\v2\x1b.steelyard.loads.v1.VerdictR\bverdicts\x12\x14\n" +
+	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x18\n" +
+	"\apending\x18\x03 \x01(\bR\apending\"\x7f\n" +
 	"\aVerdict\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1a\n" +
 	"\bendpoint\x18\x02 \x01(\tR\bendpoint\x12\x18\n" +
@@ -1106,9 +1253,10 @@ const file_loads_proto_rawDesc = "" +
 	"\x13retry_after_seconds\x18\x04 \x01(\rR\x11retryAfterSeconds2\x99\x01\n" +
 	"\x05Loads\x12I\n" +
 	"\x06Follow\x12!.steelyard.loads.v1.FollowRequest\x1a\x1a.steelyard.loads.v1.Update0\x01\x12E\n" +
-	"\x05Share\x12\x1b.steelyard.loads.v1.Learned\x1a\x1b.steelyard.loads.v1.Learned(\x010\x012V\n" +
+	"\x05Share\x12\x1b.steelyard.loads.v1.Learned\x1a\x1b.steelyard.loads.v1.Learned(\x010\x012\x93\x01\n" +
 	"\x05Queue\x12M\n" +
-	"\x04Wait\x12\x1f.steelyard.loads.v1.WaitRequest\x1a .steelyard.loads.v1.WaitResponse(\x010\x01B%Z#steelyard/xds/loads/loadsv1;loadsv1b\x06proto3"
+	"\x04Wait\x12\x1f.steelyard.loads.v1.WaitRequest\x1a .steelyard.loads.v1.WaitResponse(\x010\x01\x12;\n" +
+	"\x04Lead\x12\x1a.steelyard.loads.v1.Leader\x1a\x17.steelyard.loads.v1.LedB%Z#steelyard/xds/loads/loadsv1;loadsv1b\x06proto3"
 
 var (
 	file_loads_proto_rawDescOnce sync.Once
@@ -1122,39 +1270,43 @@ func file_loads_proto_rawDescGZIP() []byte {
 	return file_loads_proto_rawDescData
 }
 
-var file_loads_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_loads_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_loads_proto_goTypes = []any{
 	(*Learned)(nil),       // 0: steelyard.loads.v1.Learned
-	(*FollowRequest)(nil), // 1: steelyard.loads.v1.FollowRequest
-	(*Update)(nil),        // 2: steelyard.loads.v1.Update
-	(*QueueHeaders)(nil),  // 3: steelyard.loads.v1.QueueHeaders
-	(*Prefix)(nil),        // 4: steelyard.loads.v1.Prefix
-	(*Endpoint)(nil),      // 5: steelyard.loads.v1.Endpoint
-	(*Cost)(nil),          // 6: steelyard.loads.v1.Cost
-	(*WaitRequest)(nil),   // 7: steelyard.loads.v1.WaitRequest
-	(*Held)(nil),          // 8: steelyard.loads.v1.Held
-	(*Arrival)(nil),       // 9: steelyard.loads.v1.Arrival
-	(*Cached)(nil),        // 10: steelyard.loads.v1.Cached
-	(*WaitResponse)(nil),  // 11: steelyard.loads.v1.WaitResponse
-	(*Verdict)(nil),       // 12: steelyard.loads.v1.Verdict
+	(*Leader)(nil),        // 1: steelyard.loads.v1.Leader
+	(*Led)(nil),           // 2: steelyard.loads.v1.Led
+	(*FollowRequest)(nil), // 3: steelyard.loads.v1.FollowRequest
+	(*Update)(nil),        // 4: steelyard.loads.v1.Update
+	(*QueueHeaders)(nil),  // 5: steelyard.loads.v1.QueueHeaders
+	(*Prefix)(nil),        // 6: steelyard.loads.v1.Prefix
+	(*Endpoint)(nil),      // 7: steelyard.loads.v1.Endpoint
+	(*Cost)(nil),          // 8: steelyard.loads.v1.Cost
+	(*WaitRequest)(nil),   // 9: steelyard.loads.v1.WaitRequest
+	(*Held)(nil),          // 10: steelyard.loads.v1.Held
+	(*Arrival)(nil),       // 11: steelyard.loads.v1.Arrival
+	(*Cached)(nil),        // 12: steelyard.loads.v1.Cached
+	(*WaitResponse)(nil),  // 13: steelyard.loads.v1.WaitResponse
+	(*Verdict)(nil),       // 14: steelyard.loads.v1.Verdict
 }
 var file_loads_proto_depIdxs = []int32{
-	5,  // 0: steelyard.loads.v1.Update.endpoints:type_name -> steelyard.loads.v1.Endpoint
-	6,  // 1: steelyard.loads.v1.Update.cost:type_name -> steelyard.loads.v1.Cost
-	3,  // 2: steelyard.loads.v1.Update.queue:type_name -> steelyard.loads.v1.QueueHeaders
-	4,  // 3: steelyard.loads.v1.Update.prefix:type_name -> steelyard.loads.v1.Prefix
-	8,  // 4: steelyard.loads.v1.WaitRequest.held:type_name -> steelyard.loads.v1.Held
-	9,  // 5: steelyard.loads.v1.WaitRequest.arrivals:type_name -> steelyard.loads.v1.Arrival
-	10, // 6: steelyard.loads.v1.Arrival.cached:type_name -> steelyard.loads.v1.Cached
-	12, // 7: steelyard.loads.v1.WaitResponse.verdicts:type_name -> steelyard.loads.v1.Verdict
-	1,  // 8: steelyard.loads.v1.Loads.Follow:input_type -> steelyard.loads.v1.FollowRequest
+	7,  // 0: steelyard.loads.v1.Update.endpoints:type_name -> steelyard.loads.v1.Endpoint
+	8,  // 1: steelyard.loads.v1.Update.cost:type_name -> steelyard.loads.v1.Cost
+	5,  // 2: steelyard.loads.v1.Update.queue:type_name -> steelyard.loads.v1.QueueHeaders
+	6,  // 3: steelyard.loads.v1.Update.prefix:type_name -> steelyard.loads.v1.Prefix
+	10, // 4: steelyard.loads.v1.WaitRequest.held:type_name -> steelyard.loads.v1.Held
+	11, // 5: steelyard.loads.v1.WaitRequest.arrivals:type_name -> steelyard.loads.v1.Arrival
+	12, // 6: steelyard.loads.v1.Arrival.cached:type_name -> steelyard.loads.v1.Cached
+	14, // 7: steelyard.loads.v1.WaitResponse.verdicts:type_name -> steelyard.loads.v1.Verdict
+	3,  // 8: steelyard.loads.v1.Loads.Follow:input_type -> steelyard.loads.v1.FollowRequest
 	0,  // 9: steelyard.loads.v1.Loads.Share:input_type -> steelyard.loads.v1.Learned
-	7,  // 10: steelyard.loads.v1.Queue.Wait:input_type -> steelyard.loads.v1.WaitRequest
-	2,  // 11: steelyard.loads.v1.Loads.Follow:output_type -> steelyard.loads.v1.Update
-	0,  // 12: steelyard.loads.v1.Loads.Share:output_type -> steelyard.loads.v1.Learned
-	11, // 13: steelyard.loads.v1.Queue.Wait:output_type -> steelyard.loads.v1.WaitResponse
-	11, // [11:14] is the sub-list for method output_type
-	8,  // [8:11] is the sub-list for method input_type
+	9,  // 10: steelyard.loads.v1.Queue.Wait:input_type -> steelyard.loads.v1.WaitRequest
+	1,  // 11: steelyard.loads.v1.Queue.Lead:input_type -> steelyard.loads.v1.Leader
+	4,  // 12: steelyard.loads.v1.Loads.Follow:output_type -> steelyard.loads.v1.Update
+	0,  // 13: steelyard.loads.v1.Loads.Share:output_type -> steelyard.loads.v1.Learned
+	13, // 14: steelyard.loads.v1.Queue.Wait:output_type -> steelyard.loads.v1.WaitResponse
+	2,  // 15: steelyard.loads.v1.Queue.Lead:output_type -> steelyard.loads.v1.Led
+	12, // [12:16] is the sub-list for method output_type
+	8,  // [8:12] is the sub-list for method input_type
 	8,  // [8:8] is the sub-list for extension type_name
 	8,  // [8:8] is the sub-list for extension extendee
 	0,  // [0:8] is the sub-list for field type_name
@@ -1171,7 +1323,7 @@ func file_loads_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_loads_proto_rawDesc), len(file_loads_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   13,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -165,6 +165,7 @@ var Loads_ServiceDesc = grpc.ServiceDesc{
 
 const (
 	Queue_Wait_FullMethodName = "/steelyard.loads.v1.Queue/Wait"
+	Queue_Lead_FullMethodName = "/steelyard.loads.v1.Queue/Lead"
 )
 
 // QueueClient is the client API for Queue service.
@@ -173,6 +174,9 @@ const (
 type QueueClient interface {
 	// Wait puts requests into the queue of one cluster, and answers when each may be sent, and to which endpoint.
 	Wait(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[WaitRequest, WaitResponse], error)
+	// Lead announces to the replica that granted places before which one does from now on. It may be cut off from
+	// the lease. Only replicas may call it.
+	Lead(ctx context.Context, in *Leader, opts ...grpc.CallOption) (*Led, error)
 }
 
 type queueClient struct {
@@ -196,12 +200,25 @@ func (c *queueClient) Wait(ctx context.Context, opts ...grpc.CallOption) (grpc.B
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Queue_WaitClient = grpc.BidiStreamingClient[WaitRequest, WaitResponse]
 
+func (c *queueClient) Lead(ctx context.Context, in *Leader, opts ...grpc.CallOption) (*Led, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Led)
+	err := c.cc.Invoke(ctx, Queue_Lead_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // QueueServer is the server API for Queue service.
 // All implementations must embed UnimplementedQueueServer
 // for forward compatibility.
 type QueueServer interface {
 	// Wait puts requests into the queue of one cluster, and answers when each may be sent, and to which endpoint.
 	Wait(grpc.BidiStreamingServer[WaitRequest, WaitResponse]) error
+	// Lead announces to the replica that granted places before which one does from now on. It may be cut off from
+	// the lease. Only replicas may call it.
+	Lead(context.Context, *Leader) (*Led, error)
 	mustEmbedUnimplementedQueueServer()
 }
 
@@ -214,6 +231,9 @@ type UnimplementedQueueServer struct{}
 
 func (UnimplementedQueueServer) Wait(grpc.BidiStreamingServer[WaitRequest, WaitResponse]) error {
 	return status.Error(codes.Unimplemented, "method Wait not implemented")
+}
+func (UnimplementedQueueServer) Lead(context.Context, *Leader) (*Led, error) {
+	return nil, status.Error(codes.Unimplemented, "method Lead not implemented")
 }
 func (UnimplementedQueueServer) mustEmbedUnimplementedQueueServer() {}
 func (UnimplementedQueueServer) testEmbeddedByValue()               {}
@@ -243,13 +263,36 @@ func _Queue_Wait_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Queue_WaitServer = grpc.BidiStreamingServer[WaitRequest, WaitResponse]
 
+func _Queue_Lead_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(Leader)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(QueueServer).Lead(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Queue_Lead_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(QueueServer).Lead(ctx, req.(*Leader))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Queue_ServiceDesc is the grpc.ServiceDesc for Queue service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
 var Queue_ServiceDesc = grpc.ServiceDesc{
 	ServiceName: "steelyard.loads.v1.Queue",
 	HandlerType: (*QueueServer)(nil),
-	Methods:     []grpc.MethodDesc{},
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "Lead",
+			Handler:    _Queue_Lead_Handler,
+		},
+	},
 	Streams: []grpc.StreamDesc{
 		{
 			StreamName:    "Wait",
