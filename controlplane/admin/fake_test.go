@@ -188,7 +188,8 @@ func llama(now time.Time) api.Cluster {
 			{Kind: api.DisputeFailures, NodeID: "edge-3", Host: "127.0.0.1", Endpoints: []string{"10.0.0.7:8000"},
 				Since: api.At(now.Add(-12 * time.Second))},
 		},
-		Queue: &api.Queue{MaxInFlight: new(4), InFlight: 29, Envoys: 3, Classes: []api.QueueClass{
+		Queue: &api.Queue{MaxInFlight: new(4), InFlight: api.Num(29), Envoys: 3, Here: 3, Owner: api.QueueOwner{
+			State: api.QueueGrants, Lease: "none"}, Classes: []api.QueueClass{
 			{Name: "interactive", Weight: 3, MaxWaiting: 200, MaxWaitSeconds: api.Num(10), Waiting: 2, Tenants: 1,
 				OldestAt: api.At(now.Add(-300 * time.Millisecond)), Granted: 9031, Left: 4},
 			{Name: "batch", Weight: 1, MaxWaiting: 1000, MaxWaitSeconds: api.Num(600), Waiting: 41, Tenants: 7,

@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"net"
 	"reflect"
 	"regexp"
 	"slices"
@@ -114,9 +115,20 @@ func (d *decoder) checkReplicas(cfg *Config) {
 	for _, name := range []*string{&r.Prefix, &r.Name} {
 		d.checkWord(name, longestName, "a name such as steelyard")
 	}
-	if cfg.Redis == nil {
+	if host, port, err := net.SplitHostPort(r.Address); r.Address != "" {
+		if _, ok := parsePort(port); err != nil || !ok || everyInterface(host) {
+			d.refuse(&r.Address, "is not host:port that another machine can connect to: for example, 10.0.0.5:18000")
+		}
+	}
+	switch {
+	case cfg.Redis != nil || r.Lease == LeaseKubernetes:
+	case r.Lease == LeaseRedis:
+		d.conflict(&r.Lease, &cfg.Redis, "there is no redis section: add redis: {addresses: [127.0.0.1:6379]} at the "+
+			"top level, or write kubernetes")
+	default:
 		d.conflict(&cfg.Replicas, &cfg.Redis, "replicas are connected through Redis, and there is no redis section: "+
-			"add redis: {addresses: [127.0.0.1:6379]} at the top level, or remove this section")
+			"add redis: {addresses: [127.0.0.1:6379]} at the top level; or write lease: kubernetes below this section, "+
+			"for one queue of all replicas by a Lease, without shared counts; or remove this section")
 	}
 }
 

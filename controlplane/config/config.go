@@ -1,6 +1,8 @@
 package config
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,7 +33,7 @@ type Config struct {
 	// found there. Default: as a Pod does, by its service account.
 	Kubernetes Kubernetes `yaml:"kubernetes"`
 	// Replicas connects several processes that serve Envoys at the same time, through that Redis. Default none: this
-	// process is the only one, or the processes share nothing.
+	// process is the only one, or the processes share nothing but, as Pods of Kubernetes, their queues.
 	Replicas *Replicas `yaml:"replicas"`
 	// Pools makes a cluster of each InferencePool without a picker. Default none: only what Clusters has.
 	Pools *Pools `yaml:"pools"`
@@ -258,6 +260,33 @@ type Replicas struct {
 	Prefix string `yaml:"prefix" default:"steelyard"`
 	// Name is shown to people for this replica: at most 256 bytes. Default none: the name of the host.
 	Name string `yaml:"name"`
+	// Lease says where the replicas agree on the one that grants the places of all queues: redis, or kubernetes for an
+	// object in the namespace of the Pod or of the kubeconfig. Default none: redis.
+	Lease string `yaml:"lease" oneof:"redis kubernetes"`
+	// Address is host:port where the other replicas reach the xDS listener of this one. Default none: XDS.Listen, and
+	// where that is all addresses of the machine, the one from which it reaches Redis or the Kubernetes API.
+	Address string `yaml:"address"`
+}
+
+// The places of the lease on the queues.
+const (
+	LeaseRedis      = "redis"
+	LeaseKubernetes = "kubernetes"
+)
+
+// Lease is where the lease on the queues is, inPod in a Pod of Kubernetes; empty for none: without a queue, or for the
+// only replica. Pods have replicas without being told so.
+func (c *Config) Lease(inPod bool) string {
+	queued := slices.ContainsFunc(c.Clusters, func(c Cluster) bool { return c.Queue != nil })
+	switch r := c.Replicas; {
+	case !queued:
+		return ""
+	case r != nil:
+		return cmp.Or(r.Lease, LeaseRedis)
+	case inPod:
+		return LeaseKubernetes
+	}
+	return ""
 }
 
 // Cluster is one pool of endpoints, weighed together and served as one assignment.

@@ -220,6 +220,25 @@ func (s *Status) clusters(w io.Writer, width int) {
 			number(arrivalRate(c)), percent(c.Use.CapacityUsed), number(c.Use.ToSpare), sources(c))
 	}
 	t.Write(w, width)
+	for i := range s.Clusters {
+		if q := s.Clusters[i].Queue; q != nil {
+			owner(w, s.Clusters[i].Name, q.Owner, s.Process.Now.Time)
+		}
+	}
+}
+
+// owner says which replica grants the places of a queue; nothing where there is only one.
+func owner(w io.Writer, cluster string, o api.QueueOwner, now time.Time) {
+	epoch, several := o.Epoch.Value()
+	switch cluster = table.Printable(cluster); {
+	case o.State == api.QueueGrants && several:
+		fmt.Fprintf(w, "queue of %s: this replica grants places, for %s, epoch %.0f\n", cluster, ago(o.Since, now), epoch)
+	case o.State == api.QueueFollows:
+		fmt.Fprintf(w, "queue of %s: replica %s at %s grants places, for %s, epoch %.0f\n", cluster,
+			table.Printable(o.Name), table.Printable(o.Address), ago(o.Since, now), epoch)
+	case o.State != api.QueueGrants:
+		fmt.Fprintf(w, "queue of %s: no replica is known to grant places\n", cluster)
+	}
 }
 
 // sources lists those that are not healthy.

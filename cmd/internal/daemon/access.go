@@ -7,10 +7,16 @@ import (
 )
 
 // rulesOf returns the rules on clients of the xDS port; nil where all may use everything.
-func rulesOf(cfg config.XDS) []access.Rule {
+func rulesOf(cfg config.XDS, replicas []string) []access.Rule {
 	var rules []access.Rule
 	for _, r := range cfg.Clients {
 		rules = append(rules, access.Rule(r))
+	}
+	if rules == nil {
+		return nil // everything is allowed
+	}
+	for _, name := range replicas {
+		rules = append(rules, access.Rule{SAN: name, Clusters: []string{"*"}})
 	}
 	return rules
 }

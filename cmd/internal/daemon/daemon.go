@@ -56,6 +56,8 @@ type Daemon struct {
 	options Options
 	started time.Time
 	replica string // identifies this process among the replicas
+	// replicaNames are the names by which certificates show other replicas; none without certificates of clients
+	replicaNames []string
 
 	xdsListener, adminListener *port.Listener
 
@@ -76,6 +78,7 @@ type Daemon struct {
 	stale    loops.Signal          // the targets of the collectors are out of date
 	pollers  chan *inflight.Poller // the poller to run from now on, nil for none; capacity one
 	links    chan *replicas.Link   // the same of the link to other replicas
+	keepers  chan *keeper          // the same of what keeps the lease on the queues
 
 	poolsChanged loops.Signal     // which pools become clusters
 	poolsNamed   loops.Signal     // by the routes of Gateways
@@ -89,6 +92,9 @@ type Daemon struct {
 	guard        *access.Guard
 
 	applying sync.Mutex // one Apply at a time
+
+	leading sync.Mutex             // what a keeper that was replaced says does not count
+	keeper  atomic.Pointer[keeper] // of the lease on the queues; nil for the only replica
 
 	mu         sync.Mutex // guards the following fields; only Apply changes them, but for pools
 	config     *config.Config
@@ -107,7 +113,7 @@ type Daemon struct {
 // calls Close.
 func New(cfg *config.Config, o Options) (*Daemon, error) {
 	d := &Daemon{options: o, started: time.Now(), replica: rand.Text(), stale: loops.NewSignal(),
-		pollers: make(chan *inflight.Poller, 1), links: make(chan *replicas.Link, 1),
+		pollers: make(chan *inflight.Poller, 1), links: make(chan *replicas.Link, 1), keepers: make(chan *keeper, 1),
 		poolsChanged: loops.NewSignal(), poolsNamed: loops.NewSignal(),
 		credentials: credentials.New(o.Log),
 		guard:       access.NewGuard(o.Log)}
@@ -136,6 +142,7 @@ func New(cfg *config.Config, o Options) (*Daemon, error) {
 	d.loads.Visible = d.guard.Visible
 	d.loads.Register(d.grpc)
 	d.places = places.New(d.metrics, o.Log, time.Now().Add(queue.Grace))
+	d.connectReplicas(cfg.XDS.TLS)
 	d.places.Register(d.grpc)
 	d.scrapes = scrape.New(d.scraped, o.Log)
 	d.scrapes.Progress, d.scrapes.Credentials = &d.scraping, d.credentials
@@ -185,6 +192,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	group.Go(func() error { return d.scrapes.Run(failed) })
 	group.Go(func() error { return runLatest(failed, d.pollers) })
 	group.Go(func() error { return runLatest(failed, d.links) })
+	group.Go(func() error { return runLatest(failed, d.keepers) })
 	group.Go(func() error { return d.followEndpoints(failed) })
 	group.Go(func() error { return d.followSignals(failed) })
 	group.Go(func() error { return d.places.Run(failed) })
@@ -287,6 +295,10 @@ func (d *Daemon) apply(written *config.Config) (change config.Change, generation
 			return change, 0, err
 		}
 	}
+	keeper, err := d.nextKeeper(running, cfg, change)
+	if err != nil {
+		return change, 0, err
+	}
 	if change.Redis {
 		if err := d.operate.connect(cfg.Redis); err != nil {
 			return change, 0, err
@@ -301,9 +313,10 @@ func (d *Daemon) apply(written *config.Config) (change config.Change, generation
 		d.poolsChanged.Set()
 	}
 	d.followCredentials(cfg)
+	d.followLease(keeper)
 	d.configurePickers(cfg)
 	if change.Clients || generation == 1 {
-		d.guard.SetRules(rulesOf(cfg.XDS))
+		d.guard.SetRules(rulesOf(cfg.XDS, d.replicaNames))
 	}
 	d.manager.Apply(cfg)
 	return change, generation, nil

@@ -55,7 +55,9 @@ func (k *kubernetesAPI) review(ctx context.Context, token string) (r admin.Revie
 // connectKubernetes makes the client that cfg needs. Nothing is asked yet.
 func (d *Daemon) connectKubernetes(cfg *config.Config) error {
 	needed := slices.ContainsFunc(cfg.Clusters, func(c config.Cluster) bool { return c.Endpoints.InKubernetes() })
-	if !needed && cfg.Pools == nil && !cfg.Admin.Kubernetes || d.kubernetes.client != nil {
+	needed = needed || cfg.Pools != nil || cfg.Admin.Kubernetes ||
+		cfg.Lease(kubernetes.InPod()) == config.LeaseKubernetes
+	if !needed || d.kubernetes.client != nil {
 		return nil
 	}
 	client, err := kubernetes.New(kubernetes.Options{

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"steelyard/controlplane/config"
-	"steelyard/internal/api"
 	"steelyard/picking/queue"
 	"steelyard/xds/loads"
 	"steelyard/xds/loads/loadsv1"
@@ -41,11 +40,4 @@ func prefixOf(c *config.Prefix) *loadsv1.Prefix {
 		p.Markers = append(p.Markers, uint32(m))
 	}
 	return p
-}
-
-// addQueue fills in the queue of a cluster.
-func (d *Daemon) addQueue(c *api.Cluster) {
-	if state, on := d.places.State(c.Name); on {
-		c.Queue = &state
-	}
 }

@@ -1,11 +1,11 @@
 package daemon
 
 import (
-	"cmp"
 	"crypto/rand"
 	"fmt"
-	"os"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"steelyard/collectors/inflight"
 	"steelyard/collectors/replicas"
@@ -19,24 +19,16 @@ import (
 
 // newLink makes the link to other replicas that cfg configures; nil for none.
 func (d *Daemon) newLink(cfg *config.Config) (*replicas.Link, error) {
-	if cfg.Replicas == nil {
+	if cfg.Replicas == nil || cfg.Redis == nil {
 		return nil, nil
 	}
 	connect, err := inflight.Connector(d.redisOptions(cfg.Redis))
 	if err != nil {
 		return nil, fmt.Errorf("connecting the replicas: %w", err)
 	}
-	name := cfg.Replicas.Name
-	if name == "" {
-		host, _ := os.Hostname() // it is for people only
-		name = cmp.Or(host, "unknown")
-	}
 	link := replicas.New(merge.ID(rand.Text()), replicas.Options{
-		Connect: func() replicas.Client {
-			client, stop := connect()
-			return replicas.Client{UniversalClient: client, Stop: stop}
-		},
-		Prefix: cfg.Replicas.Prefix, Name: name, Log: d.options.Log,
+		Connect: clientOf(connect),
+		Prefix:  cfg.Replicas.Prefix, Name: replicaName(cfg.Replicas), Log: d.options.Log,
 		Own: d.signals.own,
 		Changed: func(clusters []string) {
 			for _, name := range clusters {
@@ -45,6 +37,13 @@ func (d *Daemon) newLink(cfg *config.Config) (*replicas.Link, error) {
 		},
 	})
 	return link, nil
+}
+
+func clientOf(connect func() (redis.UniversalClient, func())) func() replicas.Client {
+	return func() replicas.Client {
+		client, stop := connect()
+		return replicas.Client{UniversalClient: client, Stop: stop}
+	}
 }
 
 // poke wakes the loop of a cluster of which Envoys here reported, and the other replicas.

@@ -563,8 +563,12 @@ function requestWords(w) {
 }
 function queueCard(q) {
 	const most = q.max_in_flight === null ? 'its slots' : num(q.max_in_flight);
+	const owner = { grants: q.owner.name ? 'this replica' : '', follows: q.owner.name,
+		stopped: 'none: this replica cannot renew its lease', unknown: 'none that is known' }[q.owner.state];
+	const by = owner && ' Granted by ' + owner + (known(q.owner.epoch) ? ', epoch ' + num(q.owner.epoch) : '') + '.';
+	if (!q.classes.length) return card('Queue', plural(q.envoys, 'Envoy') + ' of this replica.' + by, null);
 	const note = num(q.in_flight) + ' in flight by it, at most ' + most + ' at each endpoint, of '
-		+ plural(q.envoys, 'Envoy');
+		+ plural(q.envoys, 'Envoy') + (by ? '.' + by : '');
 	const weights = sum(q.classes.filter((c) => !c.strict).map((c) => c.weight));
 	return card('Queue', note, null, sheet('Queue', ['Class', 'Share|num', 'Waiting|num', 'Tenants|num less',
 		'Longest wait|num', 'Sent|num', 'Refused|num', 'Gave up|num less', 'By the weights|num less'],

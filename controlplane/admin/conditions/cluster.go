@@ -130,17 +130,40 @@ func queueConditions(p *Observation, c *api.Cluster, subject api.Subject) []cond
 		watching += BoolToInt(slices.ContainsFunc(p.Clients[i].Subscriptions,
 			func(s api.Subscription) bool { return s.Cluster == c.Name }))
 	}
-	if c.Queue == nil || c.Queue.Shared || c.Queue.Envoys >= watching {
+	if c.Queue == nil {
 		return nil
+	}
+	out := ownerConditions(c.Queue.Owner, c.Name, subject)
+	if c.Queue.Shared || c.Queue.Here >= watching {
+		return out
 	}
 	f := newCondition(kindNoQueue, api.SeverityWarning, subject,
 		sprint("Not all requests of %s wait in its queue", c.Name)).explain(
-		sprint("Requests of %d of its %d Envoys do not.", watching-c.Queue.Envoys, watching), api.BlameNo,
+		sprint("Requests of %d of its %d Envoys do not.", watching-c.Queue.Here, watching), api.BlameNo,
 		"Envoys without the module or a picker send requests at once.",
 		"Make the configuration of these Envoys with steelyard bootstrap --module or --picker, or look for the reason "+
 			"in their logs.",
 		"steelyard bootstrap --module --cluster "+quoted(c.Name)+" --xds HOST:PORT")
 	f.pendingFor = 5 * time.Second
+	return append(out, f)
+}
+
+// ownerConditions are about the replica that grants the places of a queue.
+func ownerConditions(o api.QueueOwner, cluster string, subject api.Subject) []condition {
+	why, what := o.Error, "See why the lease cannot be renewed or read: "
+	switch {
+	case o.State == api.QueueGrants || o.State == api.QueueFollows && o.Error == "":
+		return nil
+	case o.State == api.QueueFollows:
+		what = "Let the replicas connect to each other's xDS port, with the certificate of that port: "
+	case why == "":
+		why = "The lease has no owner."
+	}
+	f := newCondition(kindNoOwner, api.SeverityError, subject,
+		sprint("No replica grants the places of %s to the Envoys here", cluster)).explain(why, api.BlameYes,
+		"Requests wait for 3 s, and then follow the weights: neither classes nor max_in_flight hold for them.",
+		what+"docs/queue.md, Several replicas.", "")
+	f.pendingFor = passing
 	return []condition{f}
 }
 

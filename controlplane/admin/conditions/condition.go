@@ -29,6 +29,7 @@ const (
 	kindDrops          api.IncidentKind = "drops"
 	kindNoShedding     api.IncidentKind = "shedding_without_effect"
 	kindNoQueue        api.IncidentKind = "queue_without_effect"
+	kindNoOwner        api.IncidentKind = "queue_without_owner"
 	kindSource         api.IncidentKind = "source"
 	kindOverloaded     api.IncidentKind = "overloaded"
 	kindAsleep         api.IncidentKind = "asleep"

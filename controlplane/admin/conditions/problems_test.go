@@ -240,9 +240,9 @@ func TestEnvoysWhoseRequestsDoNotWaitAreAProblem(t *testing.T) {
 		want  []api.Problem
 	}{
 		"no queue":           {nil, []api.Problem{}},
-		"all of the cluster": {&api.Queue{Envoys: 2}, []api.Problem{}},
-		"a picker for both":  {&api.Queue{Envoys: 1, Shared: true}, []api.Problem{}},
-		"one without": {&api.Queue{Envoys: 1}, []api.Problem{warning("Not all requests of llama wait in its queue: " +
+		"all of the cluster": {&api.Queue{Owner: api.QueueOwner{State: api.QueueGrants}, Envoys: 2, Here: 2}, []api.Problem{}},
+		"a picker for both":  {&api.Queue{Owner: api.QueueOwner{State: api.QueueGrants}, Envoys: 1, Here: 1, Shared: true}, []api.Problem{}},
+		"one without": {&api.Queue{Owner: api.QueueOwner{State: api.QueueGrants}, Envoys: 2, Here: 1}, []api.Problem{warning("Not all requests of llama wait in its queue: " +
 			"Requests of 1 of its 2 Envoys do not.")}},
 	} {
 		t.Run(name, func(t *testing.T) {

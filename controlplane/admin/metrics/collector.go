@@ -108,6 +108,14 @@ func collectCluster(s sink, c *api.Cluster, now time.Time) {
 	s.with(labelReason, c.MinIntervalReason).set("steelyard_min_push_interval_seconds",
 		"Current time from a push to the next, by what sets it: floor, bytes or cpu.", c.MinIntervalSeconds)
 	if q := c.Queue; q != nil {
+		s.with("owner", q.Owner.Name).set("steelyard_queue_owner",
+			"1 of the replica that grants the queue's places, by its name, as this one knows it.",
+			oneIf(q.Owner.State == api.QueueGrants || q.Owner.State == api.QueueFollows))
+		s.set("steelyard_queue_granting", "1 while this replica grants the places of the queue.",
+			oneIf(q.Owner.State == api.QueueGrants))
+		s.set("steelyard_queue_epoch", "Rises with each change of the replica that grants places.", q.Owner.Epoch)
+		s.set("steelyard_queue_owner_since_timestamp_seconds", "When this replica learned of that owner.",
+			unixTime(q.Owner.Since))
 		for _, class := range q.Classes {
 			s.with(labelClass, class.Name).set("steelyard_queue_waiting", "Requests that wait in the queue, in their "+
 				"Envoys.", num(class.Waiting))

@@ -1,0 +1,195 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	grpccredentials "google.golang.org/grpc/credentials"
+
+	"steelyard/collectors/inflight"
+	"steelyard/collectors/replicas"
+	"steelyard/controlplane/config"
+	"steelyard/controlplane/discovery/kubernetes"
+	"steelyard/internal/api"
+	"steelyard/internal/credentials"
+	"steelyard/internal/lease"
+	"steelyard/xds/loads/follow"
+)
+
+// A keeper keeps the lease on the queues, and then closes where it is.
+type keeper struct {
+	*lease.Keeper
+	where string // config.LeaseRedis or config.LeaseKubernetes
+	close func()
+}
+
+// Run implements runner.
+func (k *keeper) Run(ctx context.Context) error {
+	defer k.close()
+	return k.Keeper.Run(ctx)
+}
+
+// newKeeper makes the keeper that cfg asks for; nil where this replica is the only one, or there is no queue.
+func (d *Daemon) newKeeper(cfg *config.Config) (*keeper, error) {
+	where := cfg.Lease(kubernetes.InPod())
+	if where == "" {
+		return nil, nil
+	}
+	self := lease.Record{ID: rand.Text(), Name: replicaName(cfg.Replicas)}
+	r := cmp.Or(cfg.Replicas, &config.Replicas{Prefix: "steelyard"})
+	var store interface {
+		lease.Store
+		Close()
+	}
+	towards := ""
+	if where == config.LeaseKubernetes {
+		store, towards = d.kubernetes.client.Lease(r.Prefix+"-queue"), d.kubernetes.client.Server()
+	} else {
+		connect, err := inflight.Connector(d.redisOptions(cfg.Redis))
+		if err != nil {
+			return nil, fmt.Errorf("keeping the lease on the queues: %w", err)
+		}
+		store, towards = replicas.NewLease(clientOf(connect), r.Prefix), cfg.Redis.Addresses[0]
+	}
+	self.Address = cmp.Or(r.Address, reachable(d.XDSAddress(), towards))
+	k := &keeper{where: where, close: store.Close}
+	k.Keeper = lease.NewKeeper(self, store, func(s lease.State) {
+		d.leading.Lock()
+		defer d.leading.Unlock()
+		if d.keeper.Load() == k {
+			d.places.Lead(s)
+		}
+	}, d.options.Log)
+	return k, nil
+}
+
+// nextKeeper is the keeper of a configuration, which is the one that runs unless it has to be another.
+func (d *Daemon) nextKeeper(running, next *config.Config, c config.Change) (*keeper, error) {
+	inPod := kubernetes.InPod()
+	if where := next.Lease(inPod); where == running.Lease(inPod) && !c.Replicas && (where == "" || !c.Redis) {
+		return d.keeper.Load(), nil
+	}
+	return d.newKeeper(next)
+}
+
+// followLease has the places be granted by the replica that the keeper finds; by this one without a keeper.
+func (d *Daemon) followLease(k *keeper) {
+	d.leading.Lock()
+	defer d.leading.Unlock()
+	if d.keeper.Swap(k) == k {
+		return
+	}
+	d.places.Lead(lease.State{Mine: k == nil})
+	replace(d.keepers, k)
+}
+
+// replicaName is the name of this replica for people.
+func replicaName(r *config.Replicas) string {
+	if r != nil && r.Name != "" {
+		return r.Name
+	}
+	host, _ := os.Hostname()
+	return cmp.Or(host, "unknown")
+}
+
+// reachable is a listener's address as other machines use it: where it listens on all addresses, the one from which
+// this machine reaches another host:port.
+func reachable(listener, towards string) string {
+	host, port, err := net.SplitHostPort(listener)
+	if address, failed := netip.ParseAddr(host); err != nil || failed != nil || !address.IsUnspecified() {
+		return listener
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	var dialer net.Dialer
+	if conn, err := dialer.DialContext(ctx, "udp", towards); err == nil { // which sends nothing
+		defer conn.Close()
+		host, _, _ = net.SplitHostPort(conn.LocalAddr().String())
+		return net.JoinHostPort(host, port)
+	}
+	addresses, _ := net.InterfaceAddrs()
+	for _, a := range addresses {
+		if network, ok := a.(*net.IPNet); ok && network.IP.IsGlobalUnicast() {
+			return net.JoinHostPort(network.IP.String(), port)
+		}
+	}
+	return listener
+}
+
+// connectReplicas has the queues reach other replicas: with the certificate of the xDS listener, and the authorities of
+// its clients. Replicas have the same names in their certificates, and no Envoy has them.
+func (d *Daemon) connectReplicas(cfg *config.ServerTLS) {
+	mutual := cfg != nil && cfg.ClientCAFile != ""
+	if mutual {
+		d.replicaNames = d.namesIn(cfg)
+	}
+	d.places.Dial = func(address string) (*grpc.ClientConn, error) { return d.dialReplica(cfg, address) }
+	d.places.Trusted = func(ctx context.Context) bool {
+		return !mutual || slices.ContainsFunc(credentials.PeerIdentity(ctx).DNS,
+			func(name string) bool { return slices.Contains(d.replicaNames, name) })
+	}
+	d.places.Told = func(owner lease.Record) {
+		if k := d.keeper.Load(); k != nil {
+			k.Told(owner)
+		}
+	}
+}
+
+// dialReplica connects to the xDS listener of another replica.
+func (d *Daemon) dialReplica(cfg *config.ServerTLS, address string) (*grpc.ClientConn, error) {
+	var transport grpccredentials.TransportCredentials
+	if cfg != nil {
+		files := credentials.Client{CAFile: cfg.ClientCAFile, CertFile: cfg.CertFile, KeyFile: cfg.KeyFile}
+		if len(d.replicaNames) > 0 {
+			files.ServerName = d.replicaNames[0]
+		}
+		var err error
+		if transport, err = follow.TLS(context.Background(), d.credentials, files); err != nil {
+			return nil, err
+		}
+	}
+	conn, err := follow.Dial(address, transport)
+	if err != nil {
+		return nil, err
+	}
+	return conn.ClientConn, nil
+}
+
+// namesIn are the DNS names of a certificate, without patterns.
+func (d *Daemon) namesIn(cfg *config.ServerTLS) (names []string) {
+	pair, err := d.credentials.Get(context.Background(), credentials.File{Cert: cfg.CertFile, Key: cfg.KeyFile})
+	if err != nil {
+		return nil // it was usable a moment ago
+	}
+	for _, name := range pair.Certificates[0].DNSNames {
+		if !strings.Contains(name, "*") {
+			names = append(names, strings.ToLower(name))
+		}
+	}
+	return names
+}
+
+// addQueue fills in the queue of a cluster.
+func (d *Daemon) addQueue(c *api.Cluster) {
+	state, on := d.places.State(c.Name)
+	if !on {
+		return
+	}
+	state.Owner.Lease = "none"
+	if k := d.keeper.Load(); k != nil {
+		state.Owner.Lease = k.where
+		if err := k.Err(); err != nil {
+			state.Owner.Error = err.Error()
+		}
+	}
+	c.Queue = &state
+}
