@@ -13,7 +13,7 @@
 // versions may run at the same time, each as if the other did not exist. A message has at most 256 KiB; a state that is
 // larger takes several. What is received is bounded in size, and names and addresses in length.
 //
-//	PREFIX:{queue}:owner    the replica that grants the places of queues, with its epoch and address ([Lease]); it expires
+//	PREFIX:{queue}:owner    the replica that grants the places of queues, with its epoch and address, for [lease.TTL]
 //	PREFIX:{queue}:epoch    the latest epoch
 //
 // # While Redis is unreachable

@@ -21,8 +21,8 @@ var (
 	hold, release = redis.NewScript(holdScript), redis.NewScript(releaseScript)
 )
 
-// A Lease keeps the lease on the queue in Redis, under PREFIX:{queue}:owner. Its epoch is in PREFIX:{queue}:epoch, which
-// is in the same slot of a Redis Cluster. It is a lease.Store.
+// A Lease keeps the lease on the queue in Redis, under PREFIX:{queue}:owner. Its epoch is in PREFIX:{queue}:epoch, in
+// the same slot of a Redis Cluster. It is a lease.Store.
 type Lease struct {
 	connect func() Client
 	keys    []string

@@ -127,8 +127,8 @@ func (d *decoder) checkReplicas(cfg *Config) {
 			"top level, or write kubernetes")
 	default:
 		d.conflict(&cfg.Replicas, &cfg.Redis, "replicas are connected through Redis, and there is no redis section: "+
-			"add redis: {addresses: [127.0.0.1:6379]} at the top level; or write lease: kubernetes below this section, "+
-			"for one queue of all replicas by a Lease, without shared counts; or remove this section")
+			"add redis: {addresses: [127.0.0.1:6379]} at the top level; or write lease: kubernetes below this "+
+			"section, for one queue of all replicas by a Lease, without shared counts; or remove this section")
 	}
 }
 

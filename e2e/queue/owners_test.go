@@ -196,8 +196,8 @@ func TestMaxInFlightHoldsOverAllReplicas(t *testing.T) {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			const requests = 300
 			seen := &doubles{at: make(map[string]int)}
-			r := startReplicas(t, n, inRedis(t), testbed.Servers(t, testbed.Same(4, modelsim.Options{Slots: 8, Observer: seen})...),
-				"queue: {max_in_flight: 1}")
+			pool := testbed.Servers(t, testbed.Same(4, modelsim.Options{Slots: 8, Observer: seen})...)
+			r := startReplicas(t, n, inRedis(t), pool, "queue: {max_in_flight: 1}")
 			r.answer(requests, 32, 50*time.Millisecond)
 			if n := seen.count(); n > 0 {
 				t.Errorf("%d of %d requests began next to another one", n, requests)
@@ -294,7 +294,8 @@ func (c *steady) end(slack time.Duration) {
 	worst := kept(trips)
 	c.r.t.Logf("%d requests, in order but for %v; timers were %v late", len(trips), worst, slack)
 	if worst > orderKept+slack {
-		c.r.t.Errorf("requests were sent in order but for %v, want %v (and %v, for the machine)", worst, orderKept, slack)
+		c.r.t.Errorf("requests were sent in order but for %v, want %v (and %v, for the machine)", worst, orderKept,
+			slack)
 	}
 }
 
@@ -376,8 +377,8 @@ func (r *replicas) strike(b blow, seen *doubles) {
 	r.away = nil
 }
 
-// TestAnotherReplicaGrantsPlacesAfterTheOwner is killed, stopped or cut off from where the lease is: within two seconds,
-// in order, and no request fails.
+// TestAnotherReplicaGrantsPlacesAfterTheOwner is killed, stopped or cut off from where the lease is: within two
+// seconds, in order, and no request fails.
 func TestAnotherReplicaGrantsPlacesAfterTheOwner(t *testing.T) {
 	for _, c := range []struct {
 		name string

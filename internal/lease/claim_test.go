@@ -96,13 +96,17 @@ func TestNoTwoOwnersGrantsAreAccepted(t *testing.T) {
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"":      func(*rapid.T) { w.check() },
-			"pass":  func(t *rapid.T) { w.now += time.Duration(rapid.IntRange(1, 200).Draw(t, "ms")) * time.Millisecond },
-			"leap":  func(t *rapid.T) { w.now += time.Duration(rapid.IntRange(1, 3600).Draw(t, "s")) * time.Second },
+			"pass":  func(*rapid.T) { w.pass(200, time.Millisecond) },
+			"leap":  func(*rapid.T) { w.pass(3600, time.Second) },
 			"ask":   w.ask,
 			"store": w.arrive, "answer": w.answer, "lose": w.lose, "freeze": w.freeze,
 			"tell": w.tell, "grant": w.grant, "receive": w.receive, "forget": w.forget,
 		})
 	})
+}
+
+func (w *world) pass(most int, unit time.Duration) {
+	w.now += time.Duration(rapid.IntRange(1, most).Draw(w.t, "passes")) * unit
 }
 
 func (w *world) ask(*rapid.T) {

@@ -82,8 +82,8 @@ func New(opens time.Time, random func() float64) *Queue {
 	return &Queue{random: random, opens: opens, line: newLine([]Class{{Weight: 1}}), places: newPlaces()}
 }
 
-// Forget forgets all requests, those that hold places too, and keeps the endpoints. Nothing is granted or refused before
-// opens: meanwhile, proxies name what waits and what holds places.
+// Forget forgets all requests, those that hold places too, and keeps the endpoints. Nothing is granted or refused
+// before opens: meanwhile, proxies name what waits and what holds places.
 func (q *Queue) Forget(opens time.Time) {
 	classes := make([]Class, len(q.line.classes))
 	for i, c := range q.line.classes {

@@ -17,7 +17,8 @@ import (
 	"steelyard/xds/loads/loadsv1"
 )
 
-// relayedKey is the gRPC metadata of a stream that a replica passes on: the epoch of the leader that it takes this one for.
+// relayedKey is the gRPC metadata of a stream that a replica passes on: the epoch of the leader for which it takes this
+// one.
 const relayedKey = "x-steelyard-relayed"
 
 // A leader is the replica that grants places, from when this one learns of it until it learns of another.
@@ -122,7 +123,8 @@ func (s *Server) announce(ctx context.Context) {
 	}
 }
 
-// tell tries until the other replica has the news, has been silent for longer than its Envoys wait, or another one leads.
+// tell tries until the other replica has the news, has been silent for longer than its Envoys wait, or another one
+// leads.
 func (s *Server) tell(ctx context.Context, a announcement) {
 	ctx, cancel := context.WithTimeout(ctx, picking.Stale)
 	defer cancel()
@@ -142,7 +144,8 @@ func (s *Server) tell(ctx context.Context, a announcement) {
 	_, err = loadsv1.NewQueueClient(conn).Lead(ctx, &loadsv1.Leader{Id: a.leader.ID, Name: a.leader.Name,
 		Address: a.leader.Address, Epoch: a.leader.Epoch}, grpc.WaitForReady(true))
 	if err != nil {
-		s.log.Debug("the announcement did not reach the replica that granted places before", "address", a.to, "error", err)
+		s.log.Debug("the announcement did not reach the replica that granted places before", "address", a.to, "error",
+			err)
 	}
 }
 

@@ -28,8 +28,8 @@ import (
 const (
 	// Heartbeat is the longest time between two messages to a proxy.
 	Heartbeat = time.Second
-	// fencedBeat is the same where there are several replicas: a proxy has to find out that one hangs before another one
-	// grants places in its stead.
+	// fencedBeat is the same where there are several replicas: a proxy has to find out that one hangs before another
+	// one grants places in its stead.
 	fencedBeat = Heartbeat / 4
 	// MaxRequests is how many requests one stream may have waiting and in flight.
 	MaxRequests = 16_384

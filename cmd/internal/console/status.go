@@ -232,7 +232,8 @@ func owner(w io.Writer, cluster string, o api.QueueOwner, now time.Time) {
 	epoch, several := o.Epoch.Value()
 	switch cluster = table.Printable(cluster); {
 	case o.State == api.QueueGrants && several:
-		fmt.Fprintf(w, "queue of %s: this replica grants places, for %s, epoch %.0f\n", cluster, ago(o.Since, now), epoch)
+		fmt.Fprintf(w, "queue of %s: this replica grants places, for %s, epoch %.0f\n", cluster, ago(o.Since, now),
+			epoch)
 	case o.State == api.QueueFollows:
 		fmt.Fprintf(w, "queue of %s: replica %s at %s grants places, for %s, epoch %.0f\n", cluster,
 			table.Printable(o.Name), table.Printable(o.Address), ago(o.Since, now), epoch)

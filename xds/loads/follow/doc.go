@@ -5,6 +5,6 @@
 // logs one line when the loads are lost, also if there were none before, one when Steelyard refuses to send them, as
 // for a cluster that is not configured, and one when they are back.
 //
-// Where several replicas of Steelyard serve queues, a [Waiter] regards its stream as broken after a second, and connects
-// again, behind a load balancer perhaps to another replica, before another one grants places in its stead.
+// Where several replicas of Steelyard serve queues, a [Waiter] regards its stream as broken after a second, and
+// connects again, behind a load balancer perhaps to another replica, before another one grants places in its stead.
 package follow
