@@ -127,14 +127,16 @@ func (s *Server) announce(ctx context.Context) {
 // leads.
 func (s *Server) tell(ctx context.Context, a announcement) {
 	ctx, cancel := context.WithTimeout(ctx, picking.Stale)
+	var watching sync.WaitGroup
+	defer watching.Wait()
 	defer cancel()
-	go func() {
+	watching.Go(func() {
 		select {
 		case <-a.leader.over:
 			cancel()
 		case <-ctx.Done():
 		}
-	}()
+	})
 	conn, err := s.Dial(a.to)
 	if err != nil {
 		s.log.Warn("the replica that granted places before cannot be reached", "address", a.to, "error", err)

@@ -71,6 +71,7 @@ type Client struct {
 
 	mu      sync.Mutex
 	watched map[key]*watched
+	leased  bool  // a lease is kept, too
 	away    error // why the API server does not answer; nil while it does
 	subs    map[loops.Signal]struct{}
 }
@@ -261,7 +262,7 @@ func (c *Client) probe(ctx context.Context) (ready bool, err error) {
 func (c *Client) inUse() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.watched) > 0
+	return len(c.watched) > 0 || c.leased
 }
 
 func (c *Client) setAway(err error) {

@@ -30,6 +30,9 @@ type Lease struct {
 
 // Lease makes the lease of a name, in the namespace of this process.
 func (c *Client) Lease(name string) *Lease {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.leased = true
 	return &Lease{api: c.coordination, namespace: c.namespace, name: name, requested: c.requested}
 }
 
