@@ -250,3 +250,31 @@ func TestWhatCannotBeAttachedIsAnErrorWithWhatToWrite(t *testing.T) {
 		t.Errorf("a bootstrap of two clusters: %v", err)
 	}
 }
+
+// TestAShadowAddsNothingThatARequestCouldGoThrough in every form: one cluster for each name, without weights, that no
+// route names.
+func TestAShadowAddsNothingThatARequestCouldGoThrough(t *testing.T) {
+	for _, form := range []Form{FormStatic, FormCDS, FormADS} {
+		t.Run(string(form), func(t *testing.T) {
+			o := llama(ModeFailsafe)
+			o.Further, o.Form, o.Shadow = []string{"embed"}, form, true
+			bootstrap, found := attached(t, o, "steelyard_xds") // any cluster that is there
+			want := []string{"embed_shadow", "llama_shadow", "steelyard_xds"}
+			if got := slices.Sorted(maps.Keys(found)); !slices.Equal(got, want) {
+				t.Errorf("clusters %q, want %q", got, want)
+			}
+			for name, service := range map[string]string{"embed_shadow": "embed/members",
+				"llama_shadow": "llama/members"} {
+				if got := found[name].GetEdsClusterConfig().GetServiceName(); got != service {
+					t.Errorf("%s asks for %q, want %q", name, got, service)
+				}
+			}
+			accepted(t, bootstrap)
+		})
+	}
+	o := llama(ModeFailsafe)
+	o.Shadow = true
+	if _, err := Render(o); err == nil || !strings.Contains(err.Error(), "shadow: it is for requests of clusters") {
+		t.Errorf("a whole bootstrap: %v", err)
+	}
+}

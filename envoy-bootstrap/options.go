@@ -125,6 +125,10 @@ type Options struct {
 	// empty. It is not for RenderAttach.
 	Ready string
 
+	// Shadow, of RenderAttach only, has an Envoy report the requests that it sends through clusters of its own. No
+	// request goes by the weights, and none are sent to it.
+	Shadow bool
+
 	AccessLog bool // one line per request on standard output
 
 	// Envoy's reports of its requests, which can be switched off one by one. Without any,
@@ -195,6 +199,7 @@ func (o Options) validate() error {
 		o.TLS.validate("tls"),
 		o.ModelTLS.validate("model tls"),
 		o.checkSecretsDir(),
+		o.checkShadow(),
 	)
 }
 
@@ -348,6 +353,20 @@ func (o Options) checkFurther() error {
 			"one cluster, or no fallback"))
 	}
 	return errors.Join(errs...)
+}
+
+// checkShadow refuses what is for requests that follow the weights.
+func (o Options) checkShadow() error {
+	switch {
+	case !o.Shadow:
+		return nil
+	case o.Mode == ModeShedding, len(o.Fallback) > 0, o.Picker != "", o.Module, o.Affinity != "", o.ModelTLS != TLS{}:
+		return errors.New("shadow: no request goes through clusters of Steelyard: want no mode, fallback, picker, " +
+			"module, affinity or TLS to model servers")
+	case o.NoUpstreamLog:
+		return errors.New("shadow: the times of answers come with the upstream log: want it too")
+	}
+	return nil
 }
 
 func (o Options) checkSecretsDir() error {

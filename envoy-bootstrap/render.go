@@ -38,6 +38,10 @@ func Render(o Options) ([]byte, error) {
 	if len(o.Further) > 0 {
 		return nil, errors.New("cluster: a bootstrap has one: want one cluster, or what to attach to an Envoy")
 	}
+	if o.Shadow {
+		return nil, errors.Join(o.withDefaults().checkShadow(), errors.New("shadow: it is for requests of clusters "+
+			"that an Envoy already has: want what to attach to it"))
+	}
 	return render("bootstrap", o)
 }
 
@@ -287,6 +291,9 @@ func (v view) Routes() []modelRoute {
 	}
 	return all
 }
+
+// ShadowCluster is the cluster by which an Envoy subscribes without following.
+func (v view) ShadowCluster() string { return v.Cluster + "_shadow" }
 
 // AffinityCluster is the cluster for requests that name their conversation.
 func (v view) AffinityCluster() string { return v.Cluster + "_affinity" }

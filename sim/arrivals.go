@@ -13,16 +13,17 @@ import (
 type arrivals struct {
 	gaps, places, services *rand.Rand
 
-	rate    float64   // per second, now
-	base    float64   // without a flash crowd
-	at      instant   // of the next one
-	shares  []float64 // of the Envoys, cumulative; the last is 1
-	workers int
-	service Service
-	mean    float64 // seconds
-	classes [2]float64
-	mu      float64  // of the log-normal
-	prompts *prompts // nil where requests need a time of service
+	rate     float64   // per second, now
+	base     float64   // without a flash crowd
+	at       instant   // of the next one
+	shares   []float64 // of the Envoys, cumulative; the last is 1
+	workers  int
+	service  Service
+	measured []float64
+	mean     float64 // seconds
+	classes  [2]float64
+	mu       float64  // of the log-normal
+	prompts  *prompts // nil where requests need a time of service
 }
 
 // An arrival is a request before it is placed.
@@ -39,6 +40,7 @@ func newArrivals(s *Scenario, rate float64) *arrivals {
 		gaps: source(s.Seed, streamGaps), places: source(s.Seed, streamPlaces),
 		services: source(s.Seed, streamServices),
 		rate:     rate, base: rate, workers: s.Workers, service: s.Service, mean: s.Service.Mean.Seconds(),
+		measured: s.Measured,
 	}
 	var sum float64
 	for i := range s.Envoys {
@@ -101,6 +103,9 @@ func (a *arrivals) surge(factor float64, now instant) {
 }
 
 func (a *arrivals) work() float64 {
+	if len(a.measured) > 0 {
+		return a.mean * a.measured[a.services.IntN(len(a.measured))]
+	}
 	switch a.service.Kind {
 	case Deterministic:
 		return a.mean

@@ -24,8 +24,9 @@ type Result struct {
 	// warm-up, as parts of the capacity.
 	Goodput, Utilization float64
 
-	// Loads are the mean requests in each pod after the warm-up.
-	Loads []float64
+	// Loads are the mean requests in each pod after the warm-up, Placed those that it was sent.
+	Loads  []float64
+	Placed []int
 	// Spread is the mean difference of load per slot (or of an engine) between the
 	// fullest and the emptiest pod.
 	Spread float64

@@ -31,6 +31,8 @@ type Scenario struct {
 	Load, Rate float64
 
 	Service Service  // what requests need of pods with slots
+	// Measured are times that requests need, as parts of Service.Mean and each as likely, instead of Service.Kind.
+	Measured []float64
 	Prompts *Prompts // what they need of engines; nil where pods have slots
 	Signals Signals
 	Events  []Event // in any order

@@ -21,6 +21,7 @@ type tally struct {
 	prompt, cached          int       // tokens, of engines
 	steps, pushes           int
 
+	sent             []int    // by pod
 	windows          []window // by pod
 	spread, spreadOf float64
 	series           []Sample
@@ -39,8 +40,8 @@ func newTally(w *world) tally {
 	expected := int(w.arrivals.rate * (w.s.Duration - w.s.WarmUp).Seconds() * 1.1)
 	return tally{
 		w: w, mean: mean.Seconds(), every: at(mean), dither: source(w.s.Seed, streamDither),
-		windows: make([]window, len(w.pods)),
-		waits:   make([]float64, 0, max(0, min(expected, 1<<22))),
+		windows: make([]window, len(w.pods)), sent: make([]int, len(w.pods)),
+		waits: make([]float64, 0, max(0, min(expected, 1<<22))),
 	}
 }
 
@@ -53,6 +54,7 @@ func (t *tally) refused(counts bool) {
 func (t *tally) placed(pod int32, counts bool) {
 	if counts {
 		t.requests++
+		t.sent[pod]++
 		t.windows[pod].now++
 	}
 }
@@ -197,7 +199,7 @@ func (t *tally) result() Result {
 		Policy: w.p.Name, Requests: t.requests, Dropped: t.dropped,
 		Wait: quantiles(t.waits), Latency: quantiles(t.latencies),
 		FirstToken: quantiles(t.first), PerToken: quantiles(t.each), EndToEnd: quantiles(t.whole),
-		Cached: float64(t.cached) / max(1, float64(t.prompt)), Loads: loads,
+		Cached: float64(t.cached) / max(1, float64(t.prompt)), Loads: loads, Placed: t.sent,
 		Steps: t.steps, Pushes: t.pushes,
 		Goodput: float64(t.done) / counted / w.capacity, Utilization: busy / counted / float64(slots),
 		Spread: t.spread / max(1, t.spreadOf), Hunting: t.hunting(),

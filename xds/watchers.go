@@ -12,6 +12,16 @@ import (
 // host. cluster is the base name. The caller may change the result.
 func (s *Server) Watchers(cluster string) []envoyid.ID { return s.tracker.watching(cluster) }
 
+// Shadowed reports whether Envoys subscribe to the cluster, and none of them by a name that carries weights: their
+// requests go where their own clusters send them.
+func (s *Server) Shadowed(cluster string) bool {
+	t := s.tracker
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	w := &t.watches
+	return len(w.clusters[cluster]) > 0 && w.names[cluster]+w.names[cluster+failsafeSuffix] == 0
+}
+
 // WatchGeneration changes whenever the result of Watchers may have changed, for any cluster. It costs one atomic load.
 func (s *Server) WatchGeneration() uint64 { return s.tracker.watches.generation.Load() }
 

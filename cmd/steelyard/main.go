@@ -54,7 +54,8 @@ Steelyard has an incident; 2 after a mistake in the command line.`,
 	}
 	inGroup(groupRun, serveCommand(), pickerCommand(), routerCommand(), checkCommand(), bootstrapCommand(),
 		inspectCommand(), simulateCommand(), schemaCommand(), certificatesCommand())
-	inGroup(groupAsk, statusCommand(), topCommand(), explainCommand(), eventsCommand(), diffCommand())
+	inGroup(groupAsk, statusCommand(), topCommand(), explainCommand(), eventsCommand(), diffCommand(),
+		shadowCommand())
 	inGroup(groupAct, drainCommand(), undrainCommand(), pinCommand(), logLevelCommand())
 	c.AddCommand(versionCommand())
 	prepare(c)

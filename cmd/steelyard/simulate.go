@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"steelyard/cmd/internal/simulate"
-	"steelyard/sim"
 )
 
 func simulateCommand() *cobra.Command {
@@ -75,5 +74,5 @@ func simulateFlags(c *cobra.Command, o *simulate.Options) {
 		cobra.ShellCompDirectiveDefault))
 	completes(c, "policy", simulate.PolicyNames()...)
 	completesClusterOf(c, &o.Config)
-	completes(c, "envoy-policy", string(sim.RoundRobin), string(sim.LeastRequest), string(sim.Random))
+	completes(c, "envoy-policy", envoyPolicies()...)
 }

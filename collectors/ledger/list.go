@@ -6,6 +6,7 @@ type request struct {
 	key      key
 	stream   *Stream
 	received uint64 // bytes, over the attempts before this one
+	free     bool   // it found a free slot, as far as it is recorded
 	closed   bool   // it is in its Envoy's list of closed requests, not in its account's
 	links    [3]link
 }

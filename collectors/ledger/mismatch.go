@@ -30,6 +30,7 @@ type served struct {
 	worked    time.Time     // when it last showed that requests completed
 	completed weighting.Reading
 	requests  float64
+	slots     float64   // 0 unknown
 	row       *mismatch // nil while the reports have the requests of the Envoys that are confirmed
 }
 
@@ -63,6 +64,7 @@ func (l *Ledger) Served(address string, r *weighting.ServerReport, slots float64
 	if at == nil {
 		return
 	}
+	at.served.slots = slots
 	requests, known := requestsAt(r, slots)
 	if !known {
 		l.believe(at)

@@ -10,11 +10,11 @@ const maxClosed = 1024
 // and then sends what is in its buffer within another.
 const unbatchTime = 3 * time.Second
 
-// record opens a request; false if there is no room for it.
-func (l *Ledger) record(s *Stream, k key, received uint64) bool {
+// openRequest opens a request; nil if there is no room for it.
+func (l *Ledger) openRequest(s *Stream, k key, received uint64) *request {
 	e := s.envoy
 	if e.open >= maxOpen || l.open >= l.room(e.node, maxOpenTotal) {
-		return false
+		return nil
 	}
 	r := &request{key: k, stream: s, received: received}
 	k.account.open.push(r)
@@ -26,7 +26,7 @@ func (l *Ledger) record(s *Stream, k key, received uint64) bool {
 	e.requests[k] = r
 	e.open++
 	l.open++
-	return true
+	return r
 }
 
 // unbatching reports whether the last batch may still be on its way.

@@ -106,23 +106,28 @@ func (l *Ledger) step(s *Stream, a *account, now time.Time, id uint64, ev *Event
 	case ev.Ended:
 		l.end(a, now, id, ev)
 	default:
-		l.begin(s, a, id, ev)
+		l.begin(s, a, now, id, ev)
 	}
 }
 
-func (l *Ledger) begin(s *Stream, a *account, id uint64, ev *Event) {
+func (l *Ledger) begin(s *Stream, a *account, now time.Time, id uint64, ev *Event) {
 	k := key{id, a}
-	endedBefore := a.envoy.beganLate(k)
-	recorded := !endedBefore && l.record(s, k, ev.Bytes)
-	change := a.count.Begin(flight.Beginning{Size: ev.Body, Hashed: ev.hashed, Untracked: !recorded,
+	var r *request
+	if !a.envoy.beganLate(k) {
+		r = l.openRequest(s, k, ev.Bytes)
+	}
+	change := a.count.Begin(flight.Beginning{Size: ev.Body, Hashed: ev.hashed, Untracked: r == nil,
 		Reported: a.envoy.reported()})
 	l.apply(a, &change)
+	if free := l.recordBegin(a, now); r != nil {
+		r.free = free
+	}
 	l.noteTraffic(a) // even if nothing was issued, because requests were overcounted
 }
 
 func (l *Ledger) end(a *account, now time.Time, id uint64, ev *Event) {
 	o := &ev.Outcome
-	received := uint64(0) // before the beginning
+	received, free := uint64(0), false // before the beginning; the request found a free slot
 	change := flight.Change{Sums: ev.sums()}
 	if !o.ConnectFailed {
 		pairing := flight.Unpaired
@@ -131,7 +136,7 @@ func (l *Ledger) end(a *account, now time.Time, id uint64, ev *Event) {
 			a.envoy.totals.Unpaired++
 			l.endedEarly(a.envoy, now, key{id, a})
 		default:
-			pairing, received = flight.Open, r.received
+			pairing, received, free = flight.Open, r.received, r.free
 			if r.closed {
 				pairing = flight.Closed
 			}
@@ -144,6 +149,7 @@ func (l *Ledger) end(a *account, now time.Time, id uint64, ev *Event) {
 		a.filterFailures(now, &change.Sums)
 	}
 	l.apply(a, &change)
+	l.recordEnd(a, now, change.Sums.Latency, change.Sums.Answered == 1, free)
 }
 
 // sums returns what one end adds to the sums.

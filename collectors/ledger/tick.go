@@ -28,6 +28,7 @@ func (l *Ledger) Tick(now time.Time) {
 	for _, c := range l.clusters {
 		l.sweepTraffic(c, now)
 		c.rotateTimes(now)
+		c.record.rotate(now)
 	}
 	l.sweepReports(now)
 	for _, c := range l.clusters { // after all that changes the epochs

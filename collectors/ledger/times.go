@@ -20,13 +20,18 @@ var logTimeGrowth = math.Log(timeGrowth)
 
 type times struct{ current, before [timeBuckets]uint32 }
 
-func (t *times) add(seconds float64) {
-	i := 0
-	if seconds > timeLowest {
-		i = min(timeBuckets-1, int(math.Ceil(math.Log(seconds/timeLowest)/logTimeGrowth)))
+func (t *times) add(seconds float64) { t.current[bucketOf(seconds)]++ }
+
+// bucketOf is the bucket of a time.
+func bucketOf(seconds float64) int {
+	if seconds <= timeLowest {
+		return 0
 	}
-	t.current[i]++
+	return min(timeBuckets-1, int(math.Ceil(math.Log(seconds/timeLowest)/logTimeGrowth)))
 }
+
+// middleOf is the middle of a bucket, in seconds.
+func middleOf(bucket int) float64 { return timeLowest * math.Pow(timeGrowth, float64(bucket)-0.5) }
 
 // rotate begins a new period.
 func (t *times) rotate() {
@@ -41,9 +46,9 @@ func (t *times) addTo(sum *[timeBuckets]uint64) {
 	}
 }
 
-// p99 returns the time that 99 % of the answers took at most, within 4 %: the middle of its bucket. It is NaN without
-// an answer.
-func p99(counts *[timeBuckets]uint64) float64 {
+// quantile returns the time that this part of the answers took at most, within 4 %: the middle of its bucket. It is NaN
+// without an answer.
+func quantile(counts *[timeBuckets]uint64, part float64) float64 {
 	var all uint64
 	for _, n := range counts {
 		all += n
@@ -51,10 +56,10 @@ func p99(counts *[timeBuckets]uint64) float64 {
 	if all == 0 {
 		return math.NaN()
 	}
-	rest := all - all*99/100
+	rest := all - uint64(float64(all)*part)
 	for i := timeBuckets - 1; i >= 0; i-- {
 		if counts[i] >= rest {
-			return timeLowest * math.Pow(timeGrowth, float64(i)-0.5)
+			return middleOf(i)
 		}
 		rest -= counts[i]
 	}
@@ -98,10 +103,10 @@ func (l *Ledger) AnswerTimes(name string) (endpoints []AnswerTime, all float64) 
 		var one [timeBuckets]uint64
 		s.times.addTo(&one)
 		s.times.addTo(&pool)
-		if v := p99(&one); !math.IsNaN(v) {
+		if v := quantile(&one, 0.99); !math.IsNaN(v) {
 			endpoints = append(endpoints, AnswerTime{s.address, v})
 		}
 	}
 	slices.SortFunc(endpoints, func(a, b AnswerTime) int { return strings.Compare(a.Address, b.Address) })
-	return endpoints, p99(&pool)
+	return endpoints, quantile(&pool, 0.99)
 }

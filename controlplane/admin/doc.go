@@ -8,6 +8,7 @@
 //	/api/v1/status                    version, uptime, config generation, last reload and its error
 //	/api/v1/clusters                  every cluster without its endpoints
 //	/api/v1/clusters/{name}           one cluster with its endpoints and the working of their weights
+//	/api/v1/clusters/{name}/shadow    the busiest hour while nobody followed the weights
 //	/api/v1/clusters/{name}/history   the last hour: shares, served shares, loads, states
 //	/api/v1/clusters/{name}/matrix    requests in flight by Envoy and endpoint
 //	/api/v1/clusters/{name}/explain   why an endpoint has its share, now or some minutes ago

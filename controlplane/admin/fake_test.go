@@ -38,6 +38,18 @@ func (f fixed) Matrix(name string) (api.Matrix, bool) {
 	return m, true
 }
 
+func (f fixed) Shadow(name string) (api.Shadow, bool) {
+	c, ok := f.Cluster(name)
+	s := api.Shadow{Cluster: name, Began: api.At(noon), Seconds: api.Num(600), Requests: 90, Arrivals: []uint32{40, 50},
+		AnswerP50: api.Num(1), AnswerP99: api.Num(2), Envoys: []api.ShadowEnvoy{{NodeID: "edge-1", Requests: 90}},
+		Service: []api.Number{api.Num(1)}}
+	for _, e := range c.Endpoints {
+		s.Endpoints = append(s.Endpoints, api.ShadowEndpoint{Address: e.Address, Requests: 30, InFlight: api.Num(0.1),
+			AnswerP99: api.Num(2), Slots: api.Num(4), ServiceSeconds: api.Num(1)})
+	}
+	return s, ok
+}
+
 func (f fixed) Cluster(name string) (api.Cluster, bool) {
 	for _, c := range f.clusters {
 		if c.Name == name {

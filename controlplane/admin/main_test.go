@@ -58,6 +58,10 @@ func (l live) Matrix(name string) (api.Matrix, bool) {
 	return fixed{clusters: l.Clusters()}.Matrix(name)
 }
 
+func (l live) Shadow(name string) (api.Shadow, bool) {
+	return fixed{clusters: l.Clusters()}.Shadow(name)
+}
+
 func (l live) Cluster(name string) (api.Cluster, bool) {
 	return fixed{clusters: l.Clusters()}.Cluster(name)
 }

@@ -55,6 +55,7 @@ func (h *handler) apiRoutes() []apiRoute {
 			apiParameter{name: "fields", kind: "string", meaning: "of endpoints: some of " +
 				strings.Join(api.HistoryFields(), ",") + ", or none"}),
 		reads("/api/v1/clusters/{name}/matrix", "Requests in flight by Envoy and endpoint", h.getMatrix),
+		reads("/api/v1/clusters/{name}/shadow", "The busiest hour while nobody followed the weights", h.getShadow),
 		reads("/api/v1/clusters/{name}/explain", "Why an endpoint has its share", h.getExplanation,
 			apiParameter{name: "endpoint", kind: "string", meaning: "its address"},
 			apiParameter{name: "at", kind: "string", meaning: "a past time, or how long ago"}),

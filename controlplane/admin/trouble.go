@@ -64,6 +64,16 @@ func (h *handler) getMatrix(r *http.Request) (api.Matrix, error) {
 	return current.CompleteMatrix(m, h.Now()), nil
 }
 
+func (h *handler) getShadow(r *http.Request) (api.Shadow, error) {
+	v, ok := h.Source.Shadow(r.PathValue("name"))
+	if !ok {
+		return v, h.noCluster(r.PathValue("name"))
+	}
+	v.Arrivals, v.Service = api.OrEmpty(v.Arrivals), api.OrEmpty(v.Service)
+	v.Envoys, v.Endpoints = api.OrEmpty(v.Envoys), api.OrEmpty(v.Endpoints)
+	return v, nil
+}
+
 func (h *handler) getExplanation(r *http.Request) (api.Explanation, error) {
 	s := h.snapshot()
 	c, ok := s.Cluster(r.PathValue("name"))

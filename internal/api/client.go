@@ -36,6 +36,11 @@ type Subscription struct {
 	Nack            Nack   `json:"nack"`              // the latest refusal
 }
 
+// Weighted reports whether the name carries weights, so that who subscribes to it can follow them.
+func (s *Subscription) Weighted() bool {
+	return s.Resource == s.Cluster || s.Resource == s.Cluster+"/failsafe"
+}
+
 // A Nack is the latest refusal of an assignment.
 type Nack struct {
 	Message string `json:"message"` // in Envoy's words

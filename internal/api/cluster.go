@@ -49,6 +49,9 @@ type Cluster struct {
 	Served Served `json:"served"` // how requests were distributed
 	Use    Use    `json:"use"`    // part of the capacity in use
 
+	// Envoys that report their requests and follow no weights (`bootstrap --shadow`)
+	ShadowEnvoys int `json:"shadow_envoys"`
+
 	Counts   EndpointCounts `json:"endpoint_counts"` // sums over its endpoints
 	Problems []Problem      `json:"problems"`        // of the pool; endpoints have their own
 

@@ -10,6 +10,7 @@ const (
 	EnvoyUnknown EnvoyState = "unknown" // it subscribes to a cluster that is not configured or has nothing to send yet
 	EnvoySilent  EnvoyState = "silent"  // it follows, and does not report its requests
 	EnvoyIdle    EnvoyState = "idle"    // it subscribes to nothing
+	EnvoyShadow  EnvoyState = "shadow"  // it reports its requests, and follows no weights
 	EnvoyFollows EnvoyState = "follows" // it accepted all of its assignments
 	EnvoyGone    EnvoyState = "gone"    // its connection ended while its streams were open
 	EnvoyLeft    EnvoyState = "left"    // it closed its streams
@@ -40,7 +41,7 @@ type Client struct {
 	// Filled in by the handler.
 
 	// first that holds: `refuses`, `behind` (no answer for 5 s), `unknown` (no such cluster), `silent`, `idle`,
-	// `follows`
+	// `shadow` (it only reports), `follows`
 	State    EnvoyState `json:"state"`
 	Problems []Problem  `json:"problems"` // of this Envoy
 }

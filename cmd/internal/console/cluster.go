@@ -27,6 +27,15 @@ func (c *Client) Cluster(ctx context.Context, name string, limit int) (*api.Clus
 	return &v, nil
 }
 
+// Shadow asks for what was recorded of a cluster while nobody followed its weights.
+func (c *Client) Shadow(ctx context.Context, name string) (*api.Shadow, error) {
+	var v api.Shadow
+	if err := c.get(ctx, &v, []string{"clusters", name, "shadow"}); err != nil {
+		return nil, err
+	}
+	return &v, nil
+}
+
 // FirstCluster returns the name of the first cluster.
 func (c *Client) FirstCluster(ctx context.Context) (string, error) {
 	names, err := c.Clusters(ctx)
@@ -54,6 +63,10 @@ func printCluster(w io.Writer, c *api.Cluster, now time.Time, width int) {
 	if drop := c.Decision.DropFraction.Or(0); drop > 0 {
 		fmt.Fprintln(w, table.Fit(fmt.Sprintf("SHEDDING %s of the requests: the whole pool is saturated",
 			percent(api.Num(drop))), width))
+	}
+	if c.ShadowEnvoys > 0 {
+		fmt.Fprintln(w, table.Fit(fmt.Sprintf("SHADOW: no request of %s follows these weights",
+			table.Count(c.ShadowEnvoys, "Envoy")), width))
 	}
 	endpointTable(c).Write(w, width)
 	if more := c.Counts.Total - len(c.Endpoints); more > 0 {

@@ -50,6 +50,9 @@ func WidthOf(w io.Writer) int {
 	return columns
 }
 
+// Print is print, for what another package has made of an answer.
+func (o Output) Print(value any, table func(io.Writer)) error { return o.print(value, table) }
+
 // print writes a value in a form for programs, or calls table.
 func (o Output) print(value any, table func(io.Writer)) error {
 	var out bytes.Buffer

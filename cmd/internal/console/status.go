@@ -91,7 +91,7 @@ func firstOf(err error) error {
 // rank is low for the worst.
 func rank(s api.EnvoyState) int {
 	return slices.Index([]api.EnvoyState{api.EnvoyRefuses, api.EnvoyBehind, api.EnvoyGone, api.EnvoyUnknown,
-		api.EnvoyIdle, api.EnvoyFollows, api.EnvoyLeft}, s)
+		api.EnvoyIdle, api.EnvoyShadow, api.EnvoyFollows, api.EnvoyLeft}, s)
 }
 
 // left has a row for each name that an Envoy asked for that is not connected any more.
@@ -120,6 +120,9 @@ func envoys(c *api.Client, now time.Time) []EnvoyStatus {
 		sub, e := &c.Subscriptions[i], base
 		e.Resource, e.VersionSent, e.VersionAcked = sub.Resource, sub.VersionSent, sub.VersionAcked
 		e.LagSeconds, e.Nacks, e.State = sub.AckDelaySeconds, sub.Nacks, conditions.SubscriptionState(sub, now)
+		if e.State == api.EnvoyFollows && c.State == api.EnvoyShadow {
+			e.State = c.State
+		}
 		switch e.State {
 		case api.EnvoyRefuses:
 			e.Nack, e.LagSeconds = sub.Nack.Message, sub.LastAck.Age(now)

@@ -104,6 +104,32 @@ func (d *Daemon) Matrix(cluster string) (api.Matrix, bool) {
 	return m, true
 }
 
+// Shadow returns what was recorded of a cluster while nobody followed its weights.
+func (d *Daemon) Shadow(cluster string) (api.Shadow, bool) {
+	v := api.Shadow{Cluster: cluster}
+	if d.manager.Cluster(cluster) == nil {
+		return v, false
+	}
+	r, ok := d.signals.ledger.Recorded(cluster, time.Now())
+	if !ok {
+		return v, true
+	}
+	v.Began, v.Seconds, v.Requests, v.Arrivals = api.At(r.Began), api.Seconds(r.Length), r.Requests, r.Arrivals
+	v.AnswerP50, v.AnswerP99 = api.Num(r.P50), api.Num(r.P99)
+	for _, e := range r.Envoys {
+		v.Envoys = append(v.Envoys, api.ShadowEnvoy{NodeID: e.NodeID, Requests: e.Requests})
+	}
+	for _, e := range r.Endpoints {
+		v.Endpoints = append(v.Endpoints, api.ShadowEndpoint{Address: e.Address, Requests: e.Requests,
+			InFlight: api.Num(e.InFlight), AnswerP99: api.Num(e.P99), Slots: api.Num(e.Slots),
+			ServiceSeconds: api.Num(e.ServiceSeconds)})
+	}
+	for _, q := range r.Service {
+		v.Service = append(v.Service, api.Num(q))
+	}
+	return v, true
+}
+
 // Clusters, Cluster, Clients and Status are the daemon's side of the admin API.
 func (d *Daemon) Clusters() []api.Cluster {
 	clusters := d.manager.Clusters()

@@ -167,6 +167,7 @@ func (s *signals) tick(now time.Time) {
 			s.clusters[cluster] = watched
 			s.ledger.SetWatchers(cluster, s.streams.Watchers(cluster))
 		}
+		s.ledger.Record(cluster, s.streams.Shadowed(cluster), now)
 	}
 	s.ledger.Tick(now)
 	if s.accessLogs != nil && s.ledger.ModeGeneration() != s.modeGeneration {

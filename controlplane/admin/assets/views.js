@@ -358,6 +358,8 @@ function clusterLead(c, rows) {
 		(c.use.estimate ? ', by estimate' : '') + (over ? '; while it does, queues grow. ' : '. '));
 	if (c.decision.drop_fraction > 0) words.push(b('Envoys refuse ' + pct(c.decision.drop_fraction)),
 		' of the requests, because the whole pool is saturated.');
+	if (c.shadow_envoys > 0) words.push('Requests of ', b(plural(c.shadow_envoys, 'Envoy')),
+		' are only counted, and follow no weights. ');
 	const { state } = S.fleet.clusters.find((x) => x.name === c.name); // of its incidents
 	return [bad ? 'error' : state !== 'ok' ? state : look || over ? 'warning' : 'good', ...words];
 }
@@ -877,7 +879,7 @@ const modes = { events: 'each request', batched: 'many at a time', reports: 'loa
 const envoyStates = {
 	refuses: ['error', 'refuses'], behind: ['error', 'does not answer'], unknown: ['warning', 'waits'],
 	silent: ['warning', 'silent'], idle: ['none', 'subscribes to nothing'], problem: ['warning', 'needs a look'],
-	follows: ['good', 'follows'],
+	follows: ['good', 'follows'], shadow: ['good', 'only reports'],
 };
 // readClients makes the list of Envoys of the answer of /clients: those connected and those that left, worst first.
 export function readClients(answer, now) {

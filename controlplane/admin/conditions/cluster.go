@@ -438,10 +438,10 @@ func lateConditions(c *api.Cluster, subject api.Subject) []condition {
 	return []condition{f}
 }
 
-// followConditions are about Envoys that do not send what was decided.
+// followConditions are about Envoys that do not send what was decided. Those that only report are not meant to.
 func followConditions(p *Observation, c *api.Cluster, subject api.Subject) []condition {
 	gap, known := c.Served.VsDecided.Value()
-	if !known || gap <= followLimit+2*c.Served.Noise.Or(0) {
+	if c.ShadowEnvoys > 0 || !known || gap <= followLimit+2*c.Served.Noise.Or(0) {
 		return nil
 	}
 	blame, because := api.BlameYes, "All Envoys have accepted the latest assignment."

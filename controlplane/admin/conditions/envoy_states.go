@@ -38,10 +38,33 @@ func ClientState(c *api.Client, now time.Time) api.EnvoyState {
 	for i := range c.Subscriptions {
 		worst = min(worst, slices.Index(order, SubscriptionState(&c.Subscriptions[i], now)))
 	}
-	if order[worst] == api.EnvoyFollows && c.Signals.State == api.SignalSilent {
+	switch {
+	case order[worst] != api.EnvoyFollows:
+	case c.Signals.State == api.SignalSilent:
 		return api.EnvoySilent
+	case !slices.ContainsFunc(c.Subscriptions, func(s api.Subscription) bool { return s.Weighted() }):
+		return api.EnvoyShadow
 	}
 	return order[worst]
+}
+
+// ShadowEnvoys counts, for each cluster, the Envoys that subscribe to it only by names without weights: their requests
+// are counted, and go where their own clusters send them.
+func ShadowEnvoys(clients []api.Client) map[string]int {
+	out := map[string]int{}
+	for i := range clients {
+		weighted := map[string]bool{} // by cluster
+		for k := range clients[i].Subscriptions {
+			s := &clients[i].Subscriptions[k]
+			weighted[s.Cluster] = weighted[s.Cluster] || s.Weighted()
+		}
+		for cluster, follows := range weighted {
+			if !follows {
+				out[cluster]++
+			}
+		}
+	}
+	return out
 }
 
 // LeftState returns the state of an Envoy that is not connected any more.
@@ -67,7 +90,7 @@ func CountEnvoys(p *Observation) (n api.FleetEnvoys) {
 			n.Refusing++
 		case api.EnvoyBehind:
 			n.Behind++
-		case api.EnvoyFollows, api.EnvoySilent:
+		case api.EnvoyFollows, api.EnvoySilent, api.EnvoyShadow:
 			n.InSync++
 		}
 	}

@@ -81,7 +81,7 @@ func CompleteCluster(p *conditions.Observation, c api.Cluster, m *history.Moment
 	c.Terminating = api.OrEmpty(c.Terminating)
 	c.State, c.Use.IfLost = api.StateOK, []api.IfLost{}
 	if found := m.MeasureOf(c.Name); found != nil {
-		c.Served, c.Use = found.Served, found.Use
+		c.Served, c.Use, c.ShadowEnvoys = found.Served, found.Use, found.ShadowEnvoys
 	}
 	if m != nil {
 		c.State = conditions.WorstState(conditions.ClusterIncidents(m.Incidents, c.Name))

@@ -70,6 +70,8 @@ type Measure struct {
 	Served    api.Served
 	Use       api.Use
 	Endpoints []EndpointMeasure
+
+	ShadowEnvoys int // that report their requests and follow no weights
 }
 
 // An EndpointMeasure is what the handler adds to an endpoint.

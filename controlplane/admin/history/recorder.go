@@ -147,11 +147,13 @@ func (r *Recorder) Tick() {
 		Clients: r.o.Source.Clients(), Refusing: map[string]bool{}}}
 	p := &m.Observation
 	p.Status.Now = api.At(now)
-	step := stepOf(p.Clusters)
+	step, shadows := stepOf(p.Clusters), conditions.ShadowEnvoys(p.Clients)
 	for i := range p.Clusters {
 		c := &p.Clusters[i]
 		k := r.of(c.Name)
 		m.Measures[c.Name] = r.record(now, c, k)
+		c.ShadowEnvoys = shadows[c.Name]
+		m.Measures[c.Name].ShadowEnvoys = c.ShadowEnvoys
 		k.workings.add(c.Working, step)
 		p.Refusing[c.Name] = k.refused.refusing(now, c.Queue)
 	}

@@ -14,6 +14,8 @@ type Source interface {
 	Clients() []api.Client
 	// Matrix returns the requests in flight of a cluster by Envoy and endpoint, in any order.
 	Matrix(cluster string) (api.Matrix, bool)
+	// Shadow returns what was recorded of a cluster that nobody follows; without Began if that is nothing.
+	Shadow(cluster string) (api.Shadow, bool)
 	// Status returns the state of the process.
 	Status() api.Status
 }
