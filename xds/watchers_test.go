@@ -71,3 +71,18 @@ func TestTheWatchGenerationChangesWithTheWatchers(t *testing.T) {
 		t.Error("the same after the Envoy went")
 	}
 }
+
+func TestAClusterIsShadowedWhileNobodyAsksForItsWeights(t *testing.T) {
+	b := newTestServer(t)
+	shadowed := func(what string, want bool) {
+		t.Helper()
+		eventually(t, what, func() bool { return b.server.Shadowed("llama") == want })
+	}
+	shadowed("nobody", false)
+	b.dial(xdstest.Config{NodeID: "envoy-1", Clusters: []string{"llama/members"}})
+	shadowed("members only", true)
+	second := b.dial(xdstest.Config{NodeID: "envoy-2", Clusters: []string{"llama/failsafe", "llama/fallback"}})
+	shadowed("another one follows", false)
+	second.Close()
+	shadowed("it has left", true)
+}

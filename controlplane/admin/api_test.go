@@ -34,6 +34,8 @@ func TestAnswersHaveWhatClientsRelyOn(t *testing.T) {
 		"/api/v1/clusters/llama/history?window=10s&points=5&endpoint=10.0.0.2:8000": {"step_seconds": 3.0,
 			"at.0": "2026-03-14T11:59:54.25Z", "fields": []any{"shares"}, "pool.arrival_rate.0": 40.0,
 			"endpoints.0.address": "10.0.0.2:8000", "endpoints.0.shares.0": 0.01247, "endpoints.0.served": []any{}},
+		"/api/v1/clusters/llama/shadow": {"cluster": "llama", "requests": 90.0, "arrivals.1": 50.0,
+			"endpoints.1.requests": 30.0, "endpoints.1.address": "10.0.0.2:8000", "envoys.0.node_id": "edge-1"},
 		"/api/v1/clusters/mixtral/matrix": {"endpoints.1": "10.0.1.2:8000", "envoys.0.node_id": "edge-1",
 			"envoys.0.in_flight.1": 1.0, "total": 1.0},
 		"/api/v1/clients": {"total": 3.0, "clients.0.state": "follows", "clients.0.problems": []any{},

@@ -30,6 +30,7 @@ func answers() map[string][]exchange {
 			{"/api/v1/clusters/llama/history?window=1m&points=5&endpoint=10.0.0.2:8000", ""},
 			{"/api/v1/clusters/llama/history?fields=shares,served,loads,in_flight,latency,states", ""}},
 		"get /api/v1/clusters/{name}/matrix":  {{"/api/v1/clusters/llama/matrix", ""}},
+		"get /api/v1/clusters/{name}/shadow":  {{"/api/v1/clusters/llama/shadow", ""}},
 		"get /api/v1/clusters/{name}/explain": {{"/api/v1/clusters/llama/explain?endpoint=10.0.0.1:8000", ""}},
 		"get /api/v1/clients":                 {{"/api/v1/clients?sort=worst&limit=1", ""}},
 		"get /api/v1/incidents":               {{"/api/v1/incidents?cluster=llama", ""}},

@@ -176,9 +176,10 @@ func TestWithoutEnvoysReportsTheServedSharesAreThoseOfCompletions(t *testing.T) 
 
 // followedBy decides 75 % for the first endpoint, and sends so many requests a second to each, of the first some by a
 // hash.
-func followedBy(t *testing.T, first, second, hashed float64) api.Served {
+func followedBy(t *testing.T, first, second, hashed float64, shadows ...api.Client) api.Served {
 	t.Helper()
 	s := newStage(2)
+	s.clients = append(s.clients, shadows...)
 	addresses := []string{s.clusters[0].Endpoints[0].Address, s.clusters[0].Endpoints[1].Address}
 	for range 70 {
 		for k := range 10 { // decisions leap, and are 75 % in the mean
@@ -213,6 +214,11 @@ func TestServedAgainstDecided(t *testing.T) {
 	}
 	if got := followedBy(t, 220, 20, 200); !near(got.VsDecided, 0.25, 0.001) {
 		t.Errorf("not followed, besides what a hash placed: %+v", got)
+	}
+	shadow := api.Client{Connection: api.Connection{Node: api.Node{NodeID: "edge-9"}, Subscriptions: []api.Subscription{
+		{Resource: "llama/members", Cluster: "llama", Known: true, InSync: true}}}}
+	if got := followedBy(t, 20, 20, 0, shadow); got.VsDecided != (api.Number{}) || !near(got.Requests1m, 40*60, 1) {
+		t.Errorf("an Envoy only reports: %+v", got)
 	}
 }
 

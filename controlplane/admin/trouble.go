@@ -65,12 +65,19 @@ func (h *handler) getMatrix(r *http.Request) (api.Matrix, error) {
 }
 
 func (h *handler) getShadow(r *http.Request) (api.Shadow, error) {
-	v, ok := h.Source.Shadow(r.PathValue("name"))
+	s := h.snapshot()
+	c, ok := s.Cluster(r.PathValue("name"))
+	v, _ := h.Source.Shadow(c.Name)
 	if !ok {
 		return v, h.noCluster(r.PathValue("name"))
 	}
 	v.Arrivals, v.Service = api.OrEmpty(v.Arrivals), api.OrEmpty(v.Service)
 	v.Envoys, v.Endpoints = api.OrEmpty(v.Envoys), api.OrEmpty(v.Endpoints)
+	for i := range v.Endpoints {
+		if k := indexOf(c.Endpoints, v.Endpoints[i].Address); k >= 0 {
+			v.Endpoints[i].Pod, v.Endpoints[i].CapacityShare = c.Endpoints[k].Pod, c.Endpoints[k].CapacityShare
+		}
+	}
 	return v, nil
 }
 

@@ -41,7 +41,7 @@ type Client struct {
 	// Filled in by the handler.
 
 	// first that holds: `refuses`, `behind` (no answer for 5 s), `unknown` (no such cluster), `silent`, `idle`,
-	// `shadow` (it only reports), `follows`
+	// `shadow`, `follows`
 	State    EnvoyState `json:"state"`
 	Problems []Problem  `json:"problems"` // of this Envoy
 }

@@ -25,9 +25,11 @@ type ShadowEnvoy struct {
 // A ShadowEndpoint is an endpoint with what it got.
 type ShadowEndpoint struct {
 	Address        string `json:"address"`         // `host:port`
+	Pod            string `json:"pod"`             // name of its Pod; empty for one that has left
 	Requests       uint64 `json:"requests"`        // that it got
 	InFlight       Number `json:"in_flight"`       // requests there at once, in the mean
 	AnswerP99      Number `json:"answer_p99"`      // 99th percentile of the time to the last byte, seconds
 	Slots          Number `json:"slots"`           // requests that it runs at once; null: unknown
 	ServiceSeconds Number `json:"service_seconds"` // mean time of a request in a slot
+	CapacityShare  Number `json:"capacity_share"`  // its part of the pool's capacity now, 0 to 1
 }

@@ -1,13 +1,16 @@
 package simulate
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
 	"time"
 
 	"steelyard/cmd/internal/table"
+	"steelyard/controlplane/config"
 	"steelyard/internal/api"
 	"steelyard/sim"
 )
@@ -15,34 +18,32 @@ import (
 // A Shadow is what was recorded of a cluster whose Envoys only report, and the same requests simulated, with the
 // Envoys' own policy and with Steelyard's weights.
 type Shadow struct {
-	Cluster   string           `json:"cluster"`
-	Began     api.Time         `json:"began"`
-	Seconds   float64          `json:"seconds"`
-	Requests  uint64           `json:"requests"`
-	Policy    string           `json:"policy"` // of the Envoys
-	Envoys    int              `json:"envoys"`
-	Measured  ShadowTimes      `json:"measured"`
-	Own       ShadowTimes      `json:"simulated_own"`
-	Steelyard ShadowTimes      `json:"simulated_steelyard"`
-	Endpoints []ShadowEndpoint `json:"endpoints"`
+	Cluster      string           `json:"cluster"`
+	Began        api.Time         `json:"began"`
+	Seconds      api.Number       `json:"seconds"`
+	Requests     uint64           `json:"requests"`
+	Policy       string           `json:"policy"` // of the Envoys
+	Envoys       int              `json:"envoys"`
+	NotSimulated string           `json:"not_simulated"` // why not; empty: it was
+	Measured     ShadowTimes      `json:"measured"`
+	Own          ShadowTimes      `json:"simulated_own"`
+	Steelyard    ShadowTimes      `json:"simulated_steelyard"`
+	Endpoints    []ShadowEndpoint `json:"endpoints"`
 }
 
 // ShadowTimes are the times to the last byte, in seconds.
 type ShadowTimes struct {
-	P50 float64 `json:"p50"`
-	P99 float64 `json:"p99"`
+	P50 api.Number `json:"p50"`
+	P99 api.Number `json:"p99"`
 }
 
-// A ShadowEndpoint is what an endpoint got, and what it would have got by the weights.
+// A ShadowEndpoint is an endpoint with the share of the requests that it got and would have got by the weights, and the
+// requests there at once.
 type ShadowEndpoint struct {
-	Address          string     `json:"address"`
-	Slots            float64    `json:"slots"`
-	ServiceSeconds   api.Number `json:"service_seconds"`
+	api.ShadowEndpoint
 	Share            float64    `json:"share"`
-	ShareWeighted    float64    `json:"share_weighted"`
-	InFlight         float64    `json:"in_flight"`
-	InFlightWeighted float64    `json:"in_flight_weighted"`
-	AnswerP99        api.Number `json:"answer_p99"`
+	ShareWeighted    api.Number `json:"share_weighted"`
+	InFlightWeighted api.Number `json:"in_flight_weighted"`
 }
 
 // byLog is the row of Steelyard as it is by default.
@@ -50,37 +51,46 @@ const byLog = steelyardAt + "5ms"
 
 // RunShadow simulates what was recorded. policy is that of the Envoys' own clusters.
 func RunShadow(ctx context.Context, v *api.Shadow, policy string, progress io.Writer) (*Shadow, error) {
-	policies, err := choose(sim.Policies(), []string{policy, byLog})
-	if err != nil {
-		return nil, err
+	if v.Began.IsZero() {
+		return nil, fmt.Errorf("nothing is recorded of %s: no Envoy reports without following, or none did since "+
+			"Steelyard started (steelyard bootstrap --attach --shadow)", v.Cluster)
+	}
+	out := &Shadow{Cluster: v.Cluster, Began: v.Began, Seconds: v.Seconds, Requests: v.Requests, Policy: policy,
+		Envoys: len(v.Envoys), Measured: ShadowTimes{P50: v.AnswerP50, P99: v.AnswerP99}}
+	for _, e := range v.Endpoints {
+		out.Endpoints = append(out.Endpoints, ShadowEndpoint{ShadowEndpoint: e,
+			Share: float64(e.Requests) / float64(max(1, v.Requests))})
 	}
 	s, err := recorded(v)
 	if err != nil {
-		return nil, err
+		out.NotSimulated = err.Error()
+		return out, nil
+	}
+	return out, out.simulate(ctx, s, progress)
+}
+
+// simulate fills in what follows from a scenario.
+func (r *Shadow) simulate(ctx context.Context, s sim.Scenario, progress io.Writer) error {
+	policies, err := choose(sim.Policies(), []string{r.Policy, byLog})
+	if err != nil {
+		return err
 	}
 	o := Options{Err: progress}
-	r, err := o.run(ctx, s, policies)
+	ran, err := o.run(ctx, s, policies)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	own, weighted := &r.results[0], &r.results[1]
 	times := func(r *sim.Result) ShadowTimes {
 		mean := s.Service.Mean.Seconds()
-		return ShadowTimes{P50: r.Latency.P50 * mean, P99: r.Latency.P99 * mean}
+		return ShadowTimes{P50: api.Num(r.Latency.P50 * mean), P99: api.Num(r.Latency.P99 * mean)}
 	}
-	out := &Shadow{Cluster: v.Cluster, Began: v.Began, Seconds: v.Seconds.Or(0), Requests: v.Requests, Policy: policy,
-		Envoys: len(v.Envoys), Own: times(own), Steelyard: times(weighted),
-		Measured: ShadowTimes{P50: v.AnswerP50.Or(math.NaN()), P99: v.AnswerP99.Or(math.NaN())}}
-	for i := range v.Endpoints {
-		e := &v.Endpoints[i]
-		out.Endpoints = append(out.Endpoints, ShadowEndpoint{
-			Address: e.Address, Slots: e.Slots.Or(0), ServiceSeconds: e.ServiceSeconds, AnswerP99: e.AnswerP99,
-			Share: float64(e.Requests) / float64(v.Requests), InFlight: e.InFlight.Or(0),
-			ShareWeighted:    float64(weighted.Placed[i]) / float64(max(1, weighted.Requests)),
-			InFlightWeighted: weighted.Loads[i],
-		})
+	weighted := &ran.results[1]
+	r.Own, r.Steelyard = times(&ran.results[0]), times(weighted)
+	for i := range r.Endpoints {
+		r.Endpoints[i].ShareWeighted = api.Num(float64(weighted.Placed[i]) / float64(max(1, weighted.Requests)))
+		r.Endpoints[i].InFlightWeighted = api.Num(weighted.Loads[i])
 	}
-	return out, nil
+	return nil
 }
 
 // fewestRecorded is how many requests a p99 needs.
@@ -91,15 +101,11 @@ const fewestRecorded = 1000
 func recorded(v *api.Shadow) (s sim.Scenario, err error) {
 	seconds := v.Seconds.Or(0)
 	switch {
-	case v.Began.IsZero():
-		return s, fmt.Errorf("nothing is recorded of %s: no Envoy reports without following, or none since Steelyard "+
-			"started (steelyard bootstrap --attach --shadow)", v.Cluster)
 	case v.Requests < fewestRecorded:
-		return s, fmt.Errorf("%d requests of %s are recorded, and a p99 needs %d: wait", v.Requests, v.Cluster,
-			fewestRecorded)
+		return s, fmt.Errorf("%d requests are few, and a p99 needs %d: wait", v.Requests, fewestRecorded)
 	case len(v.Service) == 0:
-		return s, fmt.Errorf("no endpoint of %s has known slots and answers, and only requests to slots are "+
-			"simulated: set capacity, or simulate engines that batch with --scenario llm", v.Cluster)
+		return s, errors.New("no endpoint has known slots and answers. Set capacity; for engines that batch " +
+			"continuously, and have no slots, see steelyard simulate --scenario llm")
 	}
 	s = sim.Scenario{Name: v.Cluster, Seed: 1, Duration: time.Duration(seconds * float64(time.Second)),
 		Envoys: len(v.Envoys), Rate: float64(v.Requests) / seconds}
@@ -135,7 +141,7 @@ func recordedPods(s *sim.Scenario, v *api.Shadow) error {
 		}
 	}
 	if of == 0 {
-		return fmt.Errorf("no endpoint of %s has a known time of service", v.Cluster)
+		return errors.New("no endpoint has a known time of service")
 	}
 	s.Service.Mean = time.Duration(sum / of * float64(time.Second))
 	for i := range v.Endpoints {
@@ -158,41 +164,82 @@ const trusted = 0.25
 
 // Print prints the result for people.
 func (r *Shadow) Print(w io.Writer) {
-	length := time.Duration(r.Seconds * float64(time.Second)).Round(time.Second)
-	fmt.Fprintf(w, "%s: %d requests in %s from %s, of %s to %s, by %s, without weights\n\n", table.Printable(r.Cluster),
-		r.Requests, length, r.Began.UTC().Format("2006-01-02 15:04:05Z"), table.Count(r.Envoys, "Envoy"),
-		table.Count(len(r.Endpoints), "endpoint"), r.Policy)
-	t := table.New("TIME TO THE LAST BYTE", ">P50", ">P99", "")
-	row := func(name string, v ShadowTimes, note string) { t.Add(name, inSeconds(v.P50), inSeconds(v.P99), note) }
-	off := r.Own.P99/r.Measured.P99 - 1
-	row("measured", r.Measured, "")
-	row("simulated: "+r.Policy, r.Own, fmt.Sprintf("p99 %+.0f %% to measured", 100*off))
-	row("simulated: Steelyard", r.Steelyard, fmt.Sprintf("p99 %+.0f %% to %s", 100*(r.Steelyard.P99/r.Own.P99-1),
-		r.Policy))
-	t.Write(w, 0)
-	if !(math.Abs(off) <= trusted) {
-		fmt.Fprintf(w, "\nThe simulation of what happens now is far from what was measured, so do not rely on the "+
-			"difference that Steelyard makes in it. Is --envoy-policy that of your Envoys?\n")
-	}
+	length := time.Duration(r.Seconds.Or(0) * float64(time.Second)).Round(time.Second)
+	fmt.Fprintf(w, "%s: %d requests in %s from %s, of %s to %s, without weights\n\n", table.Printable(r.Cluster),
+		r.Requests, config.DurationText(length), r.Began.UTC().Format("2006-01-02 15:04:05Z"),
+		table.Count(r.Envoys, "Envoy"), table.Count(len(r.Endpoints), "endpoint"))
+	r.printTimes(w)
 	fmt.Fprintln(w)
-	t = table.New("ENDPOINT", ">SLOTS", ">SERVICE", ">SHARE", ">WEIGHTED", ">OPEN", ">WEIGHTED", ">P99")
+	r.printEndpoints(w)
+	fmt.Fprint(w, "\nSHARE of the requests, OPEN (there at once) and P99 are measured; CAP% is the part of the pool's "+
+		"capacity now.\n")
+	if r.NotSimulated == "" {
+		fmt.Fprint(w, "WEIGHTED is the number left of it with Steelyard's weights, simulated with the measured "+
+			"arrivals, Envoys, slots and\ntimes of service, and without failures, retries and restarts.\n")
+	}
+}
+
+func (r *Shadow) printTimes(w io.Writer) {
+	t := table.New("TIME TO THE LAST BYTE", ">P50", ">P99", "")
+	row := func(name string, v ShadowTimes, to string, base ShadowTimes) {
+		note := ""
+		if to != "" {
+			note = fmt.Sprintf("p99 %+.0f %% to %s", 100*(v.P99.Or(0)/base.P99.Or(math.NaN())-1), to)
+		}
+		t.Add(name, inSeconds(v.P50), inSeconds(v.P99), note)
+	}
+	row("measured", r.Measured, "", r.Measured)
+	if r.NotSimulated == "" {
+		row("simulated: "+r.Policy, r.Own, "measured", r.Measured)
+		row("simulated: Steelyard", r.Steelyard, r.Policy, r.Own)
+	}
+	t.Write(w, 0)
+	switch off := r.Own.P99.Or(0)/r.Measured.P99.Or(math.NaN()) - 1; {
+	case r.NotSimulated != "":
+		fmt.Fprintf(w, "\nNot simulated: %s.\n", r.NotSimulated)
+	case !(math.Abs(off) <= trusted):
+		fmt.Fprint(w, "\nThe simulation of what happens now is far from what was measured, so do not rely on the "+
+			"difference that\nSteelyard makes in it. Is --envoy-policy that of your Envoys?\n")
+	}
+}
+
+func (r *Shadow) printEndpoints(w io.Writer) {
+	head := []string{"ENDPOINT", ">SLOTS", ">SERVICE", ">CAP%", ">P99", ">SHARE", ">OPEN"}
+	if r.NotSimulated == "" {
+		head = []string{"ENDPOINT", ">SLOTS", ">SERVICE", ">CAP%", ">P99", ">SHARE", ">WEIGHTED", ">OPEN", ">WEIGHTED"}
+	}
+	t := table.New(head...)
 	for i := range r.Endpoints {
 		e := &r.Endpoints[i]
-		t.Add(table.Printable(e.Address), table.Number(e.Slots), inSeconds(e.ServiceSeconds.Or(math.NaN())),
-			percentOf(e.Share), percentOf(e.ShareWeighted), table.Number(e.InFlight), table.Number(e.InFlightWeighted),
-			inSeconds(e.AnswerP99.Or(math.NaN())))
+		cells := []string{table.Printable(cmp.Or(e.Pod, e.Address)), numberOf(e.Slots), inSeconds(e.ServiceSeconds),
+			percentOf(e.CapacityShare), inSeconds(e.AnswerP99), percentOf(api.Num(e.Share))}
+		if r.NotSimulated == "" {
+			cells = append(cells, percentOf(e.ShareWeighted), numberOf(e.InFlight), numberOf(e.InFlightWeighted))
+		} else {
+			cells = append(cells, numberOf(e.InFlight))
+		}
+		t.Add(cells...)
 	}
 	t.Write(w, 0)
-	fmt.Fprintf(w, "\nSHARE, OPEN (requests there at once) and P99 are measured; WEIGHTED is the number left of it, as "+
-		"simulated with Steelyard.\nSimulated with the measured arrivals, Envoys, slots and times of service; without "+
-		"failures, retries and restarts.\n")
 }
 
-func inSeconds(v float64) string {
-	if math.IsNaN(v) {
-		return nothing
+func numberOf(n api.Number) string {
+	if v, known := n.Value(); known {
+		return table.Number(v)
 	}
-	return table.Number(v) + " s"
+	return nothing
 }
 
-func percentOf(v float64) string { return fmt.Sprintf("%.1f %%", 100*v) }
+func inSeconds(n api.Number) string {
+	if v, known := n.Value(); known {
+		return table.Number(v) + " s"
+	}
+	return nothing
+}
+
+func percentOf(n api.Number) string {
+	if v, known := n.Value(); known {
+		return fmt.Sprintf("%.1f %%", 100*v)
+	}
+	return nothing
+}

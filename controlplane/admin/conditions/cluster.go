@@ -76,6 +76,9 @@ func decisionConditions(p *Observation, c *api.Cluster, subject api.Subject) (ou
 
 // sheddingConditions are about requests that are refused because the pool is saturated.
 func sheddingConditions(p *Observation, c *api.Cluster, subject api.Subject) (out []condition) {
+	if c.ShadowEnvoys > 0 && !followed(p, c.Name) {
+		return nil // Envoys that only report refuse nothing
+	}
 	if c.Decision.DropFraction.Or(0) > 0 {
 		out = append(out, newCondition(kindDrops, api.SeverityError, subject,
 			sprint("Cluster %s refuses requests", c.Name)).explain(
@@ -438,10 +441,10 @@ func lateConditions(c *api.Cluster, subject api.Subject) []condition {
 	return []condition{f}
 }
 
-// followConditions are about Envoys that do not send what was decided. Those that only report are not meant to.
+// followConditions are about Envoys that do not send what was decided.
 func followConditions(p *Observation, c *api.Cluster, subject api.Subject) []condition {
 	gap, known := c.Served.VsDecided.Value()
-	if c.ShadowEnvoys > 0 || !known || gap <= followLimit+2*c.Served.Noise.Or(0) {
+	if !known || gap <= followLimit+2*c.Served.Noise.Or(0) {
 		return nil
 	}
 	blame, because := api.BlameYes, "All Envoys have accepted the latest assignment."
@@ -678,10 +681,11 @@ func uncounted(c *api.Cluster, e *api.Endpoint, subject api.Subject) condition {
 	return f
 }
 
-// followed reports whether an Envoy subscribes to a cluster.
+// followed reports whether an Envoy subscribes to a cluster, and does not only report.
 func followed(p *Observation, cluster string) bool {
 	return slices.ContainsFunc(p.Clients, func(c api.Client) bool {
-		return slices.ContainsFunc(c.Subscriptions, func(s api.Subscription) bool { return s.Cluster == cluster })
+		return slices.ContainsFunc(c.Subscriptions,
+			func(s api.Subscription) bool { return s.Cluster == cluster && s.Weighted() })
 	})
 }
 

@@ -721,6 +721,44 @@ func TestEnvoysThatDoNotFollowAreAnIncidentAfterHalfAMinute(t *testing.T) {
 	}
 }
 
+func TestNobodyRefusesRequestsWhileEnvoysOnlyReport(t *testing.T) {
+	s := calm()
+	s.look()
+	s.pool().Shedding, s.pool().Decision.DropFraction = true, api.Num(0.3)
+	if got := s.after(10 * time.Second); len(got) == 0 {
+		t.Error("Envoys that follow refuse requests, and nothing says so")
+	}
+	s = calm()
+	s.look()
+	s.pool().Shedding, s.pool().Decision.DropFraction, s.pool().ShadowEnvoys = true, api.Num(0.3), 1
+	for i := range s.Clients {
+		s.Clients[i].Subscriptions = []api.Subscription{{Resource: "llama/members", Cluster: "llama", Known: true,
+			InSync: true}}
+	}
+	if got := s.after(10 * time.Second); len(got) != 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestAnEnvoyWithoutWeightsOnlyReports(t *testing.T) {
+	sub := func(resource string) api.Subscription {
+		return api.Subscription{Resource: resource, Cluster: "llama", Known: true, InSync: true}
+	}
+	clients := []api.Client{
+		{Connection: api.Connection{Subscriptions: []api.Subscription{sub("llama/members")}}},
+		{Connection: api.Connection{Subscriptions: []api.Subscription{sub("llama/members"), sub("llama/failsafe")}}},
+		{Connection: api.Connection{Subscriptions: []api.Subscription{sub("llama")}}},
+	}
+	for i, want := range []api.EnvoyState{api.EnvoyShadow, api.EnvoyFollows, api.EnvoyFollows} {
+		if got := ClientState(&clients[i], noon); got != want {
+			t.Errorf("Envoy %d is %q, want %q", i, got, want)
+		}
+	}
+	if got := ShadowEnvoys(clients); len(got) != 1 || got["llama"] != 1 {
+		t.Errorf("%v", got)
+	}
+}
+
 func TestAnEnvoyThatVanishedIsAnIncidentForTenMinutes(t *testing.T) {
 	s := calm()
 	s.Left = []api.LeftEnvoy{{Node: api.Node{NodeID: "edge-9"}, Address: "10.9.0.9:4000",

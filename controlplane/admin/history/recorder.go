@@ -151,9 +151,8 @@ func (r *Recorder) Tick() {
 	for i := range p.Clusters {
 		c := &p.Clusters[i]
 		k := r.of(c.Name)
-		m.Measures[c.Name] = r.record(now, c, k)
 		c.ShadowEnvoys = shadows[c.Name]
-		m.Measures[c.Name].ShadowEnvoys = c.ShadowEnvoys
+		m.Measures[c.Name] = r.record(now, c, k)
 		k.workings.add(c.Working, step)
 		p.Refusing[c.Name] = k.refused.refusing(now, c.Queue)
 	}
@@ -207,6 +206,9 @@ func (r *Recorder) log(c change) {
 // record adds a second of a cluster, and completes it with what the handler knows.
 func (r *Recorder) record(now time.Time, c *api.Cluster, k *recorded) *Measure {
 	m := k.measured.observe(now, c, &k.decided)
+	if m.ShadowEnvoys = c.ShadowEnvoys; m.ShadowEnvoys > 0 { // their requests are not meant to match
+		m.Served.VsDecided, m.Served.Noise = api.Number{}, api.Number{}
+	}
 	c.Served, c.Use, c.Counts = m.Served, m.Use, conditions.CountEndpoints(c.Endpoints)
 	if len(c.Endpoints) > 0 {
 		r.o.History.Add(c.Name, now, m.addresses, func(r *Row) { r.fill(c, m) })

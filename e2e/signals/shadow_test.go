@@ -1,0 +1,147 @@
+package signals
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"steelyard/e2e/rig/load"
+	"steelyard/e2e/rig/modelsim"
+	"steelyard/e2e/rig/proc"
+	"steelyard/e2e/rig/proc/proctest"
+	"steelyard/e2e/rig/testbed"
+	"steelyard/internal/api"
+)
+
+// ownCluster is a cluster that an Envoy has without Steelyard, with the routes to it.
+func ownCluster(servers []*modelsim.Server) string {
+	var endpoints strings.Builder
+	for _, s := range servers {
+		host, port, _ := strings.Cut(s.Address(), ":")
+		fmt.Fprintf(&endpoints, "        - endpoint: {address: {socket_address: {address: %s, port_value: %s}}}\n",
+			host, port)
+	}
+	return `
+  - name: own
+    type: STATIC
+    lb_policy: LEAST_REQUEST
+    load_assignment:
+      cluster_name: own
+      endpoints:
+      - lb_endpoints:
+` + endpoints.String() + proctest.Listener + `          route_config:
+            virtual_hosts:
+            - {name: all, domains: ["*"], routes: [{match: {prefix: /}, route: {cluster: own, timeout: 0s}}]}
+          http_filters:
+` + proctest.RouterFilter
+}
+
+// startShadows starts Envoys that have a cluster of their own, and only report to Steelyard.
+func startShadows(t *testing.T, f *testbed.Fleet, count int) {
+	t.Helper()
+	text := string(testbed.Run(t, "bootstrap", "--attach", "--shadow", "--cluster", testbed.Cluster, "--xds", f.XDS))
+	var router strings.Builder
+	for line := range strings.Lines(text) {
+		if yaml, found := strings.CutPrefix(line, "#     "); found {
+			router.WriteString(strings.Repeat(" ", 14) + yaml)
+		}
+	}
+	for range count {
+		name := fmt.Sprintf("envoy-%d", len(f.Envoys))
+		bootstrap := strings.Replace(proctest.Existing, "id: mine", "id: "+name, 1) + text +
+			ownCluster(f.Plan.Servers) + router.String()
+		e := proctest.Envoy(t, proc.EnvoyConfig{Bootstrap: []byte(bootstrap), Dir: f.Dir, Name: name})
+		listener, err := e.Listener(t.Context(), "ingress")
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Envoys, f.URLs = append(f.Envoys, e), append(f.URLs, "http://"+listener+"/")
+	}
+}
+
+// onlyReports returns why not all Envoys are counted as such.
+func onlyReports(f *testbed.Fleet, envoys int) error {
+	clients, err := f.Clients()
+	if err != nil {
+		return err
+	}
+	for i := range clients {
+		if clients[i].State != api.EnvoyShadow {
+			return fmt.Errorf("%s is %q", clients[i].NodeID, clients[i].State)
+		}
+	}
+	v, err := f.View()
+	if v.ShadowEnvoys != envoys {
+		return fmt.Errorf("%d of %d Envoys only report", v.ShadowEnvoys, envoys)
+	}
+	return err
+}
+
+// TestAShadowShowsWhatWeightsWouldBringAndNoRequestChanges: two Envoys balance a slow server and three fast ones by
+// their own clusters. Their requests are counted, whichever cluster they go through.
+func TestAShadowShowsWhatWeightsWouldBringAndNoRequestChanges(t *testing.T) {
+	t.Parallel()
+	const slow = 0.4 // of the speed of the others
+	servers := testbed.Servers(t, modelsim.Options{Speed: slow}, modelsim.Options{}, modelsim.Options{},
+		modelsim.Options{})
+	f := testbed.WithoutEnvoys(t, testbed.Plan{Servers: servers, Cluster: "capacity: 1"})
+	startShadows(t, f, 2)
+	f.Eventually("both Envoys only report", func() error { return onlyReports(f, 2) })
+	allAnswered(t, f, load.Plan{Rate: 40, Count: 1200, Work: load.Work{Mean: 60 * time.Millisecond}, Seed: 3})
+	f.Eventually("all requests are recorded", func() error {
+		var v api.Shadow
+		if err := f.Get("/api/v1/clusters/"+testbed.Cluster+"/shadow", &v); err != nil || v.Requests != 1200 {
+			return fmt.Errorf("%d requests: %w", v.Requests, err)
+		}
+		return nil
+	})
+	var got struct {
+		Requests  int
+		Measured  struct{ P99 float64 }
+		Own       struct{ P99 float64 } `json:"simulated_own"`
+		Steelyard struct{ P99 float64 } `json:"simulated_steelyard"`
+		Endpoints []struct {
+			Address        string
+			ServiceSeconds float64 `json:"service_seconds"`
+			Share          float64
+			ShareWeighted  float64 `json:"share_weighted"`
+		}
+	}
+	answer := testbed.Run(t, "shadow", testbed.Cluster, "--admin", "http://"+f.Admin, "-o", "json")
+	if err := json.Unmarshal(answer, &got); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%s", testbed.Run(t, "shadow", testbed.Cluster, "--admin", "http://"+f.Admin))
+	if got.Measured.P99 < got.Own.P99/2 || got.Measured.P99 > got.Own.P99*2 {
+		t.Errorf("the p99 is %.3f s, and %.3f s in the simulation", got.Measured.P99, got.Own.P99)
+	}
+	if got.Steelyard.P99 >= got.Own.P99 {
+		t.Errorf("weights do not bring down the p99: %.3f s, from %.3f s", got.Steelyard.P99, got.Own.P99)
+	}
+	for _, e := range got.Endpoints {
+		if overloaded := e.Share > e.ShareWeighted; overloaded != (e.Address == servers[0].Address()) {
+			t.Errorf("%s has %.3f of the requests, and would have %.3f", e.Address, e.Share, e.ShareWeighted)
+		}
+	}
+	if err := f.Control.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	startShadows(t, f, 1) // an Envoy that starts meanwhile serves, too
+	allAnswered(t, f, load.Plan{Rate: 40, Count: 150, Work: load.Work{Mean: 10 * time.Millisecond}})
+}
+
+// allAnswered sends requests, none of which may fail.
+func allAnswered(t *testing.T, f *testbed.Fleet, p load.Plan) {
+	t.Helper()
+	r := f.Send(p).Wait(t)
+	if len(r.Samples) != p.Count {
+		t.Fatalf("%d requests, want %d", len(r.Samples), p.Count)
+	}
+	for _, s := range r.Samples {
+		if s.Failed() {
+			t.Fatalf("a request failed: %v", s.Err)
+		}
+	}
+}
