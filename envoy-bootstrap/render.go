@@ -292,6 +292,14 @@ func (v view) Routes() []modelRoute {
 	return all
 }
 
+// ItsRoutes are those of the listener whose router filter reports.
+func (v view) ItsRoutes() string {
+	if v.Shadow {
+		return "routes to model servers"
+	}
+	return "these routes"
+}
+
 // ShadowCluster is the cluster by which an Envoy subscribes without following.
 func (v view) ShadowCluster() string { return v.Cluster + "_shadow" }
 

@@ -72,13 +72,13 @@ func TestTheWatchGenerationChangesWithTheWatchers(t *testing.T) {
 	}
 }
 
-func TestAClusterIsShadowedWhileNobodyAsksForItsWeights(t *testing.T) {
+func TestAClusterIsShadowedWhileNoEnvoyAsksForItsWeights(t *testing.T) {
 	b := newTestServer(t)
 	shadowed := func(what string, want bool) {
 		t.Helper()
 		eventually(t, what, func() bool { return b.server.Shadowed("llama") == want })
 	}
-	shadowed("nobody", false)
+	shadowed("no Envoy", false)
 	b.dial(xdstest.Config{NodeID: "envoy-1", Clusters: []string{"llama/members"}})
 	shadowed("members only", true)
 	second := b.dial(xdstest.Config{NodeID: "envoy-2", Clusters: []string{"llama/failsafe", "llama/fallback"}})

@@ -83,7 +83,7 @@ type cluster struct {
 	traffic  bool             // a request since the last sweep
 	quiet    time.Time        // the first sweep without one
 	rotated  time.Time        // when the current half minute of the answers' times began
-	record   *record          // nil until somebody reports and nobody follows
+	record   *record          // nil until Envoys report and none follows
 }
 
 // watching counts the clusters that an Envoy is subscribed to.

@@ -3,6 +3,7 @@ package signals
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -97,17 +98,19 @@ func TestAShadowShowsWhatWeightsWouldBringAndNoRequestChanges(t *testing.T) {
 		}
 		return nil
 	})
+	type endpoint struct {
+		Address          string
+		InFlight         float64 `json:"in_flight"`
+		InFlightWeighted float64 `json:"in_flight_weighted"`
+		Share            float64
+		ShareWeighted    float64 `json:"share_weighted"`
+	}
 	var got struct {
 		Requests  int
 		Measured  struct{ P99 float64 }
 		Own       struct{ P99 float64 } `json:"simulated_own"`
 		Steelyard struct{ P99 float64 } `json:"simulated_steelyard"`
-		Endpoints []struct {
-			Address        string
-			ServiceSeconds float64 `json:"service_seconds"`
-			Share          float64
-			ShareWeighted  float64 `json:"share_weighted"`
-		}
+		Endpoints []endpoint
 	}
 	answer := testbed.Run(t, "shadow", testbed.Cluster, "--admin", "http://"+f.Admin, "-o", "json")
 	if err := json.Unmarshal(answer, &got); err != nil {
@@ -120,10 +123,13 @@ func TestAShadowShowsWhatWeightsWouldBringAndNoRequestChanges(t *testing.T) {
 	if got.Steelyard.P99 >= got.Own.P99 {
 		t.Errorf("weights do not bring down the p99: %.3f s, from %.3f s", got.Steelyard.P99, got.Own.P99)
 	}
-	for _, e := range got.Endpoints {
-		if overloaded := e.Share > e.ShareWeighted; overloaded != (e.Address == servers[0].Address()) {
-			t.Errorf("%s has %.3f of the requests, and would have %.3f", e.Address, e.Share, e.ShareWeighted)
-		}
+	i := slices.IndexFunc(got.Endpoints, func(e endpoint) bool { return e.Address == servers[0].Address() })
+	if len(got.Endpoints) != len(servers) || i < 0 {
+		t.Fatalf("endpoints %+v", got.Endpoints)
+	}
+	if e := got.Endpoints[i]; e.Share <= e.ShareWeighted || e.InFlight <= e.InFlightWeighted {
+		t.Errorf("the slow server has %.3f of the requests and %.2f at once, and would have %.3f and %.2f", e.Share,
+			e.InFlight, e.ShareWeighted, e.InFlightWeighted)
 	}
 	if err := f.Control.Kill(); err != nil {
 		t.Fatal(err)

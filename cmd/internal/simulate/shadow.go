@@ -159,7 +159,7 @@ func recordedPods(s *sim.Scenario, v *api.Shadow) error {
 	return s.Check()
 }
 
-// trusted is how far a simulation may be from what was measured for its difference to be believed.
+// trusted is how far a simulation may be from what was measured before its difference is in doubt.
 const trusted = 0.25
 
 // Print prints the result for people.
@@ -199,7 +199,7 @@ func (r *Shadow) printTimes(w io.Writer) {
 		fmt.Fprintf(w, "\nNot simulated: %s.\n", r.NotSimulated)
 	case !(math.Abs(off) <= trusted):
 		fmt.Fprint(w, "\nThe simulation of what happens now is far from what was measured, so do not rely on the "+
-			"difference that\nSteelyard makes in it. Is --envoy-policy that of your Envoys?\n")
+			"difference that\nSteelyard makes in it. Have your Envoys the policy of --envoy-policy?\n")
 	}
 }
 
