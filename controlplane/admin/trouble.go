@@ -73,9 +73,12 @@ func (h *handler) getShadow(r *http.Request) (api.Shadow, error) {
 	}
 	v.Arrivals, v.Service = api.OrEmpty(v.Arrivals), api.OrEmpty(v.Service)
 	v.Envoys, v.Endpoints = api.OrEmpty(v.Envoys), api.OrEmpty(v.Endpoints)
+	v.PromptTokens, v.OutputTokens = c.Decision.Work.PromptTokens, c.Decision.Work.OutputTokens
 	for i := range v.Endpoints {
 		if k := indexOf(c.Endpoints, v.Endpoints[i].Address); k >= 0 {
-			v.Endpoints[i].Pod, v.Endpoints[i].CapacityShare = c.Endpoints[k].Pod, c.Endpoints[k].CapacityShare
+			e := &c.Endpoints[k]
+			v.Endpoints[i].Pod, v.Endpoints[i].CapacityShare = e.Pod, e.CapacityShare
+			v.Endpoints[i].RelativeSpeed = e.RelativeSpeed
 		}
 	}
 	return v, nil

@@ -12,6 +12,9 @@ type Shadow struct {
 	AnswerP99 Number           `json:"answer_p99"` // 99th percentile of the time to the last byte, seconds
 	Envoys    []ShadowEnvoy    `json:"envoys"`     // that sent them
 	Endpoints []ShadowEndpoint `json:"endpoints"`  // that got them, by address
+	// prompt tokens that a mean request makes an engine compute now; null where none counts tokens
+	PromptTokens Number `json:"prompt_tokens"`
+	OutputTokens Number `json:"output_tokens"` // of a mean request now
 	// quantiles, in equal steps, of the time of service over its mean; empty: no slots are known
 	Service []Number `json:"service"`
 }
@@ -31,5 +34,6 @@ type ShadowEndpoint struct {
 	AnswerP99      Number `json:"answer_p99"`      // 99th percentile of the time to the last byte, seconds
 	Slots          Number `json:"slots"`           // requests that it runs at once; null: unknown
 	ServiceSeconds Number `json:"service_seconds"` // mean time of a request in a slot
+	RelativeSpeed  Number `json:"relative_speed"`  // its speed now, divided by the pool's median
 	CapacityShare  Number `json:"capacity_share"`  // its part of the pool's capacity now, 0 to 1
 }

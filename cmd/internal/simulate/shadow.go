@@ -25,6 +25,7 @@ type Shadow struct {
 	Policy       string           `json:"policy"` // of the Envoys
 	Envoys       int              `json:"envoys"`
 	NotSimulated string           `json:"not_simulated"` // why not; empty: it was
+	Fitted       bool             `json:"fitted"`        // the speed of engines to the measured median
 	Measured     ShadowTimes      `json:"measured"`
 	Own          ShadowTimes      `json:"simulated_own"`
 	Steelyard    ShadowTimes      `json:"simulated_steelyard"`
@@ -61,19 +62,34 @@ func RunShadow(ctx context.Context, v *api.Shadow, policy string, progress io.Wr
 		out.Endpoints = append(out.Endpoints, ShadowEndpoint{ShadowEndpoint: e,
 			Share: float64(e.Requests) / float64(max(1, v.Requests))})
 	}
-	s, err := recorded(v)
+	known, s, err := sim.Policies(), sim.Scenario{}, error(nil)
+	if len(v.Service) > 0 {
+		s, err = recorded(v)
+	} else {
+		known = sim.EnginePolicies()
+		s, err = recordedEngines(v)
+	}
+	if err == nil && v.Requests < fewestRecorded {
+		err = fmt.Errorf("%d requests are few, and a p99 needs %d: wait", v.Requests, fewestRecorded)
+	}
 	if err != nil {
 		out.NotSimulated = err.Error()
 		return out, nil
 	}
-	return out, out.simulate(ctx, s, progress)
+	policies, err := choose(known, []string{policy, byLog})
+	if err != nil {
+		return nil, err
+	}
+	return out, out.simulate(ctx, s, policies, progress)
 }
 
 // simulate fills in what follows from a scenario.
-func (r *Shadow) simulate(ctx context.Context, s sim.Scenario, progress io.Writer) error {
-	policies, err := choose(sim.Policies(), []string{r.Policy, byLog})
-	if err != nil {
-		return err
+func (r *Shadow) simulate(ctx context.Context, s sim.Scenario, policies []sim.Policy, progress io.Writer) error {
+	if s.Prompts != nil {
+		r.Fitted = true
+		if err := fit(ctx, &s, policies[0], r.Measured.P50.Or(0)); err != nil {
+			return err
+		}
 	}
 	o := Options{Err: progress}
 	ran, err := o.run(ctx, s, policies)
@@ -81,6 +97,9 @@ func (r *Shadow) simulate(ctx context.Context, s sim.Scenario, progress io.Write
 		return err
 	}
 	times := func(r *sim.Result) ShadowTimes {
+		if s.Prompts != nil {
+			return ShadowTimes{P50: api.Num(r.EndToEnd.P50), P99: api.Num(r.EndToEnd.P99)}
+		}
 		mean := s.Service.Mean.Seconds()
 		return ShadowTimes{P50: api.Num(r.Latency.P50 * mean), P99: api.Num(r.Latency.P99 * mean)}
 	}
@@ -100,23 +119,12 @@ const fewestRecorded = 1000
 // speed of each endpoint; and the measured times of service. A request is not slower in a full endpoint.
 func recorded(v *api.Shadow) (s sim.Scenario, err error) {
 	seconds := v.Seconds.Or(0)
-	switch {
-	case v.Requests < fewestRecorded:
-		return s, fmt.Errorf("%d requests are few, and a p99 needs %d: wait", v.Requests, fewestRecorded)
-	case len(v.Service) == 0:
-		return s, errors.New("no endpoint has known slots and answers. Set capacity; for engines that batch " +
-			"continuously, and have no slots, see steelyard simulate --scenario llm")
-	}
 	s = sim.Scenario{Name: v.Cluster, Seed: 1, Duration: time.Duration(seconds * float64(time.Second)),
-		Envoys: len(v.Envoys), Rate: float64(v.Requests) / seconds}
+		Envoys: len(v.Envoys), EnvoyShares: envoyShares(v), Rate: float64(v.Requests) / seconds}
 	s.WarmUp = min(30*time.Second, s.Duration/longestWarmUp)
-	for _, e := range v.Envoys {
-		s.EnvoyShares = append(s.EnvoyShares, float64(e.Requests))
-	}
-	const step = 10 * time.Second // of Arrivals
 	for i, n := range v.Arrivals {
-		if at := time.Duration(i) * step; at+step <= s.Duration {
-			factor := max(0.01, float64(n)/step.Seconds()/s.Rate)
+		if at := time.Duration(i) * arrivalStep; at+arrivalStep <= s.Duration {
+			factor := max(0.01, float64(n)/arrivalStep.Seconds()/s.Rate)
 			s.Events = append(s.Events, sim.Event{At: at, Kind: sim.FlashCrowd, Factor: factor})
 		}
 	}
@@ -129,6 +137,16 @@ func recorded(v *api.Shadow) (s sim.Scenario, err error) {
 		s.Measured[i] /= mean
 	}
 	return s, recordedPods(&s, v)
+}
+
+// arrivalStep is the time between two of Shadow.Arrivals.
+const arrivalStep = 10 * time.Second
+
+func envoyShares(v *api.Shadow) (shares []float64) {
+	for _, e := range v.Envoys {
+		shares = append(shares, float64(e.Requests))
+	}
+	return shares
 }
 
 // recordedPods sets the mean time of service to that of the requests, and the speed of each endpoint to match its own.
@@ -173,9 +191,13 @@ func (r *Shadow) Print(w io.Writer) {
 	r.printEndpoints(w)
 	fmt.Fprint(w, "\nSHARE of the requests, OPEN (there at once) and P99 are measured; CAP% is the part of the pool's "+
 		"capacity now.\n")
+	with := "slots and\ntimes of service"
+	if r.Fitted {
+		with = "mean\ntokens and relative speeds, emulated engines whose speed is fitted to the measured P50"
+	}
 	if r.NotSimulated == "" {
-		fmt.Fprint(w, "WEIGHTED is the number left of it with Steelyard's weights, simulated with the measured "+
-			"arrivals, Envoys, slots and\ntimes of service, and without failures, retries and restarts.\n")
+		fmt.Fprintf(w, "WEIGHTED is the number left of it with Steelyard's weights, simulated with the measured "+
+			"arrivals, Envoys, %s, and without failures, retries and restarts.\n", with)
 	}
 }
 

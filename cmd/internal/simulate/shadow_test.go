@@ -86,7 +86,7 @@ func TestTheArrivalsOfARecordingAreSimulated(t *testing.T) {
 func TestWhatCannotBeSimulatedIsShownAsMeasuredWithTheReason(t *testing.T) {
 	for want, change := range map[string]func(*api.Shadow){
 		"Not simulated: 999 requests are few":                func(v *api.Shadow) { v.Requests = 999 },
-		"Not simulated: no endpoint has known slots":         func(v *api.Shadow) { v.Service = nil },
+		"Not simulated: no endpoint has known slots and ans": func(v *api.Shadow) { v.Service = nil },
 		"Not simulated: the slots of b are not known: set c": func(v *api.Shadow) { v.Endpoints[1].Slots = api.Number{} },
 	} {
 		v := unequal()
@@ -117,4 +117,39 @@ func TestASimulationThatIsFarFromWhatWasMeasuredSaysSo(t *testing.T) {
 			t.Errorf("measured %v:\n%s", measured, out.String())
 		}
 	}
+}
+
+// unequalEngines is a recording of engines, one of which is half as fast as the others.
+func unequalEngines() *api.Shadow {
+	v := unequal()
+	v.Service, v.PromptTokens, v.OutputTokens = nil, api.Num(1000), api.Num(200)
+	v.Seconds, v.Requests, v.Arrivals = api.Num(200), 2_400, nil
+	for range 20 {
+		v.Arrivals = append(v.Arrivals, 120)
+	}
+	for i, speed := range []float64{0.5, 1, 1, 1} {
+		e := &v.Endpoints[i]
+		e.Requests, e.Slots, e.ServiceSeconds, e.RelativeSpeed = 600, api.Number{}, api.Number{}, api.Num(speed)
+	}
+	v.AnswerP50, v.AnswerP99 = api.Num(9), api.Num(40)
+	return v
+}
+
+func TestEnginesThatBatchAreAsFastAsTheMeasuredMedianSays(t *testing.T) {
+	r, err := RunShadow(t.Context(), unequalEngines(), string(sim.LeastRequest), io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.NotSimulated != "" || !r.Fitted || math.Abs(r.Own.P50.Or(0)/9-1) > 0.1 {
+		t.Errorf("p50 %v, want about 9 s: %s", r.Own.P50, r.NotSimulated)
+	}
+	if slow := r.Endpoints[0]; slow.ShareWeighted.Or(1) >= slow.Share {
+		t.Errorf("the slow engine has %v of the requests, and would have %v", slow.Share, slow.ShareWeighted)
+	}
+	var out bytes.Buffer
+	r.Print(&out)
+	if !strings.Contains(out.String(), "fitted to the measured P50") {
+		t.Error(out.String())
+	}
+	t.Logf("%s", out.String())
 }
