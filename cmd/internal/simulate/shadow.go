@@ -191,14 +191,15 @@ func (r *Shadow) Print(w io.Writer) {
 	r.printEndpoints(w)
 	fmt.Fprint(w, "\nSHARE of the requests, OPEN (there at once) and P99 are measured; CAP% is the part of the pool's "+
 		"capacity now.\n")
-	with := "slots and\ntimes of service"
+	if r.NotSimulated != "" {
+		return
+	}
+	with := "slots and times of service"
 	if r.Fitted {
-		with = "mean\ntokens and relative speeds, emulated engines whose speed is fitted to the measured P50"
+		with = "mean tokens and relative speeds; the engines' speed is fitted to the measured P50"
 	}
-	if r.NotSimulated == "" {
-		fmt.Fprintf(w, "WEIGHTED is the number left of it with Steelyard's weights, simulated with the measured "+
-			"arrivals, Envoys, %s, and without failures, retries and restarts.\n", with)
-	}
+	fmt.Fprintf(w, "WEIGHTED is the number left of it with Steelyard's weights. Simulated with the measured arrivals, "+
+		"Envoys,\n%s; without failures, retries and restarts.\n", with)
 }
 
 func (r *Shadow) printTimes(w io.Writer) {
