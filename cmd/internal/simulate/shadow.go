@@ -194,12 +194,12 @@ func (r *Shadow) Print(w io.Writer) {
 	if r.NotSimulated != "" {
 		return
 	}
-	with := "slots and times of service"
+	with := "slots and times of service;"
 	if r.Fitted {
-		with = "mean tokens and relative speeds; the engines' speed is fitted to the measured P50"
+		with = "mean tokens and relative speeds, and with a speed of all engines by which its P50 is the measured one;\n"
 	}
 	fmt.Fprintf(w, "WEIGHTED is the number left of it with Steelyard's weights. Simulated with the measured arrivals, "+
-		"Envoys,\n%s; without failures, retries and restarts.\n", with)
+		"Envoys,\n%s without failures, retries and restarts.\n", with)
 }
 
 func (r *Shadow) printTimes(w io.Writer) {

@@ -148,7 +148,7 @@ func TestEnginesThatBatchAreAsFastAsTheMeasuredMedianSays(t *testing.T) {
 	}
 	var out bytes.Buffer
 	r.Print(&out)
-	if !strings.Contains(out.String(), "fitted to the measured P50") {
+	if !strings.Contains(out.String(), "by which its P50 is the measured one") {
 		t.Error(out.String())
 	}
 	t.Logf("%s", out.String())
