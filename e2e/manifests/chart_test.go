@@ -348,9 +348,10 @@ In a checkout:
       --set image.repository=REGISTRY/steelyard
     helm -n steelyard test steelyard
 
-Both ports are closed: Envoys need the certificate in the Secret `+"`steelyard-envoy-tls`"+`, people a token of Kubernetes
-([docs/kubernetes.md](../../docs/kubernetes.md)). `+"`values-production.yaml`"+` has short-lived certificates,
-`+"`values-open.yaml`"+` opens the xDS port. Unknown values and bad configurations are refused by `+"`values.schema.json`"+`.
+Both ports are closed: Envoys need the certificate in the Secret `+"`steelyard-envoy-tls`"+`, people a token of
+Kubernetes ([docs/kubernetes.md](../../docs/kubernetes.md)). `+"`values-production.yaml`"+` has short-lived
+certificates, `+"`values-open.yaml`"+` opens the xDS port. Unknown values and bad configurations are refused by
+`+"`values.schema.json`"+`.
 
 | value | default | |
 |---|---|---|

@@ -175,7 +175,8 @@ func (d *Daemon) Status() api.Status {
 	s := api.Status{
 		Signals: d.signals.totals(time.Now()), XDSPort: d.xdsPort(), AdminPort: d.adminListener.Stats().AdminPort,
 		StartedAt:        api.At(d.started),
-		ConfigGeneration: generation, Draining: d.draining.Load(), Program: d.program(), BeenReady: d.manager.EverReady(),
+		ConfigGeneration: generation, Draining: d.draining.Load(),
+		Program: d.program(), BeenReady: d.manager.EverReady(),
 	}
 	s.Replicas = d.replicasStatus()
 	s.Overrides = d.operate.status()
