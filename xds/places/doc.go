@@ -26,9 +26,9 @@
 //
 // One replica grants places, the leader, which package internal/lease names ([Server.Lead]). The others pass the
 // messages of their Envoys on to it and back ([relayedKey] keeps that to one hop), and send heartbeats of their own,
-// which are pending: an Envoy distinguishes a replica that hangs from a leader that does. That costs a hop of messages, some
-// hundred bytes for each request, and needs nothing of an Envoy: neither the addresses of the replicas, nor a way to
-// them, nor their names in certificates, which it would need to be led to the leader.
+// which are pending: an Envoy distinguishes a replica that hangs from a leader that does. That costs a hop of messages,
+// some hundred bytes for each request, and needs nothing of an Envoy: neither the addresses of the replicas, nor a way
+// to them, nor their names in certificates, which it would need to be led to the leader.
 //
 // A message has the epoch of its leader, and is not sent once the lease has ended, however long ago it was made. When
 // another replica leads, all streams end, and the next ones name what waits and what holds places, as after a restart.

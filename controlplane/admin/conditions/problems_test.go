@@ -235,15 +235,24 @@ func TestEnvoysWhoseRequestsDoNotWaitAreAProblem(t *testing.T) {
 		return c
 	}
 	clients := []api.Client{of("llama", "llama"), of("llama"), of("mixtral")}
+	grants := api.QueueOwner{State: api.QueueGrants}
+	const nobody = "No replica grants the places of llama to the Envoys here: "
 	for name, tc := range map[string]struct {
 		queue *api.Queue
 		want  []api.Problem
 	}{
 		"no queue":           {nil, []api.Problem{}},
-		"all of the cluster": {&api.Queue{Owner: api.QueueOwner{State: api.QueueGrants}, Envoys: 2, Here: 2}, []api.Problem{}},
-		"a picker for both":  {&api.Queue{Owner: api.QueueOwner{State: api.QueueGrants}, Envoys: 1, Here: 1, Shared: true}, []api.Problem{}},
-		"one without": {&api.Queue{Owner: api.QueueOwner{State: api.QueueGrants}, Envoys: 2, Here: 1}, []api.Problem{warning("Not all requests of llama wait in its queue: " +
-			"Requests of 1 of its 2 Envoys do not.")}},
+		"all of the cluster": {&api.Queue{Owner: grants, Envoys: 2, Here: 2}, []api.Problem{}},
+		"a picker for both":  {&api.Queue{Owner: grants, Envoys: 1, Here: 1, Shared: true}, []api.Problem{}},
+		"one without": {&api.Queue{Owner: grants, Envoys: 2, Here: 1}, []api.Problem{
+			warning("Not all requests of llama wait in its queue: Requests of 1 of its 2 Envoys do not.")}},
+		"another replica grants": {&api.Queue{Owner: api.QueueOwner{State: api.QueueFollows}, Here: 2}, []api.Problem{}},
+		"it cannot be reached": {&api.Queue{Owner: api.QueueOwner{State: api.QueueFollows, Error: "refused"}, Here: 2},
+			[]api.Problem{failure(nobody + "refused")}},
+		"none is known": {&api.Queue{Owner: api.QueueOwner{State: api.QueueUnknown}, Here: 2},
+			[]api.Problem{failure(nobody + "The lease has no owner.")}},
+		"the lease is lost": {&api.Queue{Owner: api.QueueOwner{State: api.QueueStopped, Error: "timeout"}, Here: 2},
+			[]api.Problem{failure(nobody + "timeout")}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := &api.Cluster{Name: "llama", Ready: true, Counts: api.EndpointCounts{Total: 1}, Queue: tc.queue}
