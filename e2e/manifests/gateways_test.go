@@ -266,7 +266,8 @@ func TestTheOverlayForAGatewayOfIstioAddsTheBootstrap(t *testing.T) {
 	slices.Sort(names)
 	if want := []string{"/etc/istio/custom-bootstrap", "/etc/istio/proxy",
 		"ISTIO_BOOTSTRAP_OVERRIDE=/etc/istio/custom-bootstrap/custom_bootstrap.json", "POD_NAME=x",
-		"custom-bootstrap-volume", "istio-envoy", "istio-proxy", "steelyard-ingressgateway-bootstrap"}; !slices.Equal(names, want) {
+		"custom-bootstrap-volume", "istio-envoy", "istio-proxy",
+		"steelyard-ingressgateway-bootstrap"}; !slices.Equal(names, want) {
 		t.Errorf("the Deployment has %q, want %q", names, want)
 	}
 	if pod.Labels["steelyard.dev/envoy"] != "true" || pod.Labels["steelyard.dev/gateway"] != "ingressgateway" ||
