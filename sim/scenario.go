@@ -30,12 +30,12 @@ type Scenario struct {
 	// the start); Rate is requests per second and takes precedence.
 	Load, Rate float64
 
-	Service Service  // what requests need of pods with slots
+	Service Service // what requests need of pods with slots
 	// Measured are times that requests need, as parts of Service.Mean and each as likely, instead of Service.Kind.
 	Measured []float64
-	Prompts *Prompts // what they need of engines; nil where pods have slots
-	Signals Signals
-	Events  []Event // in any order
+	Prompts  *Prompts // what they need of engines; nil where pods have slots
+	Signals  Signals
+	Events   []Event // in any order
 
 	// SampleEvery asks for a Series with a sample that often. 0: none.
 	SampleEvery time.Duration

@@ -209,6 +209,8 @@ func TestTheCommandsAgainstARunningSteelyard(t *testing.T) {
 	r.want("", 2, `--output "jsno": did you mean json?`, "status", "-o", "jsno")
 	r.want("", 1, "did you mean llama?", "top", "lama", "--count", "1")
 	r.want("", 2, "write steelyard explain CLUSTER ENDPOINT", "explain", "llama")
+	r.want("", 1, "nothing is recorded of llama: no Envoy reports without following", "shadow", "llama")
+	r.want("", 2, `--envoy-policy "maglev"`, "shadow", "llama", "--envoy-policy", "maglev")
 	r.eventually("top has the parts of the capacity", func() error {
 		if _, out, errs := r.run("", "top", "llama", "--count", "1"); !strings.Contains(out, "50.0%") {
 			return errors.New(out + errs)

@@ -139,15 +139,15 @@
 //
 // # Recording
 //
-// While nobody follows the weights of a cluster (Record), what its Envoys send is recorded for a simulation: arrivals by
-// ten seconds, requests of each Envoy, and of each endpoint its requests and the times of its answers. The mean time
-// that a request needs in a slot is
+// While no Envoy follows the weights of a cluster (Record), what they send is recorded for a simulation: arrivals by ten
+// seconds, requests of each Envoy, and of each endpoint its requests and the times of its answers. The mean time that a
+// request needs in a slot is
 //
 //	∫ min(n, slots) dt / answers
 //
-// with n requests in flight: the utilization law, which holds at any load. How these times are distributed is that of
-// the requests that began while a slot was free, because only they did not wait. Two hours are kept, the current one and
-// the busiest of the last day: about 1.5 KB an endpoint and hour.
+// with n requests in flight: the utilization law, which holds at any load. How these times are distributed is seen in
+// the requests that began while a slot was free, because only they did not wait. Two hours are kept, the current one
+// and the busiest of the last day: about 1.5 KB for an endpoint and hour.
 //
 // # Modes
 //

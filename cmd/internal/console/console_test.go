@@ -192,6 +192,18 @@ func TestWhatIsNotKnownIsNoNumber(t *testing.T) {
 	}
 }
 
+func TestTopSaysThatRequestsFollowNoWeights(t *testing.T) {
+	c := someCluster()
+	c.ShadowEnvoys = 2
+	var out bytes.Buffer
+	if err := PrintCluster(Output{W: &out}, c, noon); err != nil {
+		t.Fatal(err)
+	}
+	if want := "SHADOW: no request of 2 Envoys follows these weights\n"; !strings.Contains(out.String(), want) {
+		t.Errorf("%q is not in\n%s", want, &out)
+	}
+}
+
 // Goldens are what a terminal of 80 and of 120 columns shows, and a pipe.
 func TestTablesFitTheTerminal(t *testing.T) {
 	for name, print := range map[string]func(Output) error{

@@ -62,13 +62,11 @@ func RunShadow(ctx context.Context, v *api.Shadow, policy string, progress io.Wr
 		out.Endpoints = append(out.Endpoints, ShadowEndpoint{ShadowEndpoint: e,
 			Share: float64(e.Requests) / float64(max(1, v.Requests))})
 	}
-	known, s, err := sim.Policies(), sim.Scenario{}, error(nil)
-	if len(v.Service) > 0 {
-		s, err = recorded(v)
-	} else {
-		known = sim.EnginePolicies()
-		s, err = recordedEngines(v)
+	known, recorded := sim.Policies(), recordedSlots
+	if len(v.Service) == 0 {
+		known, recorded = sim.EnginePolicies(), recordedEngines
 	}
+	s, err := recorded(v)
 	if err == nil && v.Requests < fewestRecorded {
 		err = fmt.Errorf("%d requests are few, and a p99 needs %d: wait", v.Requests, fewestRecorded)
 	}
@@ -115,9 +113,9 @@ func (r *Shadow) simulate(ctx context.Context, s sim.Scenario, policies []sim.Po
 // fewestRecorded is how many requests a p99 needs.
 const fewestRecorded = 1000
 
-// recorded is the scenario of what was recorded: its arrivals, by ten seconds; Envoys with their shares; slots and
+// recordedSlots is the scenario of what was recorded of endpoints with slots: its arrivals, by ten seconds; Envoys with their shares; slots and
 // speed of each endpoint; and the measured times of service. A request is not slower in a full endpoint.
-func recorded(v *api.Shadow) (s sim.Scenario, err error) {
+func recordedSlots(v *api.Shadow) (s sim.Scenario, err error) {
 	seconds := v.Seconds.Or(0)
 	s = sim.Scenario{Name: v.Cluster, Seed: 1, Duration: time.Duration(seconds * float64(time.Second)),
 		Envoys: len(v.Envoys), EnvoyShares: envoyShares(v), Rate: float64(v.Requests) / seconds}
@@ -196,7 +194,8 @@ func (r *Shadow) Print(w io.Writer) {
 	}
 	with := "slots and times of service;"
 	if r.Fitted {
-		with = "mean tokens and relative speeds, and with a speed of all engines by which its P50 is the measured one;\n"
+		with = "mean tokens and relative speeds, and with a speed of all engines " +
+			"by which its P50 is the measured one;\n"
 	}
 	fmt.Fprintf(w, "WEIGHTED is the number left of it with Steelyard's weights. Simulated with the measured arrivals, "+
 		"Envoys,\n%s without failures, retries and restarts.\n", with)

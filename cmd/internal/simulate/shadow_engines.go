@@ -22,8 +22,8 @@ const (
 	bisection = 8                // steps, to 3 %
 )
 
-// recordedEngines is the scenario of engines that batch. Prompts and answers are as long as in the built-in trace, times
-// what makes their means those of the cluster.
+// recordedEngines is the scenario of what was recorded of engines that batch. Prompts and answers are as long as in the
+// built-in trace, times what makes their means those of the cluster.
 func recordedEngines(v *api.Shadow) (s sim.Scenario, err error) {
 	prompt, known := v.PromptTokens.Value()
 	output, alsoKnown := v.OutputTokens.Value()

@@ -72,7 +72,7 @@ func TestTheArrivalsOfARecordingAreSimulated(t *testing.T) {
 	for i := range v.Arrivals {
 		v.Arrivals[i] = 800 * uint32(i%2)
 	}
-	s, err := recorded(v)
+	s, err := recordedSlots(v)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func TestWhatCannotBeSimulatedIsShownAsMeasuredWithTheReason(t *testing.T) {
 	for want, change := range map[string]func(*api.Shadow){
 		"Not simulated: 999 requests are few":                func(v *api.Shadow) { v.Requests = 999 },
 		"Not simulated: no endpoint has known slots and ans": func(v *api.Shadow) { v.Service = nil },
-		"Not simulated: the slots of b are not known: set c": func(v *api.Shadow) { v.Endpoints[1].Slots = api.Number{} },
+		"Not simulated: the slots of b are not known":        func(v *api.Shadow) { v.Endpoints[1].Slots = api.Number{} },
 	} {
 		v := unequal()
 		change(v)
@@ -102,7 +102,8 @@ func TestWhatCannotBeSimulatedIsShownAsMeasuredWithTheReason(t *testing.T) {
 			t.Errorf("want %q in\n%s", want, out.String())
 		}
 	}
-	if r, err := RunShadow(t.Context(), &api.Shadow{Cluster: "llama"}, string(sim.LeastRequest), io.Discard); err == nil {
+	r, err := RunShadow(t.Context(), &api.Shadow{Cluster: "llama"}, string(sim.LeastRequest), io.Discard)
+	if err == nil {
 		t.Errorf("nothing was recorded, and yet %+v", r)
 	}
 }
