@@ -11,8 +11,8 @@ import (
 // While nobody follows the weights of a cluster, its requests are recorded, hour by hour, so that they can be
 // simulated with weights. Two hours are kept: the current one, and the busiest of those before it, for a day.
 const (
-	recordedHour = time.Hour
-	recordedDay  = 24 * time.Hour
+	recordedFor  = time.Hour
+	recordedKept = 24 * time.Hour
 	recordedStep = 10 * time.Second // of the arrivals
 	serviceSteps = 500              // of Recording.Service
 )
@@ -27,7 +27,7 @@ type record struct {
 type hour struct {
 	began, until time.Time // until is zero for the current one
 	requests     uint64
-	arrivals     [recordedHour / recordedStep]uint32
+	arrivals     [recordedFor / recordedStep]uint32
 	envoys       map[Envoy]uint64 // requests of each
 	endpoints    map[*member]*hourOf
 }
@@ -68,12 +68,12 @@ func newHour(now time.Time) *hour {
 
 // rotate begins a new hour when the current one is over.
 func (r *record) rotate(now time.Time) {
-	if r == nil || now.Sub(r.current.began) < recordedHour {
+	if r == nil || now.Sub(r.current.began) < recordedFor {
 		return
 	}
 	done := r.current
 	done.until = now
-	if b := r.busiest; b == nil || done.requests >= b.requests || now.Sub(b.began) > recordedDay {
+	if b := r.busiest; b == nil || done.requests >= b.requests || now.Sub(b.began) > recordedKept {
 		r.busiest = done
 	}
 	r.current = newHour(now)
