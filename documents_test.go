@@ -258,7 +258,7 @@ func TestTheDocumentsStateTheArithmeticThatIsTested(t *testing.T) {
 		"s     = slots · ramp,  c = s · speed ", "f     = max(0, s − 1) ",
 		"V(L)  = min(s · L, f) + c · max(0, L − f / s) ",
 		"share = floor · c / Σ c + (1 − floor) · max(0, V(L) − (waiting + running)) / A\n",
-		fmt.Sprintf("The floor (%g)", weighting.DefaultParams().Floor),
+		fmt.Sprintf("The minimum share (`floor`, %g)", weighting.DefaultParams().Floor),
 	} {
 		if !strings.Contains(string(body), text) {
 			t.Errorf("docs/concepts.md does not say %q", text)

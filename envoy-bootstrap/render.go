@@ -292,7 +292,7 @@ func (v view) Routes() []modelRoute {
 	return all
 }
 
-// ItsRoutes are those of the listener whose router filter reports.
+// ItsRoutes names the routes of the listener whose router filter reports.
 func (v view) ItsRoutes() string {
 	if v.Shadow {
 		return "routes to model servers"

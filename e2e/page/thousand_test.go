@@ -62,6 +62,8 @@ func (s thousand) Clients() []api.Client { return nil }
 
 func (s thousand) Matrix(string) (api.Matrix, bool) { return api.Matrix{}, false }
 
+func (s thousand) Shadow(string) (api.Shadow, bool) { return api.Shadow{}, false }
+
 func (s thousand) Status() api.Status {
 	return api.Status{StartedAt: api.At(s.started), ConfigGeneration: 1}
 }

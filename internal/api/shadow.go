@@ -12,7 +12,7 @@ type Shadow struct {
 	AnswerP99 Number           `json:"answer_p99"` // 99th percentile of the time to the last byte, seconds
 	Envoys    []ShadowEnvoy    `json:"envoys"`     // that sent them
 	Endpoints []ShadowEndpoint `json:"endpoints"`  // that got them, by address
-	// prompt tokens that a mean request makes an engine compute now; null where none counts tokens
+	// prompt tokens that a mean request makes an engine compute now; null if no engine counts tokens
 	PromptTokens Number `json:"prompt_tokens"`
 	OutputTokens Number `json:"output_tokens"` // of a mean request now
 	// quantiles, in equal steps, of the time of service over its mean; empty: no slots are known

@@ -238,7 +238,7 @@ func left(ctx context.Context, f *fleet.Fleet) (n int) {
 				n = 1
 				return err
 			}
-			n += q.InFlight
+			n += int(q.InFlight.Or(1)) // not known is not none
 			for _, c := range q.Classes {
 				n += c.Waiting
 			}

@@ -156,8 +156,8 @@ func (w Waiting) emptied(ctx context.Context, f *fleet.Fleet) error {
 		for _, c := range q.Classes {
 			waiting += c.Waiting
 		}
-		if waiting+q.InFlight > 0 {
-			return fmt.Errorf("after the end %d requests wait and %d hold a place", waiting, q.InFlight)
+		if held := int(q.InFlight.Or(1)); waiting+held > 0 { // not known is not none
+			return fmt.Errorf("after the end %d requests wait and %d hold a place", waiting, held)
 		}
 		return nil
 	})
