@@ -76,8 +76,8 @@ func (o *Options) check() error {
 	case o.Config == "" && o.Pods != 0:
 		return usage("--pods needs --config: the pods of a scenario are in its file (--print shows it)")
 	case o.Config == "" && o.EnvoyPolicy != "":
-		return usage("--envoy-policy needs --config: it sets the policy of the configuration's row, and the rows of a " +
-			"scenario have least_request")
+		return usage("--envoy-policy needs --config: it sets the policy of the configuration's row, and the rows of " +
+			"a scenario have least_request")
 	case o.Pods < 0 || o.Pods > mostPods:
 		return usage("--pods %d: write 1 to %d", o.Pods, mostPods)
 	case o.EnvoyPolicy != "" && !slices.Contains(balancers, o.EnvoyPolicy):
