@@ -115,8 +115,8 @@ func (b *bootstrap) flags(c *cobra.Command) {
 	f.StringVar(&b.affinity, "affinity", "", "send requests with the same value of a header to the same model server, "+
 		"header:NAME")
 	f.BoolVar(&b.attach, "attach", false, "print only what to add to an existing Envoy configuration")
-	f.BoolVar(&o.Shadow, "shadow", false, "with --attach: only report the requests of clusters that the Envoy has, and "+
-		"follow no weights (see steelyard shadow)")
+	f.BoolVar(&o.Shadow, "shadow", false, "with --attach: only report the requests of clusters that the Envoy has, "+
+		"and follow no weights (see steelyard shadow)")
 	f.StringVar((*string)(&o.Form), "form", string(envoybootstrap.FormStatic), "with --attach: static, for clusters "+
 		"in the bootstrap; cds, for clusters that come by CDS; or ads, with all assignments on one ADS stream to "+
 		"Steelyard. Without --attach: istio, for a gateway of Istio, with --cluster NAME=SERVICE:PORT")

@@ -139,9 +139,9 @@
 //
 // # Recording
 //
-// While no Envoy follows the weights of a cluster (Record), what they send is recorded for a simulation: arrivals by ten
-// seconds, requests of each Envoy, and of each endpoint its requests and the times of its answers. The mean time that a
-// request needs in a slot is
+// While no Envoy follows the weights of a cluster (Record), what they send is recorded for a simulation: arrivals by
+// ten seconds, requests of each Envoy, and of each endpoint its requests and the times of its answers. The mean time
+// that a request needs in a slot is
 //
 //	∫ min(n, slots) dt / answers
 //

@@ -574,8 +574,8 @@ type QueueClass struct {
 	// Weight is its share of what is sent while all classes wait, relative to the other weights, 0.001 to 1000000.
 	// Default 1.
 	Weight float64 `yaml:"weight" default:"1" range:"0.001..1000000"`
-	// Strict sends its requests before the requests of all classes that are not strict, which may then wait for as long as
-	// there are any. Default false.
+	// Strict sends its requests before the requests of all classes that are not strict, which may then wait for as
+	// long as there are any. Default false.
 	Strict bool `yaml:"strict" default:"false"`
 	// MaxWaiting is how many requests of the class may wait, of all Envoys, 0 to 10000; with 0, one is refused at once
 	// while no endpoint has a place. Default 1000.

@@ -113,8 +113,9 @@ func (r *Shadow) simulate(ctx context.Context, s sim.Scenario, policies []sim.Po
 // fewestRecorded is how many requests a p99 needs.
 const fewestRecorded = 1000
 
-// recordedSlots is the scenario of what was recorded of endpoints with slots: its arrivals, by ten seconds; Envoys with their shares; slots and
-// speed of each endpoint; and the measured times of service. A request is not slower in a full endpoint.
+// recordedSlots is the scenario of what was recorded of endpoints with slots: its arrivals, by ten seconds; Envoys with
+// their shares; slots and speed of each endpoint; and the measured times of service. A request is not slower in a full
+// endpoint.
 func recordedSlots(v *api.Shadow) (s sim.Scenario, err error) {
 	seconds := v.Seconds.Or(0)
 	s = sim.Scenario{Name: v.Cluster, Seed: 1, Duration: time.Duration(seconds * float64(time.Second)),

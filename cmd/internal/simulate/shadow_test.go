@@ -85,9 +85,9 @@ func TestTheArrivalsOfARecordingAreSimulated(t *testing.T) {
 
 func TestWhatCannotBeSimulatedIsShownAsMeasuredWithTheReason(t *testing.T) {
 	for want, change := range map[string]func(*api.Shadow){
-		"Not simulated: 999 requests are few":                func(v *api.Shadow) { v.Requests = 999 },
-		"Not simulated: no endpoint has known slots and ans": func(v *api.Shadow) { v.Service = nil },
-		"Not simulated: the slots of b are not known":        func(v *api.Shadow) { v.Endpoints[1].Slots = api.Number{} },
+		"Not simulated: 999 requests are few":   func(v *api.Shadow) { v.Requests = 999 },
+		"Not simulated: no endpoint has known":  func(v *api.Shadow) { v.Service = nil },
+		"Not simulated: the slots of b are not": func(v *api.Shadow) { v.Endpoints[1].Slots = api.Number{} },
 	} {
 		v := unequal()
 		change(v)

@@ -246,7 +246,8 @@ func TestEnvoysWhoseRequestsDoNotWaitAreAProblem(t *testing.T) {
 		"a picker for both":  {&api.Queue{Owner: grants, Envoys: 1, Here: 1, Shared: true}, []api.Problem{}},
 		"one without": {&api.Queue{Owner: grants, Envoys: 2, Here: 1}, []api.Problem{
 			warning("Not all requests of llama wait in its queue: Requests of 1 of its 2 Envoys do not.")}},
-		"another replica grants": {&api.Queue{Owner: api.QueueOwner{State: api.QueueFollows}, Here: 2}, []api.Problem{}},
+		"another replica grants": {
+			&api.Queue{Owner: api.QueueOwner{State: api.QueueFollows}, Here: 2}, []api.Problem{}},
 		"it cannot be reached": {&api.Queue{Owner: api.QueueOwner{State: api.QueueFollows, Error: "refused"}, Here: 2},
 			[]api.Problem{failure(nobody + "refused")}},
 		"none is known": {&api.Queue{Owner: api.QueueOwner{State: api.QueueUnknown}, Here: 2},
