@@ -120,12 +120,12 @@ func (o *certificates) forEnvoys(ctx context.Context, a *authority.Authority, no
 
 // forListeners writes the certificate of the listeners, which is this Pod's own.
 func (o *certificates) forListeners(a *authority.Authority, now time.Time) error {
-	hosts := []string{"localhost", "127.0.0.1", "::1"}
+	var hosts []string // the first one is the name by which replicas know each other
 	for _, service := range o.services {
 		host := strings.Join([]string{service, o.api.Namespace(), "svc"}, ".")
 		hosts = append(hosts, host, host+".cluster.local")
 	}
-	made, err := a.Server(hosts, now)
+	made, err := a.Server(append(hosts, "localhost", "127.0.0.1", "::1"), now)
 	if err != nil {
 		return err
 	}

@@ -57,8 +57,11 @@ func (l *Ledger) Record(name string, on bool, now time.Time) {
 		c.record = &record{on: on, current: newHour(now)}
 	case !on && c.record.busiest == nil && now.Sub(c.record.current.began) < shortestRecord:
 		c.record = nil
-	default:
-		c.record.on = on
+	case !on && c.record.on:
+		c.record.end(now)
+		c.record.on = false
+	case on && !c.record.on:
+		c.record.on, c.record.current = true, newHour(now)
 	}
 }
 
@@ -68,11 +71,18 @@ func newHour(now time.Time) *hour {
 
 // rotate begins a new hour when the current one is over.
 func (r *record) rotate(now time.Time) {
-	if r == nil || now.Sub(r.current.began) < recordedFor {
-		return
+	if r != nil && r.on && now.Sub(r.current.began) >= recordedFor {
+		r.end(now)
 	}
+}
+
+// end ends the current hour, and keeps it if it is the busiest.
+func (r *record) end(now time.Time) {
 	done := r.current
 	done.until = now
+	for m := range done.endpoints {
+		done.of(m, now).level = 0
+	}
 	if b := r.busiest; b == nil || done.requests >= b.requests || now.Sub(b.began) > recordedKept {
 		r.busiest = done
 	}

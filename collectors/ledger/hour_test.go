@@ -101,3 +101,23 @@ func TestNothingIsRecordedOfRequestsThatFollow(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+func TestTimeWithoutARecordingIsInNone(t *testing.T) {
+	w, e := single()
+	s := w.open(e)
+	report := weighting.ServerReport{Queue: weighting.Reading{Value: 0, At: w.now}}
+	w.ledger.Served(one, &report, 1, w.now)
+	w.ledger.Record("chat", true, w.now)
+	w.served(s, 2, 100)
+	s.Begin(w.now, "in flight", one)
+	w.ledger.Record("chat", false, w.now)
+	w.after(30 * time.Minute)
+	w.ledger.Record("chat", true, w.now)
+	r := w.recorded(t)
+	if r.Length != 100*time.Second || r.Requests != 201 {
+		t.Errorf("%d requests in %v, want 201 in 100 s", r.Requests, r.Length)
+	}
+	if got := r.Endpoints[0].ServiceSeconds; math.Abs(got-0.5) > 0.02 {
+		t.Errorf("service %v s, want 0.5", got)
+	}
+}

@@ -89,27 +89,35 @@ func indexOf(endpoints []api.Endpoint, address string) int {
 // find is the endpoint that has this address, or whose Pod has this name, or the only one whose Pod's name begins so.
 // An address that fits none may have been that of an endpoint, so it is no error.
 func find(endpoints []api.Endpoint, name, cluster string) (api.Endpoint, error) {
-	var begin []*api.Endpoint
+	var whole, begin []*api.Endpoint
 	for i := range endpoints {
 		switch e := &endpoints[i]; {
-		case e.Address == name, e.Pod == name && name != "":
+		case e.Address == name:
 			return *e, nil
-		case name != "" && strings.HasPrefix(e.Pod, name):
+		case name == "" || !strings.HasPrefix(e.Pod, name):
+		case e.Pod == name:
+			whole = append(whole, e)
+		case !isDigit(name[len(name)-1]) || !isDigit(e.Pod[len(name)]): // vllm-1 is not the beginning of vllm-10
 			begin = append(begin, e)
 		}
+	}
+	if len(whole) > 0 {
+		begin = whole
 	}
 	_, _, err := net.SplitHostPort(name)
 	switch {
 	case len(begin) == 1:
 		return *begin[0], nil
 	case len(begin) > 1:
-		return api.Endpoint{}, fmt.Errorf("%d Pods of %s begin with %q: write more of the name", len(begin), cluster,
-			name)
+		return api.Endpoint{}, fmt.Errorf("%q is at %d endpoints of %s, such as %s (%s): write more of the name, or an "+
+			"address", name, len(begin), cluster, begin[0].Address, begin[0].Pod)
 	case err == nil:
 		return api.Endpoint{Address: name}, nil
 	}
 	return api.Endpoint{}, noEndpoint(name, cluster)
 }
+
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
 func noEndpoint(name, where string) error {
 	return Missing(fmt.Errorf("no endpoint %q is in %s: write its HOST:PORT, or the beginning of its Pod's name", name,

@@ -12,6 +12,8 @@ func TestAnEndpointIsFoundByItsAddressOrItsPod(t *testing.T) {
 		{Address: "10.0.0.1:8000", Pod: "vllm-7c9d4-fghij"},
 		{Address: "10.0.0.2:8000", Pod: "vllm-7c9d4-fg"},
 		{Address: "10.0.0.3:8000", Pod: "sglang-0"},
+		{Address: "10.0.0.4:8000", Pod: "vllm-10"},
+		{Address: "10.0.0.5:8000", Pod: "two-ports"}, {Address: "10.0.0.5:8001", Pod: "two-ports"},
 		{Address: "[2001:db8::1]:8000"},
 	}
 	for _, c := range []struct{ name, address, says string }{
@@ -21,7 +23,9 @@ func TestAnEndpointIsFoundByItsAddressOrItsPod(t *testing.T) {
 		{"vllm-7c9d4-fg", "10.0.0.2:8000", ""}, // though another one begins so
 		{"sgl", "10.0.0.3:8000", ""},
 		{"10.0.0.9:8000", "10.0.0.9:8000", ""}, // it may have left
-		{"vllm", "", `2 Pods of llama begin with "vllm": write more of the name`},
+		{"vllm", "", `"vllm" is at 3 endpoints of llama, such as `},
+		{"vllm-1", "", `no endpoint "vllm-1" is in llama`}, // not vllm-10
+		{"two-ports", "", `"two-ports" is at 2 endpoints of llama, such as 10.0.0.5:8000 (two-ports)`},
 		{"10.0.0.1", "", `no endpoint "10.0.0.1" is in llama: write its HOST:PORT, or the beginning of its Pod's name`},
 		{"", "", `no endpoint "" is in llama`},
 	} {

@@ -154,3 +154,28 @@ func TestStrangersTokensTakeNoMemoryAndTheirQuestionsAreBounded(t *testing.T) {
 		t.Errorf("beyond the bound: %q", denied)
 	}
 }
+
+func TestAnOldAnswerIsUsedOnlyIfTheAuthorityFails(t *testing.T) {
+	const token = "0123456789abcdef-alice"
+	for _, c := range []struct {
+		name string
+		err  error
+		want string
+	}{
+		{"it is away", errors.New("away"), "alice"},
+		{"it does not answer in time", context.DeadlineExceeded, "alice"},
+		{"the client has gone", context.Canceled, ""},
+		{"too many ask", errBusy, ""},
+	} {
+		k := &fakeKubernetes{holders: tokens}
+		r := newReviews(k.review)
+		if got, err := r.of(t.Context(), token, noon); err != nil || got.Name != "alice" {
+			t.Fatalf("%s: %+v, %v", c.name, got, err)
+		}
+		k.err = c.err
+		got, err := r.of(t.Context(), token, noon.Add(10*time.Minute))
+		if got.Name != c.want || (err == nil) != (c.want != "") {
+			t.Errorf("%s: %q, %v; want %q", c.name, got.Name, err, c.want)
+		}
+	}
+}

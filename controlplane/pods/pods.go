@@ -5,6 +5,7 @@ package pods
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -16,34 +17,58 @@ const (
 	// evictAfter is how long an engine has to hang before it may be evicted: some come back by themselves, and a new
 	// one may take minutes to load its model.
 	evictAfter = time.Minute
+	// ConditionAfter is how long it has to hang before its condition says so.
+	ConditionAfter = 15 * time.Second
 	// classes are how many deletion costs there are. Few, so that a cost rarely changes; of Pods in one class,
 	// Kubernetes removes the youngest, whose caches are the coldest.
 	classes = 4
 )
 
-// Wedged returns the endpoints whose engine hangs: it answers no request, and its metrics page is answered, so no probe
-// of Kubernetes finds out. There are none while Steelyard does not see enough to say so, or if more than half of the
-// pool is affected: then the fault is probably not theirs.
-func Wedged(c *api.Cluster) (wedged []api.Endpoint) {
+// Wedged returns one endpoint of each Pod whose engine hangs: it is flagged because it answers no request, at each of
+// its ports, and its metrics page is answered, so no probe of Kubernetes finds out. There are none while Steelyard does
+// not see enough to say so, or if more than half of the Pods are affected: then the fault is probably not theirs. taken
+// is how many Pods were taken out before, which are endpoints no more.
+func Wedged(c *api.Cluster, taken int) (wedged []api.Endpoint) {
 	if !c.Ready || blind(c) {
 		return nil
 	}
+	byPod := map[string][]*api.Endpoint{}
 	for i := range c.Endpoints {
 		e := &c.Endpoints[i]
-		answers := !e.LastScrape.At.IsZero() && e.LastScrape.Error == ""
-		if e.Pod != "" && stalls(e) && answers && e.Override == nil {
-			wedged = append(wedged, *e)
+		byPod[PodOf(e)] = append(byPod[PodOf(e)], e)
+	}
+	for _, name := range slices.Sorted(maps.Keys(byPod)) {
+		ports := byPod[name]
+		if ports[0].Pod != "" && !slices.ContainsFunc(ports, func(e *api.Endpoint) bool { return !hangs(e) }) {
+			wedged = append(wedged, *ports[0])
 		}
 	}
-	if 2*len(wedged) > len(c.Endpoints) {
+	if 2*(len(wedged)+taken) > len(byPod)+taken {
 		return nil
 	}
 	return wedged
 }
 
-// blind reports whether a source of what is known about the endpoints is down.
+// PodOf names the Pod of an endpoint, NAMESPACE/NAME; without one it is the address.
+func PodOf(e *api.Endpoint) string {
+	if e.Pod == "" {
+		return e.Address
+	}
+	return e.Namespace + "/" + e.Pod
+}
+
+// hangs reports whether an endpoint is flagged because it answers no request, while its page is answered. One that is
+// tried again has not been asked enough to say so.
+func hangs(e *api.Endpoint) bool {
+	answers := !e.LastScrape.At.IsZero() && e.LastScrape.Error == ""
+	return answers && e.Override == nil && e.Outlier && strings.HasPrefix(e.OverloadReason, "stalled")
+}
+
+// blind reports whether a source of what is known about the endpoints is down, or misses some Envoys.
 func blind(c *api.Cluster) bool {
-	return slices.ContainsFunc(c.Sources, func(s api.SourceStatus) bool { return s.State == api.SourceDown })
+	return slices.ContainsFunc(c.Sources, func(s api.SourceStatus) bool {
+		return s.State == api.SourceDown || s.State == api.SourcePartial
+	})
 }
 
 // stalls reports whether an endpoint takes requests and answers none, or did when it was last tried.
@@ -51,9 +76,44 @@ func stalls(e *api.Endpoint) bool {
 	return e.Outlier && strings.HasPrefix(e.OverloadReason, "stalled") || strings.HasPrefix(e.Probed, "stalled")
 }
 
+// A Watch remembers since when each Pod has hung, as Steelyard saw it. The endpoint's own time is its last answer, which
+// may be long before: while most of a pool stalls, none of its Pods is to blame.
+type Watch struct{ since map[string]time.Time }
+
+// Update takes in the clusters and their wedged endpoints. A Pod that is tried again goes on hanging.
+func (w *Watch) Update(clusters []api.Cluster, wedged []api.Endpoint, now time.Time) {
+	since := map[string]time.Time{}
+	for i := range clusters {
+		for j := range clusters[i].Endpoints {
+			e := &clusters[i].Endpoints[j]
+			if began, known := w.since[PodOf(e)]; known && e.Pod != "" && strings.HasPrefix(e.Probed, "stalled") {
+				since[PodOf(e)] = began
+			}
+		}
+	}
+	for i := range wedged {
+		name := PodOf(&wedged[i])
+		began, known := w.since[name]
+		if !known {
+			began = now
+		}
+		since[name] = began
+	}
+	w.since = since
+}
+
+// For is how long the Pod of an endpoint has hung.
+func (w *Watch) For(e *api.Endpoint, now time.Time) time.Duration {
+	since, known := w.since[PodOf(e)]
+	if !known {
+		return 0
+	}
+	return now.Sub(since)
+}
+
 // Evictable returns the one of the wedged endpoints of a cluster that has hung for the longest, if that is long enough
-// and another endpoint is well.
-func Evictable(c *api.Cluster, wedged []api.Endpoint, now time.Time) (api.Endpoint, bool) {
+// and another Pod is well.
+func Evictable(c *api.Cluster, wedged []api.Endpoint, w *Watch, now time.Time) (api.Endpoint, bool) {
 	well := slices.ContainsFunc(c.Endpoints, func(e api.Endpoint) bool {
 		return !e.Outlier && e.Probed == "" && e.Override == nil && e.LastScrape.Error == "" && e.Share.Or(0) > 0
 	})
@@ -61,9 +121,9 @@ func Evictable(c *api.Cluster, wedged []api.Endpoint, now time.Time) (api.Endpoi
 		return api.Endpoint{}, false
 	}
 	first := slices.MinFunc(wedged, func(a, b api.Endpoint) int {
-		return cmp.Or(a.OutlierSince.Compare(b.OutlierSince.Time), cmp.Compare(a.Address, b.Address))
+		return cmp.Or(cmp.Compare(w.For(&b, now), w.For(&a, now)), cmp.Compare(a.Address, b.Address))
 	})
-	return first, !first.OutlierSince.IsZero() && now.Sub(first.OutlierSince.Time) >= evictAfter
+	return first, w.For(&first, now) >= evictAfter
 }
 
 // retry is how long the condition of a Pod that hung says so, unless its container starts again before.

@@ -23,12 +23,13 @@ func pool(n int, change func(c *api.Cluster)) *api.Cluster {
 	return c
 }
 
-// hang makes endpoints hang, since a time before noon.
+// hang makes endpoints hang; the name of the node is for how long Steelyard has seen it.
 func hang(since time.Duration, which ...int) func(c *api.Cluster) {
 	return func(c *api.Cluster) {
 		for _, i := range which {
 			e := &c.Endpoints[i]
-			e.Outlier, e.OverloadReason, e.OutlierSince = true, "stalled since", api.At(noon.Add(-since))
+			e.Outlier, e.OverloadReason, e.OutlierSince = true, "stalled since", api.At(noon.Add(-time.Hour))
+			e.Node = since.String()
 		}
 	}
 }
@@ -57,7 +58,16 @@ func TestAPodIsWedgedIfItsEngineHangsAndItsPageAnswers(t *testing.T) {
 		{"the only one hangs", pool(1, hang(long, 0)), "", ""},
 		{"one that hung is tried again", pool(4, and(hang(long, 1), func(c *api.Cluster) {
 			c.Endpoints[1].Outlier, c.Endpoints[1].Probed = false, "stalled since"
+		})), "", ""},
+		{"another port of its Pod answers", pool(4, and(hang(long, 1), func(c *api.Cluster) {
+			c.Endpoints[2].Pod = "b"
+		})), "", ""},
+		{"both ports of its Pod hang", pool(4, and(hang(long, 1, 2), func(c *api.Cluster) {
+			c.Endpoints[2].Pod = "b"
 		})), "b", "b"},
+		{"an Envoy does not report", pool(4, and(hang(long, 1), func(c *api.Cluster) {
+			c.Sources[0].State = api.SourcePartial
+		})), "", ""},
 		{"one fails its requests", pool(4, and(hang(long, 1), func(c *api.Cluster) {
 			c.Endpoints[1].OverloadReason = "fails"
 		})), "", ""},
@@ -76,16 +86,69 @@ func TestAPodIsWedgedIfItsEngineHangsAndItsPageAnswers(t *testing.T) {
 			c.Endpoints[1].LastScrape.Error = "timeout"
 		})), "a", ""},
 	} {
-		wedged, names := Wedged(c.pool), ""
+		wedged, names := Wedged(c.pool, 0), ""
+		var seen Watch
+		for i := range wedged {
+			ago, err := time.ParseDuration(wedged[i].Node)
+			if err != nil {
+				t.Fatal(err)
+			}
+			before := seen.since
+			seen.Update(nil, wedged[i:i+1], noon.Add(-ago))
+			maps.Copy(seen.since, before)
+		}
 		for _, e := range wedged {
 			names += e.Pod
 		}
-		evicted, due := Evictable(c.pool, wedged, noon)
+		evicted, due := Evictable(c.pool, wedged, &seen, noon)
 		if !due {
 			evicted.Pod = ""
 		}
 		if names != c.wedged || evicted.Pod != c.evicted {
 			t.Errorf("%s: %q hang and %q is evicted, want %q and %q", c.name, names, evicted.Pod, c.wedged, c.evicted)
+		}
+	}
+}
+
+func TestAFaultThatSpreadsTakesOutNoMoreThanHalfOfThePods(t *testing.T) {
+	all := pool(8, nil)
+	for taken := 0; ; taken++ {
+		hang(time.Minute, 0)(all)
+		if len(Wedged(all, taken)) == 0 {
+			if taken != 4 {
+				t.Errorf("%d of 8 Pods are taken out, want 4", taken)
+			}
+			return
+		}
+		all.Endpoints = all.Endpoints[1:]
+	}
+}
+
+func TestAPodHangsSinceSteelyardSawItAndWhileItIsTriedAgain(t *testing.T) {
+	var w Watch
+	one := pool(2, hang(time.Minute, 0))
+	at := func(second int, change func(e *api.Endpoint)) time.Duration {
+		e := &one.Endpoints[0]
+		change(e)
+		now := noon.Add(time.Duration(second) * time.Second)
+		w.Update([]api.Cluster{*one}, Wedged(one, 0), now)
+		return w.For(e, now).Round(time.Second)
+	}
+	same := func(*api.Endpoint) {}
+	for _, c := range []struct {
+		second int
+		change func(*api.Endpoint)
+		want   time.Duration
+	}{
+		{0, same, 0},
+		{5, same, 5 * time.Second},
+		{10, func(e *api.Endpoint) { e.Outlier, e.Probed = false, "stalled since" }, 10 * time.Second},
+		{15, func(e *api.Endpoint) { e.Outlier, e.Probed = true, "" }, 15 * time.Second},
+		{20, func(e *api.Endpoint) { e.Outlier = false }, 0},
+		{25, func(e *api.Endpoint) { e.Outlier = true }, 0},
+	} {
+		if got := at(c.second, c.change); got != c.want {
+			t.Errorf("after %d s it has hung for %v, want %v", c.second, got, c.want)
 		}
 	}
 }

@@ -40,8 +40,11 @@ const (
 	MaxName = 128
 	// MaxCached is how many endpoints are taken of those that have a part of a request's prompt in their cache.
 	MaxCached = 16
-	// MaxStreams is the number of streams at a time.
-	MaxStreams = 1024
+	// MaxStreams is the number of streams at a time: at the owner, those of the whole fleet. xds.limits bounds what one
+	// client can take.
+	MaxStreams = 32_768
+	// maxEpoch is what every store can count up to without loss.
+	maxEpoch = 1 << 53
 
 	// tick is how late a request that has waited too long may be refused.
 	tick = 50 * time.Millisecond
@@ -214,6 +217,9 @@ type service struct{ *Server }
 func (s service) Lead(ctx context.Context, l *loadsv1.Leader) (*loadsv1.Led, error) {
 	if s.Trusted == nil || !s.Trusted(ctx) {
 		return nil, status.Error(codes.PermissionDenied, "only replicas may say which one grants places")
+	}
+	if l.GetEpoch() > maxEpoch {
+		return nil, status.Errorf(codes.InvalidArgument, "epoch %d, want at most %d", l.GetEpoch(), uint64(maxEpoch))
 	}
 	s.Told(lease.Record{ID: cut(l.GetId()), Name: cut(l.GetName()), Address: cut(l.GetAddress()), Epoch: l.GetEpoch()})
 	return &loadsv1.Led{}, nil

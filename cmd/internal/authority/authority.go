@@ -62,10 +62,10 @@ func Load(p Pair, now time.Time) (*Authority, error) {
 	}
 }
 
-// Server makes what a listener with these names and addresses shows.
+// Server makes what a listener with these names and addresses shows, also as the client of another replica.
 func (a *Authority) Server(hosts []string, now time.Time) (Pair, error) {
 	template := &x509.Certificate{KeyUsage: x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
 	for _, host := range hosts {
 		if ip := net.ParseIP(host); ip != nil {
 			template.IPAddresses = append(template.IPAddresses, ip)

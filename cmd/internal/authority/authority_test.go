@@ -33,7 +33,7 @@ func TestWhatAnAuthoritySignsIsAcceptedForWhatItIs(t *testing.T) {
 		{"a server by its name", server, "steelyard-xds.models.svc", x509.ExtKeyUsageServerAuth, true},
 		{"a server by its address", server, "127.0.0.1", x509.ExtKeyUsageServerAuth, true},
 		{"a server by another name", server, "steelyard-xds.other.svc", x509.ExtKeyUsageServerAuth, false},
-		{"a server as a client", server, "steelyard-xds.models.svc", x509.ExtKeyUsageClientAuth, false},
+		{"a server as the client of a replica", server, "steelyard-xds.models.svc", x509.ExtKeyUsageClientAuth, true},
 		{"a client", client, "gateway.envoys.steelyard", x509.ExtKeyUsageClientAuth, true},
 		{"a client as a server", client, "gateway.envoys.steelyard", x509.ExtKeyUsageServerAuth, false},
 	} {

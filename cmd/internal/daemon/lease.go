@@ -22,6 +22,7 @@ import (
 	"steelyard/internal/api"
 	"steelyard/internal/credentials"
 	"steelyard/internal/lease"
+	"steelyard/internal/loops"
 	"steelyard/xds/loads/follow"
 )
 
@@ -29,12 +30,21 @@ import (
 type keeper struct {
 	*lease.Keeper
 	where string // config.LeaseRedis or config.LeaseKubernetes
+	ready func() bool
 	close func()
 }
 
-// Run implements runner.
+// Run implements runner. It asks for the lease once this replica has decisions: an owner without them would release
+// what waits in the whole fleet.
 func (k *keeper) Run(ctx context.Context) error {
 	defer k.close()
+	waiting, stop := context.WithCancel(ctx)
+	loops.Every(waiting, lease.Every, func(time.Time) {
+		if k.ready() {
+			stop()
+		}
+	})
+	stop()
 	return k.Keeper.Run(ctx)
 }
 
@@ -61,7 +71,7 @@ func (d *Daemon) newKeeper(cfg *config.Config) (*keeper, error) {
 		store, towards = replicas.NewLease(clientOf(connect), r.Prefix), cfg.Redis.Addresses[0]
 	}
 	self.Address = cmp.Or(r.Address, reachable(d.XDSAddress(), towards))
-	k := &keeper{where: where, close: store.Close}
+	k := &keeper{where: where, ready: d.manager.EverReady, close: store.Close}
 	k.Keeper = lease.NewKeeper(self, store, func(s lease.State) {
 		d.leading.Lock()
 		defer d.leading.Unlock()

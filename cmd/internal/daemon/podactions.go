@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -38,6 +39,7 @@ type podActions struct {
 	client  *kubernetes.Client
 	watch   *kubernetes.PodWatch
 
+	hung    pods.Watch
 	lacking error // rights
 	asked   time.Time
 	priced  time.Time
@@ -86,18 +88,23 @@ type member struct {
 
 func (a *podActions) pass(ctx context.Context, now time.Time) {
 	clusters := a.inKubernetes()
-	a.watch.Follow(namespacesOf(clusters))
+	namespaces := a.namespaces(clusters)
+	a.watch.Follow(namespaces)
 	known, err := a.watch.Pods()
-	errs := []error{err, a.rights(ctx, now, namespacesOf(clusters))}
+	errs := []error{err, a.rights(ctx, now, namespaces)}
 	byName := map[string]kubernetes.Pod{}
 	for _, p := range known {
 		byName[p.Namespace+"/"+p.Name] = p
 	}
+	hanging := make([][]api.Endpoint, len(clusters))
+	for i := range clusters {
+		hanging[i] = pods.Wedged(&clusters[i], takenOut(&clusters[i], known))
+	}
+	a.hung.Update(clusters, slices.Concat(hanging...), now)
 	var wedged []member
 	var states []api.WedgedPod
 	for i := range clusters {
-		c := &clusters[i]
-		found := pods.Wedged(c)
+		c, found := &clusters[i], hanging[i]
 		var of []member
 		for _, e := range found {
 			if p, ok := byName[e.Namespace+"/"+e.Pod]; ok {
@@ -113,7 +120,9 @@ func (a *podActions) pass(ctx context.Context, now time.Time) {
 			states = append(states, api.WedgedPod{Cluster: c.Name, Namespace: m.Namespace, Pod: m.Pod,
 				Since: m.OutlierSince, Eviction: evicted[m.Address]})
 		}
-		wedged = append(wedged, of...)
+		wedged = append(wedged, slices.DeleteFunc(of, func(m member) bool {
+			return a.hung.For(&m.Endpoint, now) < pods.ConditionAfter
+		})...)
 	}
 	errs = append(errs, a.conditions(ctx, known, wedged, now), a.setCosts(ctx, clusters, byName, now))
 	a.finish(errors.Join(errs...), states)
@@ -139,6 +148,42 @@ func (a *podActions) inKubernetes() []api.Cluster {
 	return slices.DeleteFunc(a.d.Clusters(), func(c api.Cluster) bool {
 		return !slices.ContainsFunc(c.Endpoints, func(e api.Endpoint) bool { return e.Pod != "" })
 	})
+}
+
+// takenOut is how many Pods in the namespaces of a cluster hang by their condition, and are endpoints no more.
+func takenOut(c *api.Cluster, known []kubernetes.Pod) (n int) {
+	in, there := map[string]bool{}, map[string]bool{}
+	for i := range c.Endpoints {
+		in[c.Endpoints[i].Namespace], there[pods.PodOf(&c.Endpoints[i])] = true, true
+	}
+	for _, p := range known {
+		if p.Serving == "False" && in[p.Namespace] && !there[p.Namespace+"/"+p.Name] {
+			n++
+		}
+	}
+	return n
+}
+
+// namespaces are those of the Pods of clusters, and those that the configuration names: with a readiness gate, no Pod is
+// an endpoint before its condition is written.
+func (a *podActions) namespaces(clusters []api.Cluster) []string {
+	cfg, all := a.d.configuration(), namespacesOf(clusters)
+	for i := range cfg.Clusters {
+		switch e := &cfg.Clusters[i].Endpoints; {
+		case e.Kubernetes != nil:
+			all = append(all, cmp.Or(e.Kubernetes.Namespace, a.client.Namespace()))
+		case e.InferencePool != nil:
+			all = append(all, cmp.Or(e.InferencePool.Namespace, a.client.Namespace()))
+		}
+	}
+	if cfg.Pools != nil {
+		all = append(all, cfg.Pools.Namespaces...)
+		if len(cfg.Pools.Namespaces) == 0 {
+			all = append(all, a.client.Namespace())
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // namespacesOf returns the namespaces of the Pods of clusters.
@@ -225,7 +270,7 @@ func (a *podActions) warn(ctx context.Context, m member) error {
 // evict evicts at most one Pod of a cluster, and returns what became of it by its address.
 func (a *podActions) evict(ctx context.Context, c *api.Cluster, found []api.Endpoint, of []member, now time.Time) (
 	map[string]string, error) {
-	e, due := pods.Evictable(c, found, now)
+	e, due := pods.Evictable(c, found, &a.hung, now)
 	i := slices.IndexFunc(of, func(m member) bool { return m.Address == e.Address })
 	if !a.section.Wedged.Evict || !due || i < 0 {
 		return nil, nil

@@ -232,13 +232,17 @@ func (w *Waiter) release(condition func() bool) {
 	}
 }
 
+// errSilence ends a stream over which nothing came for too long.
+var errSilence = errors.New("Steelyard has sent nothing for too long")
+
 // follow serves one stream until it breaks. opened reports whether Steelyard sent a message.
 func (w *Waiter) follow(ctx context.Context) (opened bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	patience := w.patience()
-	quiet := time.AfterFunc(patience, func() {
-		cancel(fmt.Errorf("no message for %v", patience))
+	first := max(patience, connectTimeout) // until the first message, there may be a connection to make
+	quiet := time.AfterFunc(first, func() {
+		cancel(errSilence)
 		w.conn.Renew()
 	})
 	defer quiet.Stop()
