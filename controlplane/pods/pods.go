@@ -152,17 +152,24 @@ func (c Condition) Next(now time.Time) (serving, write bool) {
 }
 
 // Costs returns the deletion costs of the endpoints of a cluster, by address: 0 for the quarter of the pool with the
-// least outstanding work, 3 for the one with the most. Endpoints that hang or are drained have no work worth keeping.
+// least outstanding work, 3 for the one with the most: in seconds if they are known of all, else in requests. Endpoints that hang or are drained have no work worth keeping.
 // Those whose load is unknown have none.
 func Costs(c *api.Cluster) map[string]int {
 	type loaded struct {
 		address string
 		work    float64
 	}
+	bySeconds := !slices.ContainsFunc(c.Endpoints, func(e api.Endpoint) bool {
+		_, known := e.Work.Seconds.Value()
+		return !known
+	})
 	var all []loaded
 	for i := range c.Endpoints {
 		e := &c.Endpoints[i]
-		work, known := outstanding(e)
+		work, known := e.Load.Value()
+		if bySeconds {
+			work, known = e.Work.Seconds.Value()
+		}
 		if stalls(e) || e.Override != nil && e.Override.Kind == api.OverrideDrain {
 			work, known = 0, true
 		}
@@ -178,12 +185,4 @@ func Costs(c *api.Cluster) map[string]int {
 		costs[l.address] = i * classes / len(all)
 	}
 	return costs
-}
-
-// outstanding is the work of an endpoint: in seconds where they are known, else in requests.
-func outstanding(e *api.Endpoint) (work float64, known bool) {
-	if seconds, known := e.Work.Seconds.Value(); known {
-		return seconds, true
-	}
-	return e.Load.Value()
 }

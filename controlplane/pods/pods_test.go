@@ -191,6 +191,9 @@ func TestTheLeastBusyQuarterCostsTheLeast(t *testing.T) {
 		{"by seconds of work", pool(2, func(c *api.Cluster) {
 			c.Endpoints[0].Work.Seconds, c.Endpoints[1].Work.Seconds = api.Num(9), api.Num(1)
 		}), map[string]int{"a": 2, "b": 0}},
+		{"seconds are known of one only", pool(2, func(c *api.Cluster) {
+			c.Endpoints[0].Work.Seconds = api.Num(9)
+		}), map[string]int{"a": 0, "b": 2}},
 		{"one hangs", pool(2, hang(time.Minute, 1)), map[string]int{"a": 0, "b": 2}},
 		{"one that hangs is busy", pool(3, hang(time.Minute, 2)), map[string]int{"a": 0, "c": 1, "b": 2}},
 		{"one is drained", pool(3, func(c *api.Cluster) {

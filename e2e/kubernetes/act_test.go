@@ -215,7 +215,7 @@ func (r room) budget(allowed int32) func(allowed int32) {
 }
 
 // TestAPodWithTheReadinessGateGetsReadyByItself: the condition that the gate waits for is there before the Pod is an
-// endpoint.
+// endpoint, and before any other one is.
 func TestAPodWithTheReadinessGateGetsReadyByItself(t *testing.T) {
 	s := apiServer(t)
 	installPools(t, s)
@@ -223,12 +223,16 @@ func TestAPodWithTheReadinessGateGetsReadyByItself(t *testing.T) {
 	r.account()
 	r.grant(r.name, readPools, readPods)
 	r.component("pod-condition")
-	_, endpoints := r.fleet(1)
-	_, err := r.client.CoreV1().Pods(r.name).Create(t.Context(), &core.Pod{ObjectMeta: meta.ObjectMeta{Name: "gated"},
-		Spec: core.PodSpec{Containers: []core.Container{{Name: "server", Image: "vllm"}},
-			ReadinessGates: []core.PodReadinessGate{{ConditionType: "steelyard.dev/serving"}}}}, meta.CreateOptions{})
-	r.must(err)
-	p := r.serve(endpoints, "wedged: {condition: true}")
+	r.pool(s, "llama", map[string]string{"app": "llama"}, 8000)
+	for name, gates := range map[string][]core.PodReadinessGate{"plain": nil,
+		"gated": {{ConditionType: "steelyard.dev/serving"}}} {
+		_, err := r.client.CoreV1().Pods(r.name).Create(t.Context(), &core.Pod{ObjectMeta: meta.ObjectMeta{Name: name},
+			Spec: core.PodSpec{Containers: []core.Container{{Name: "server", Image: "vllm"}}, ReadinessGates: gates}},
+			meta.CreateOptions{})
+		r.must(err)
+	}
+	p := r.serve(fmt.Sprintf("endpoints: {inferencePool: {name: llama, namespace: %s}}", r.name),
+		"wedged: {condition: true}")
 	eventually(t, "the gate is open", func() error {
 		if is := r.condition("gated"); is != core.ConditionTrue {
 			a, err := p.actions()
@@ -236,7 +240,7 @@ func TestAPodWithTheReadinessGateGetsReadyByItself(t *testing.T) {
 		}
 		return nil
 	})
-	if is := r.condition("a"); is != "" {
+	if is := r.condition("plain"); is != "" {
 		t.Errorf("a Pod without the gate has the condition %q", is)
 	}
 }

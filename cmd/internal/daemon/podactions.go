@@ -24,6 +24,7 @@ const (
 	podsInterval   = 5 * time.Second
 	rightsInterval = time.Minute
 	evictionRest   = 10 * time.Minute // after an eviction, until the next of the same cluster
+	warnRest       = time.Hour
 	costInterval   = 15 * time.Second
 	costRest       = time.Minute // after a cost of a Pod was written
 	costLease      = 3 * costInterval
@@ -44,6 +45,7 @@ type podActions struct {
 	asked   time.Time
 	priced  time.Time
 	costs   map[string]time.Time // when the cost of a Pod was written, by UID
+	warned  map[string]time.Time // when there was an Event about a Pod, by UID
 
 	mu     sync.Mutex
 	status api.PodActions
@@ -52,7 +54,7 @@ type podActions struct {
 // runPodActions writes about Pods what the configuration asks for, until ctx is done.
 func (d *Daemon) runPodActions(ctx context.Context) error {
 	a := &d.podActions
-	a.d, a.section, a.costs = d, d.configuration().Kubernetes, map[string]time.Time{}
+	a.d, a.section, a.costs, a.warned = d, d.configuration().Kubernetes, map[string]time.Time{}, map[string]time.Time{}
 	if !a.section.ActsOnPods() {
 		return nil
 	}
@@ -112,7 +114,7 @@ func (a *podActions) pass(ctx context.Context, now time.Time) {
 			}
 		}
 		for _, m := range of {
-			errs = append(errs, a.warn(ctx, m))
+			errs = append(errs, a.warn(ctx, m, now))
 		}
 		evicted, err := a.evict(ctx, c, found, of, now)
 		errs = append(errs, err)
@@ -260,11 +262,17 @@ func hangs(m member) string {
 		m.OutlierSince.UTC().Format(time.RFC3339))
 }
 
-func (a *podActions) warn(ctx context.Context, m member) error {
-	if !a.section.Wedged.Event {
+// warn writes an Event about a Pod, once in warnRest.
+func (a *podActions) warn(ctx context.Context, m member, now time.Time) error {
+	maps.DeleteFunc(a.warned, func(_ string, at time.Time) bool { return now.Sub(at) >= warnRest })
+	if _, warned := a.warned[m.pod.UID]; !a.section.Wedged.Event || warned {
 		return nil
 	}
-	return a.client.Warn(ctx, m.pod, "EngineHangs", hangs(m)+" Steelyard sends it next to nothing.")
+	err := a.client.Warn(ctx, m.pod, "EngineHangs", hangs(m)+" Steelyard sends it next to nothing.")
+	if err == nil {
+		a.warned[m.pod.UID] = now
+	}
+	return err
 }
 
 // evict evicts at most one Pod of a cluster, and returns what became of it by its address.
