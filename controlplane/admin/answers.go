@@ -109,8 +109,8 @@ func find(endpoints []api.Endpoint, name, cluster string) (api.Endpoint, error) 
 	case len(begin) == 1:
 		return *begin[0], nil
 	case len(begin) > 1:
-		return api.Endpoint{}, fmt.Errorf("%q is at %d endpoints of %s, such as %s (%s): write more of the name, or an "+
-			"address", name, len(begin), cluster, begin[0].Address, begin[0].Pod)
+		return api.Endpoint{}, fmt.Errorf("%q is at %d endpoints of %s, such as %s (%s): write more of the name, or "+
+			"an address", name, len(begin), cluster, begin[0].Address, begin[0].Pod)
 	case err == nil:
 		return api.Endpoint{Address: name}, nil
 	}

@@ -76,8 +76,8 @@ func stalls(e *api.Endpoint) bool {
 	return e.Outlier && strings.HasPrefix(e.OverloadReason, "stalled") || strings.HasPrefix(e.Probed, "stalled")
 }
 
-// A Watch remembers since when each Pod has hung, as Steelyard saw it. The endpoint's own time is its last answer, which
-// may be long before: while most of a pool stalls, none of its Pods is to blame.
+// A Watch remembers since when each Pod has hung, as Steelyard saw it. The endpoint's own time is its last answer,
+// which may be long before: while most of a pool stalls, none of its Pods is to blame.
 type Watch struct{ since map[string]time.Time }
 
 // Update takes in the clusters and their wedged endpoints. A Pod that is tried again goes on hanging.
@@ -152,8 +152,8 @@ func (c Condition) Next(now time.Time) (serving, write bool) {
 }
 
 // Costs returns the deletion costs of the endpoints of a cluster, by address: 0 for the quarter of the pool with the
-// least outstanding work, 3 for the one with the most: in seconds if they are known of all, else in requests. Endpoints that hang or are drained have no work worth keeping.
-// Those whose load is unknown have none.
+// least outstanding work, 3 for the one with the most: in seconds if they are known of all, else in requests. Endpoints
+// that hang or are drained have no work worth keeping. Those whose load is unknown have none.
 func Costs(c *api.Cluster) map[string]int {
 	type loaded struct {
 		address string

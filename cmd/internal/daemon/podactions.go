@@ -166,7 +166,7 @@ func takenOut(c *api.Cluster, known []kubernetes.Pod) (n int) {
 	return n
 }
 
-// namespaces are those of the Pods of clusters, and those that the configuration names: with a readiness gate, no Pod is
+// namespaces names where the Pods of clusters are, or will be by the configuration: with a readiness gate, no Pod is
 // an endpoint before its condition is written.
 func (a *podActions) namespaces(clusters []api.Cluster) []string {
 	cfg, all := a.d.configuration(), namespacesOf(clusters)
