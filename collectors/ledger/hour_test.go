@@ -33,12 +33,18 @@ func (w *world) served(s *Stream, n, seconds int) {
 	}
 }
 
-func TestTheTimeOfServiceIsTheTimeOfSlotsAndItsShapeThatOfFreeOnes(t *testing.T) {
+// recording is a world with an open stream whose requests, to an endpoint with one slot, are recorded.
+func recording() (*world, *Stream) {
 	w, e := single()
 	s := w.open(e)
 	report := weighting.ServerReport{Queue: weighting.Reading{Value: 0, At: w.now}}
 	w.ledger.Served(one, &report, 1, w.now)
 	w.ledger.Record("chat", true, w.now)
+	return w, s
+}
+
+func TestTheTimeOfServiceIsTheTimeOfSlotsAndItsShapeThatOfFreeOnes(t *testing.T) {
+	w, s := recording()
 	w.served(s, 2, 100) // two arrive each second, and each takes half a second
 	r := w.recorded(t)
 	if r.Requests != 200 || r.Length != 100*time.Second || len(r.Envoys) != 1 || r.Envoys[0].Requests != 200 ||
@@ -103,11 +109,7 @@ func TestNothingIsRecordedOfRequestsThatFollow(t *testing.T) {
 }
 
 func TestTimeWithoutARecordingIsInNone(t *testing.T) {
-	w, e := single()
-	s := w.open(e)
-	report := weighting.ServerReport{Queue: weighting.Reading{Value: 0, At: w.now}}
-	w.ledger.Served(one, &report, 1, w.now)
-	w.ledger.Record("chat", true, w.now)
+	w, s := recording()
 	w.served(s, 2, 100)
 	s.Begin(w.now, "in flight", one)
 	w.ledger.Record("chat", false, w.now)

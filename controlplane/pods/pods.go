@@ -61,7 +61,7 @@ func PodOf(e *api.Endpoint) string {
 // tried again has not been asked enough to say so.
 func hangs(e *api.Endpoint) bool {
 	answers := !e.LastScrape.At.IsZero() && e.LastScrape.Error == ""
-	return answers && e.Override == nil && e.Outlier && strings.HasPrefix(e.OverloadReason, "stalled")
+	return answers && e.Override == nil && flagged(e)
 }
 
 // blind reports whether a source of what is known about the endpoints is down, or misses some Envoys.
@@ -71,10 +71,13 @@ func blind(c *api.Cluster) bool {
 	})
 }
 
-// stalls reports whether an endpoint takes requests and answers none, or did when it was last tried.
-func stalls(e *api.Endpoint) bool {
-	return e.Outlier && strings.HasPrefix(e.OverloadReason, "stalled") || strings.HasPrefix(e.Probed, "stalled")
+// flagged reports whether an endpoint takes requests and answers none.
+func flagged(e *api.Endpoint) bool {
+	return e.Outlier && strings.HasPrefix(e.OverloadReason, "stalled")
 }
+
+// tried reports whether an endpoint that was flagged for that is being tried again.
+func tried(e *api.Endpoint) bool { return strings.HasPrefix(e.Probed, "stalled") }
 
 // A Watch remembers since when each Pod has hung, as Steelyard saw it. The endpoint's own time is its last answer,
 // which may be long before: while most of a pool stalls, none of its Pods is to blame.
@@ -86,7 +89,7 @@ func (w *Watch) Update(clusters []api.Cluster, wedged []api.Endpoint, now time.T
 	for i := range clusters {
 		for j := range clusters[i].Endpoints {
 			e := &clusters[i].Endpoints[j]
-			if began, known := w.since[PodOf(e)]; known && e.Pod != "" && strings.HasPrefix(e.Probed, "stalled") {
+			if began, known := w.since[PodOf(e)]; known && e.Pod != "" && tried(e) {
 				since[PodOf(e)] = began
 			}
 		}
@@ -170,7 +173,7 @@ func Costs(c *api.Cluster) map[string]int {
 		if bySeconds {
 			work, known = e.Work.Seconds.Value()
 		}
-		if stalls(e) || e.Override != nil && e.Override.Kind == api.OverrideDrain {
+		if flagged(e) || tried(e) || e.Override != nil && e.Override.Kind == api.OverrideDrain {
 			work, known = 0, true
 		}
 		if e.Pod != "" && known {

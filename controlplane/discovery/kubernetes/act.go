@@ -9,11 +9,10 @@ import (
 	"strings"
 	"time"
 
+	coordination "k8s.io/api/coordination/v1"
 	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	names "k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 )
@@ -103,28 +102,26 @@ func (c *Client) Evict(ctx context.Context, p Pod, ask bool) error {
 	return c.written(r, "create", "pods/eviction", p)
 }
 
-var leases = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
-
 // Claim takes a Lease for a time, or keeps it if holder has it. ok is false while another holder has it. Of several
 // that claim at the same time one gets it.
 func (c *Client) Claim(ctx context.Context, namespace, name, holder string, length time.Duration) (ok bool, err error) {
-	api := c.dynamic.Resource(leases).Namespace(namespace)
-	spec := map[string]any{"holderIdentity": holder, "leaseDurationSeconds": int64(length.Seconds()),
-		"renewTime": time.Now().UTC().Format("2006-01-02T15:04:05.000000Z07:00")}
-	verb := "get"
-	lease, err := api.Get(ctx, name, meta.GetOptions{})
+	lease := &coordination.Lease{}
+	err = c.coordination.Get().Namespace(namespace).Resource("leases").Name(name).Do(ctx).Into(lease)
+	now, verb := meta.NowMicro(), "get"
+	var put *rest.Request
 	switch {
 	case apierrors.IsNotFound(err):
-		verb = "create"
-		_, err = api.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": map[string]any{"name": name},
-			"spec": spec}}, meta.CreateOptions{})
-	case err == nil && taken(lease, holder, time.Now()):
+		lease = &coordination.Lease{ObjectMeta: meta.ObjectMeta{Namespace: namespace, Name: name}}
+		put, verb = c.coordination.Post(), "create"
+	case err == nil && taken(lease.Spec, holder, now.Time):
 		return false, nil
 	case err == nil:
-		verb = "update"
-		lease.Object["spec"] = spec
-		_, err = api.Update(ctx, lease, meta.UpdateOptions{})
+		put, verb = c.coordination.Put().Name(name), "update"
+	}
+	if put != nil {
+		seconds := int32(length.Seconds())
+		lease.Spec = coordination.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds, RenewTime: &now}
+		err = put.Namespace(namespace).Resource("leases").Body(lease).Do(ctx).Error()
 	}
 	c.requested("leases", verb, resultOf(err))
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
@@ -134,10 +131,10 @@ func (c *Client) Claim(ctx context.Context, namespace, name, holder string, leng
 }
 
 // taken reports whether another holder has a Lease.
-func taken(lease *unstructured.Unstructured, holder string, now time.Time) bool {
-	by, _, _ := unstructured.NestedString(lease.Object, "spec", "holderIdentity")
-	text, _, _ := unstructured.NestedString(lease.Object, "spec", "renewTime")
-	seconds, _, _ := unstructured.NestedInt64(lease.Object, "spec", "leaseDurationSeconds")
-	renewed, err := time.Parse(time.RFC3339Nano, text)
-	return by != holder && err == nil && now.Before(renewed.Add(time.Duration(seconds)*time.Second))
+func taken(l coordination.LeaseSpec, holder string, now time.Time) bool {
+	if l.HolderIdentity == nil || l.RenewTime == nil || l.LeaseDurationSeconds == nil {
+		return false
+	}
+	ends := l.RenewTime.Add(time.Duration(*l.LeaseDurationSeconds) * time.Second)
+	return *l.HolderIdentity != holder && now.Before(ends)
 }
