@@ -3,8 +3,9 @@
 // For each fault, all rows start a fleet of their own and get the same requests at the same time. After the warm-up the
 // fault hits the first server of each row, and lasts until the end. Three figures of the time after it:
 //
-//   - seconds until nothing new goes there: the end of the last two seconds in which the server got more than a tenth
-//     of its fair share of the requests. Two tries in two seconds of a server that was ejected may be above that.
+//   - seconds until only tries go there: from the fault to the last request of traffic. More than a third of the fair
+//     share in a second is traffic, so one request now and then, by which Envoy or Steelyard finds out whether the
+//     server is well again, is none.
 //   - requests lost: they failed for the client, or have no answer ten seconds after the last request was sent.
 //   - its share of the requests, where 1 is as many as each of the others would get of a healthy pool.
 //

@@ -38,9 +38,9 @@ func TestAServerIsLeftWhenItGetsNoMoreThanTries(t *testing.T) {
 		want float64
 	}{
 		"nothing comes":                   {nil, 0},
-		"it is left after three":          {each(-10, 3, 8), 4.5}, // the last window with two of them
-		"tries do not count":              {append(each(-10, 3, 8), each(5, 60, 0.4)...), 4.5},
-		"it comes back after an ejection": {append(each(-10, 3, 8), each(33, 35, 8)...), 36.5},
+		"it is left after three":          {each(-10, 3, 8), 2.875}, // at the last of them
+		"tries do not count":              {append(each(-10, 3, 8), each(5, 60, 0.4)...), 2.875},
+		"it comes back after an ejection": {append(each(-10, 3, 8), each(33, 35, 8)...), 34.875},
 		"it is never left":                {each(-10, 60, 8), math.NaN()},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -61,7 +61,7 @@ func TestOnlyRequestsAfterTheFaultAreJudged(t *testing.T) {
 		at(1, 500), at(9, 200), at(11, 200), at(12, 503), at(13, 0),
 	}}
 	got := o.judge(r, each(-10, 30, 8), began)
-	want := cell{Until: report.Number(31.5), Lost: 2, Requests: 3, Share: 0.5, Latency: 1}
+	want := cell{Until: report.Number(29.875), Lost: 2, Requests: 3, Share: 0.5, Latency: 1}
 	if got != want {
 		t.Errorf("judged %+v, want %+v", got, want)
 	}
@@ -89,7 +89,7 @@ func TestABenchThatMakesNoSenseIsRefused(t *testing.T) {
 	for want, change := range map[string]func(*options){
 		"there is no fault": func(o *options) { o.faults = []string{"fire"} },
 		"two servers":       func(o *options) { o.servers = 1 },
-		"at least 4s":       func(o *options) { o.length = time.Second },
+		"at least 10s":      func(o *options) { o.length = time.Second },
 		"there is no row":   func(o *options) { o.policies = []string{"luck"} },
 	} {
 		o := defaults()

@@ -14,12 +14,16 @@ import (
 	"steelyard/e2e/rig/load"
 )
 
-// window is the time in which a server has to get less than a tenth of its fair share, to count as left.
-const window = 2 * time.Second
+const (
+	// A request is a try, not traffic, unless more than a third of the fair share came in the window that ends with it.
+	window = time.Second
+	// A server has been left if no traffic went there in the last time of the fault.
+	settled = 5 * time.Second
+)
 
 // A cell is what one fault did to one row.
 type cell struct {
-	Until    report.Number `json:"until_seconds"` // until nothing new goes there; null: until the end
+	Until    report.Number `json:"until_seconds"` // until no traffic goes there, only tries; null: until the end
 	Lost     int           `json:"lost"`          // requests
 	Requests int           `json:"requests"`      // that were sent after the fault began
 	Share    float64       `json:"share"`         // of the fair share; 1 is fair
@@ -52,23 +56,21 @@ func (o options) judge(r load.Result, seen []time.Time, began time.Time) cell {
 // fair returns how many requests a server gets in a second, of a healthy pool.
 func (o options) fair() float64 { return o.size(nil).Rate() / float64(o.servers) }
 
-// until returns the seconds after which the server never again got more than a tenth of its fair share in a window; NaN
-// if it did at the end.
+// until returns the seconds from the fault to the last request that was traffic; NaN if there was traffic at the end, too.
 func (o options) until(seen []time.Time, began time.Time) float64 {
-	const steps = 4 // of a window
-	until := 0.0
-	for end := began.Add(window); !end.After(began.Add(o.length)); end = end.Add(window / steps) {
-		n := 0
-		for _, at := range seen {
-			if !at.Before(end.Add(-window)) && at.Before(end) {
-				n++
-			}
+	from, _ := slices.BinarySearchFunc(seen, began, time.Time.Compare)
+	to, _ := slices.BinarySearchFunc(seen, began.Add(o.length), time.Time.Compare)
+	seen = seen[from:to]
+	until, oldest := 0.0, 0
+	for i, at := range seen {
+		for !seen[oldest].After(at.Add(-window)) {
+			oldest++
 		}
-		if float64(n) > 0.1*o.fair()*window.Seconds() {
-			until = end.Sub(began).Seconds()
+		if float64(i-oldest+1) > o.fair()/3*window.Seconds() {
+			until = at.Sub(began).Seconds()
 		}
 	}
-	if until > (o.length - window).Seconds() {
+	if until > (o.length - settled).Seconds() {
 		return math.NaN()
 	}
 	return until

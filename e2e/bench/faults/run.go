@@ -55,9 +55,9 @@ func (o options) validate() error {
 		return fmt.Errorf("%d runs, %d Envoys, %d servers of %d slots: want at least 1, and two servers", o.runs,
 			o.envoys, o.servers, o.slots)
 	}
-	if !(o.load > 0) || o.service <= 0 || o.warmUp <= 0 || o.length < 2*window {
+	if !(o.load > 0) || o.service <= 0 || o.warmUp <= 0 || o.length < 2*settled {
 		return fmt.Errorf("load %v, service %v, warm-up %v, length %v: want more than 0, and a length of at least %v",
-			o.load, o.service, o.warmUp, o.length, 2*window)
+			o.load, o.service, o.warmUp, o.length, 2*settled)
 	}
 	for _, name := range o.faults {
 		if _, err := faultOf(name); err != nil {
