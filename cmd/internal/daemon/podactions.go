@@ -295,8 +295,7 @@ func (a *podActions) evictOne(ctx context.Context, m member) (result string, err
 		}
 		return "refused", err
 	}
-	lease := fmt.Sprintf("steelyard-eviction-%x", sha256.Sum256([]byte(m.cluster.Name)))[:40]
-	ok, err := a.client.Claim(ctx, m.pod.Namespace, lease, m.pod.UID, evictionRest)
+	ok, err := a.client.Claim(ctx, m.pod.Namespace, leaseName("eviction", m.cluster.Name), m.pod.UID, evictionRest)
 	if err != nil || !ok {
 		return "another Pod of its cluster was evicted in the last ten minutes", err
 	}
@@ -309,6 +308,11 @@ func (a *podActions) evictOne(ctx context.Context, m member) (result string, err
 	a.d.options.Log.Warn("Pod evicted, because its engine hangs", "cluster", m.cluster.Name, "namespace", m.Namespace,
 		"pod", m.Pod, "since", m.OutlierSince.Time)
 	return "evicted", nil
+}
+
+// leaseName names a Lease of one kind for anything that has a name.
+func leaseName(kind, of string) string {
+	return fmt.Sprintf("steelyard-%s-%.10x", kind, sha256.Sum256([]byte(of)))
 }
 
 // conditions writes the condition of Pods that hang, that hung, and whose readiness gate waits for it.
@@ -344,9 +348,11 @@ func (a *podActions) setCosts(ctx context.Context, clusters []api.Cluster, byNam
 	}
 	a.priced = now
 	maps.DeleteFunc(a.costs, func(_ string, at time.Time) bool { return now.Sub(at) >= costRest })
+	// Of another installation, this one's Pods would have no costs.
+	installation := a.client.Namespace() + "/" + cmp.Or(a.d.configuration().Replicas, &config.Replicas{}).Prefix
 	mine := map[string]bool{}
 	for _, namespace := range namespacesOf(clusters) {
-		ok, failed := a.client.Claim(ctx, namespace, "steelyard-deletion-cost", a.d.replica, costLease)
+		ok, failed := a.client.Claim(ctx, namespace, leaseName("deletion-cost", installation), a.d.replica, costLease)
 		mine[namespace], err = ok, errors.Join(err, failed)
 	}
 	written := 0
