@@ -6,122 +6,6 @@ import (
 	"time"
 )
 
-// Params are what an operator may set.
-type Params struct {
-	StalledAfter time.Duration // 0: nothing stalls
-	Dwell        time.Duration // a flag stays for as long
-	Hold, Decay  time.Duration // ages from which on a report is late, and not used
-}
-
-// Traffic is what comes to the pool.
-type Traffic struct {
-	PerSecond float64
-	Counted   bool          // by counters: moves of gauges miss what comes and goes between two readings
-	InForce   time.Duration // a share that was decided for so long is in force
-}
-
-// A Sample is what is known of one endpoint since the step before. The zero Sample is of one of which nothing is known.
-type Sample struct {
-	Asleep bool // it takes no requests
-	Absent bool // it is new, or refuses connections
-	Kept   bool // an operator decided its share
-
-	Report
-	Requests
-	Given
-}
-
-// A Report is what the last one of the server shows.
-type Report struct {
-	ReadAt   time.Time
-	Changed  bool // it is not the same as the one before, besides its times
-	Begins   bool // another process answers than before
-	Claims   bool // it claims requests, or a full KV cache
-	Progress bool // something was done since the one before
-	Steps    bool // such progress is that of an iteration, and not that a request ends
-
-	// The last one that could be compared with the requests in flight.
-	Reported time.Time
-	Shown    float64 // requests, by a gauge; 0 where there is none
-	NotShown float64 // requests in flight then that it does not show
-	// ShowsNothing means that the gauge is a constant and so no evidence, and ShowsIdle that a fresh one shows none.
-	ShowsNothing, ShowsIdle bool
-}
-
-// Requests are what becomes of them, as the proxies report it.
-type Requests struct {
-	InFlight float64 // now; 0 where that count may leak
-	Present  bool    // some are in flight, by a count that may leak
-
-	Done   float64 // answered without an error, by the proxies or the server
-	Alive  bool    // some were answered, if only with errors
-	Ended  Ends
-	Proof  Proof // by those
-	Logged bool  // an access log reports them: a load report counts a 4xx as a success
-
-	Sent, Sized, Bytes float64 // those that began, those of a known size, and their bytes
-	Sizes              bool    // the proxies report sizes
-}
-
-// Given is what the endpoint should get, and what came.
-type Given struct {
-	Share  float64   // of the traffic, by the decision in force; 0 where a flag keeps requests away
-	Part   float64   // of the pool's capacity
-	Came   float64   // requests that arrived by the weights
-	CameAt time.Time // the reading of those
-	Any    bool      // one arrived, by whatever shows it
-}
-
-// Ends are requests by how they ended: failed, with an error that may be their own, or answered without one.
-type Ends struct{ Failed, Errors, Answered float64 }
-
-// plus adds ends, fading those before by a factor.
-func (e Ends) plus(d Ends, keep float64) Ends {
-	return Ends{e.Failed*keep + d.Failed, e.Errors*keep + d.Errors, e.Answered*keep + d.Answered}
-}
-
-func (e Ends) minus(d Ends) Ends {
-	return Ends{e.Failed - d.Failed, e.Errors - d.Errors, e.Answered - d.Answered}
-}
-
-func (e *Ends) wrong() float64    { return e.Failed + e.Errors }
-func (e *Ends) requests() float64 { return e.wrong() + e.Answered }
-
-// share is the part of so many requests that was answered; 1 while little is known.
-func (e *Ends) share(of float64) float64 { return (e.Answered + 1) / (of + 1) }
-
-// Good reports whether more were answered than not.
-func (e *Ends) Good() bool { return e.Answered > e.wrong()+rounding }
-
-// A Proof is evidence that an endpoint recovered. It takes both.
-type Proof struct{ Answered, Completed bool }
-
-func (p Proof) whole() bool { return p.Answered && p.Completed }
-
-// State is how an endpoint treats the requests that it has.
-type State int
-
-// The states.
-const (
-	Healthy State = iota
-	Ejected       // it stalls or fails: flagged, and its share is the floor
-	Probing       // it was ejected, and nothing shows whether it recovered
-	Asleep        // its engine sleeps
-)
-
-// A Verdict is what follows for an endpoint.
-type Verdict struct {
-	State   State
-	Reason  string    // of the ejection
-	Began   time.Time // since then it has not been healthy, where it is not
-	Trust   float64   // part of its capacity
-	Blind   bool      // it is probed where nothing shows that it answers with errors
-	Unused  bool      // the proxies send nothing there, whatever its share
-	Tried   float64   // share of what the others get, in a trial; else 0
-	Doubted time.Time // since when its report stands still, where that is doubted; else zero
-	Stuck   bool      // that report is wrong
-}
-
 // A Tracker follows one endpoint.
 type Tracker struct {
 	Verdict
@@ -170,39 +54,19 @@ func (p *Pool) Clone() Pool {
 	return c
 }
 
-const (
-	// falseAlarm is the budget of each detector, −ln of a probability (1e-4): it finds what chance explains with less.
-	falseAlarm = 9.2
-	rounding   = 1e-6             // of differences of sums
-	memory     = 10 * time.Minute // in which what is usual fades
-	longest    = time.Hour        // bound on what an operator may set, and on what a body may take
-	unobserved = 2 * time.Second  // between two steps, this is no wait for reports: there are several a second
-
-	leastTrust = 0.1 // part of its capacity, as of a new endpoint
-)
-
-// common is what a step knows of the pool as a whole.
-type common struct {
-	Params
-	Traffic
-	now         time.Time
-	ended, were Ends    // requests, at all endpoints: since the step before, and the last ones until then
-	arrived     float64 // requests, at all endpoints: cumulative
-	answers     quiet   // of all endpoints together
-	silence     float64 // the longest that ended with an answer, in request-seconds
-	pause       float64 // the longest without progress, of a typical endpoint; seconds
-}
-
 // A detector finds one kind of trouble by the samples of an endpoint. It is a value, and what it finds, chance explains
 // with a probability of falseAlarm at most.
 type detector interface {
-	observe(e *Endpoint, c *common)
-	// finding says what is wrong, and since when; empty where nothing is.
-	finding(e *Endpoint, c *common) (reason string, since time.Time)
+	observe(in *Sample, c *common)
+	// finding says what is wrong, and since when, of an endpoint with that verdict before; empty where nothing is.
+	finding(in *Sample, before *Verdict, c *common) (reason string, since time.Time)
 }
 
 // detectors are in the order in which their findings count.
 func (t *Tracker) detectors() [2]detector { return [...]detector{&t.stall, &t.streak} }
+
+// leastTrust is the part of its capacity that an endpoint on probation has, as a new one.
+const leastTrust = 0.1
 
 // Step takes in a sample of each endpoint and moves their states.
 func (p *Pool) Step(now time.Time, o Params, in Traffic, pool []Endpoint) {
@@ -218,9 +82,9 @@ func (p *Pool) Step(now time.Time, o Params, in Traffic, pool []Endpoint) {
 	for i := range pool {
 		e := &pool[i]
 		e.observeTrial(&c)
-		e.use.observe(e, &c)
+		e.use.observe(&e.Sample, &c)
 		for _, d := range e.detectors() {
-			d.observe(e, &c)
+			d.observe(&e.Sample, &c)
 		}
 		c.silence = max(c.silence, e.stall.answers.longest)
 		c.answers.times, c.answers.sum = c.answers.times+e.stall.answers.times, c.answers.sum+e.stall.answers.sum
@@ -239,6 +103,25 @@ func (p *Pool) Step(now time.Time, o Params, in Traffic, pool []Endpoint) {
 	p.findUnused(pool)
 }
 
+// observeTrial begins and ends a trial, and doubts the report.
+func (e *Endpoint) observeTrial(c *common) {
+	const least, usual = 30 * time.Second, time.Minute // no flag is shorter than the dwell
+	e.trial.observe(c.now, &e.Sample, &c.Traffic, max(least, c.Dwell), max(usual, c.Dwell))
+	if e.Tried = 0; e.trial.on {
+		part := e.Part
+		if !c.Counted {
+			part /= 2
+		}
+		e.Tried = min(part, 1/(within.Seconds()*c.PerSecond))
+	}
+	starved := e.trial.part >= 1 && c.now.Sub(e.trial.since) >= c.Decay
+	e.doubt.observe(&e.Sample, starved, c.Decay)
+	e.Doubted, e.Stuck = time.Time{}, e.doubt.refuted
+	if e.doubt.on {
+		e.Doubted = e.doubt.since
+	}
+}
+
 // findOutliers finds the endpoints that stall or fail. While that is more than half of a pool, the fault is more likely
 // in the reports or in the requests. If none is healthy, outliers are as good as any other.
 func (p *Pool) findOutliers(c *common, pool []Endpoint) {
@@ -251,7 +134,7 @@ func (p *Pool) findOutliers(c *common, pool []Endpoint) {
 		}
 		awake++
 		for _, d := range e.detectors() {
-			if reason, since := d.finding(e, c); e.found.reason == "" {
+			if reason, since := d.finding(&e.Sample, &e.Verdict, c); e.found.reason == "" {
 				e.found = trouble{reason, since, d == detector(&e.stall)}
 			}
 		}
@@ -325,6 +208,43 @@ func (e *Endpoint) become(s State, now time.Time) {
 	e.State, e.since, e.proof, e.another = s, now, Proof{}, false
 }
 
+// findUnused finds the endpoints that the proxies do not use. At least one is used.
+func (p *Pool) findUnused(pool []Endpoint) {
+	none, unused := false, 0
+	for i := range pool {
+		none = none || pool[i].use.none
+	}
+	if none {
+		p.expectGaps(pool)
+	}
+	for i := range pool {
+		e := &pool[i]
+		if e.Unused = e.use.none && e.State != Ejected && e.Share > 0 && !e.Absent; e.Unused {
+			unused++
+		}
+	}
+	for i := range pool {
+		if e := &pool[i]; unused == len(pool) {
+			e.Unused = false
+		} else if e.Unused {
+			e.Tried = 0
+		}
+	}
+}
+
+// expectGaps takes endpoints as used from which no more is missing than may come later, because requests gather. One
+// that was not used and is again is no reason to wait longer for the only other one.
+func (p *Pool) expectGaps(pool []Endpoint) {
+	const longer = 1.5 // than a typical gap
+	usual := longer * p.typical(pool, func(t *Tracker) float64 { return t.use.gap })
+	for i := range pool {
+		u := &pool[i].use
+		if u.none = u.none && u.due >= usual; u.none && u.found == 0 {
+			u.found = u.due
+		}
+	}
+}
+
 // typical is the median of a value over the endpoints that have one, and the lower one of two; 0 where none has.
 func (p *Pool) typical(pool []Endpoint, of func(*Tracker) float64) float64 {
 	p.values = p.values[:0]
@@ -338,9 +258,4 @@ func (p *Pool) typical(pool []Endpoint, of func(*Tracker) float64) float64 {
 	}
 	slices.Sort(p.values)
 	return p.values[(len(p.values)-1)/2]
-}
-
-// fade is what is left of a value after a time, by that time constant.
-func fade(value float64, after, tau time.Duration) float64 {
-	return value * math.Exp(-max(0, after).Seconds()/tau.Seconds())
 }

@@ -252,7 +252,7 @@ func TestRequestsOfTheFirstMomentsLeaveNoEndpointUnused(t *testing.T) {
 				all = 200
 			}
 			now := epoch.Add(passed)
-			u.observe(&Endpoint{Sample: Sample{Given: Given{Share: 0.3, Part: 0.3, CameAt: now}}},
+			u.observe(&Sample{Given: Given{Share: 0.3, Part: 0.3, CameAt: now}},
 				&common{now: now, arrived: all, Traffic: Traffic{InForce: time.Second}})
 		}
 		if u.none != unused {
@@ -264,7 +264,7 @@ func TestRequestsOfTheFirstMomentsLeaveNoEndpointUnused(t *testing.T) {
 // What was missing when an endpoint was found not to be used is forgotten with the request that ends it.
 func TestWhatWasFoundOfOneEjectionIsNotThatOfTheNext(t *testing.T) {
 	u := use{due: 90, found: 46, none: true}
-	u.observe(&Endpoint{Sample: Sample{Given: Given{Came: 1, Any: true, CameAt: epoch}}},
+	u.observe(&Sample{Given: Given{Came: 1, Any: true, CameAt: epoch}},
 		&common{now: epoch, arrived: 1, Traffic: Traffic{InForce: time.Second}})
 	if u.gap != 46 || u.found != 0 {
 		t.Errorf("a gap of %v is learned, and %v were missing when it was found; want 46, 0", u.gap, u.found)

@@ -11,35 +11,6 @@ const (
 	LongestIteration = 10 * time.Second // no engine computes for longer before it shows something
 )
 
-// A quiet is how much has waited since something came, and how much does so usually.
-type quiet struct {
-	pending    float64 // F
-	times, sum float64 // how often something came, and F until then, fading
-	longest    float64 // F that ended, fading
-}
-
-// end ends it: something came n times, so long after the last one.
-func (s *quiet) end(n float64, after time.Duration) {
-	const tau = time.Minute
-	if s.pending > 0 {
-		s.times, s.sum = fade(s.times, after, tau)+n, fade(s.sum, after, tau)+s.pending
-		s.longest = max(s.pending, fade(s.longest, after, memory))
-	}
-	s.pending = 0
-}
-
-// mean is F for each time that something came.
-func (s *quiet) mean() float64 { return s.sum / s.times }
-
-// known reports whether there is a mean.
-func (s *quiet) known() bool {
-	const fewest = 20
-	return s.times >= fewest
-}
-
-// improbable reports whether chance does not explain that nothing comes.
-func (s *quiet) improbable() bool { return s.known() && s.pending >= falseAlarm*s.mean() }
-
 // stall is how long an endpoint has done nothing with the requests that it has.
 type stall struct {
 	at       time.Time // of the last step
@@ -63,8 +34,8 @@ type stall struct {
 func (s *stall) unanswered() float64 { return s.inFlight - s.hidden }
 
 // observe takes in what is new.
-func (s *stall) observe(e *Endpoint, c *common) {
-	in, now := &e.Sample, c.now
+func (s *stall) observe(in *Sample, c *common) {
+	now := c.now
 	elapsed := max(0, now.Sub(s.at))
 	if !s.at.IsZero() && elapsed > max(unobserved, c.StalledAfter) {
 		s.restart(now)
@@ -143,8 +114,8 @@ func (s *stall) restart(now time.Time) {
 	s.answers.pending, s.reports.pending = 0, 0
 }
 
-func (s *stall) finding(e *Endpoint, c *common) (string, time.Time) {
-	patience, now := s.patience(e.Steps, c), c.now
+func (s *stall) finding(in *Sample, before *Verdict, c *common) (string, time.Time) {
+	patience, now := s.patience(in.Steps, c), c.now
 	what := ""
 	switch {
 	case c.StalledAfter <= 0 || s.unanswered() < 1 || now.Sub(s.progress) < patience+s.uploads:
@@ -164,7 +135,7 @@ func (s *stall) finding(e *Endpoint, c *common) (string, time.Time) {
 	if what == "" {
 		return "", time.Time{}
 	}
-	return s.since(e) + what, s.progress
+	return s.since(before) + what, s.progress
 }
 
 // unseen reports whether no endpoint was silent for so long before it answered.
@@ -182,11 +153,11 @@ func (c *common) slowerThanAll(answers *quiet, silent time.Duration) bool {
 }
 
 // since says since when the endpoint stalls: where it was tried again meanwhile, both times.
-func (s *stall) since(e *Endpoint) string {
-	if e.State == Healthy {
+func (s *stall) since(before *Verdict) string {
+	if before.State == Healthy {
 		return fmt.Sprintf("stalled since %s: ", clock(s.progress))
 	}
-	return fmt.Sprintf("stalled since %s, and not healthy since %s: ", clock(s.progress), clock(e.Began))
+	return fmt.Sprintf("stalled since %s, and not healthy since %s: ", clock(s.progress), clock(before.Began))
 }
 
 // patience is T: for how long an endpoint may show nothing new.

@@ -16,16 +16,16 @@ type streak struct {
 }
 
 // observe takes in what ended at the endpoint and in the whole pool since the last step.
-func (s *streak) observe(e *Endpoint, c *common) {
+func (s *streak) observe(in *Sample, c *common) {
 	const (
 		few    = 50  // requests
 		memory = 100 // expected answers; from twice as many on, the past counts half
 	)
-	own := e.Ended
+	own := in.Ended
 	if s.own.requests() == 0 {
 		if own.wrong() > 0 {
 			own.Answered = 0 // what was answered in the same step may have come before
-			s.own, s.recent, s.others, s.inFlight = own, own, c.were, e.InFlight
+			s.own, s.recent, s.others, s.inFlight = own, own, c.were, in.InFlight
 		}
 		return
 	}
@@ -36,7 +36,7 @@ func (s *streak) observe(e *Endpoint, c *common) {
 	}
 	s.own = s.own.plus(own, keep)
 	s.others = s.others.plus(c.ended.minus(own), keep)
-	s.share = s.share*keep + e.Share*c.ended.Answered
+	s.share = s.share*keep + in.Share*c.ended.Answered
 	if s.recent.Answered >= s.recent.requests()*s.others.share(s.others.requests())/2 {
 		*s = streak{}
 	}
@@ -48,7 +48,7 @@ func (s *streak) fails() bool { return s.own.Failed >= 5 }
 
 // finding describes what fails; empty where nothing does. An endpoint that is being probed has to prove that it
 // recovered.
-func (s *streak) finding(e *Endpoint, c *common) (string, time.Time) {
+func (s *streak) finding(in *Sample, before *Verdict, c *common) (string, time.Time) {
 	others := s.others.share(s.others.requests())
 	least := falseAlarm - 3*math.Log(others)
 	answers := s.others.share(s.others.Answered + s.others.Failed)
@@ -57,10 +57,10 @@ func (s *streak) finding(e *Endpoint, c *common) (string, time.Time) {
 			s.own.Failed+s.own.Answered), c.now
 	}
 	few := least / 2
-	if e.State == Probing {
+	if before.State == Probing {
 		least = few
 	}
-	served := s.own.Answered + max(0, e.InFlight-s.inFlight) // or begins to serve
+	served := s.own.Answered + max(0, in.InFlight-s.inFlight) // or begins to serve
 	if surprise(served, s.share) < least || surprise(served, s.own.requests()*others) < few {
 		return "", c.now
 	}

@@ -42,25 +42,6 @@ func (t *trial) observe(now time.Time, in *Sample, traffic *Traffic, first, most
 	t.at = now
 }
 
-// observeTrial begins and ends a trial, and doubts the report.
-func (e *Endpoint) observeTrial(c *common) {
-	const least, usual = 30 * time.Second, time.Minute // no flag is shorter than the dwell
-	e.trial.observe(c.now, &e.Sample, &c.Traffic, max(least, c.Dwell), max(usual, c.Dwell))
-	if e.Tried = 0; e.trial.on {
-		part := e.Part
-		if !c.Counted {
-			part /= 2
-		}
-		e.Tried = min(part, 1/(within.Seconds()*c.PerSecond))
-	}
-	starved := e.trial.part >= 1 && c.now.Sub(e.trial.since) >= c.Decay
-	e.doubt.observe(&e.Sample, starved, c.Decay)
-	e.Doubted, e.Stuck = time.Time{}, e.doubt.refuted
-	if e.doubt.on {
-		e.Doubted = e.doubt.since
-	}
-}
-
 // doubt is whether a report stands still.
 type doubt struct {
 	since, until time.Time // of the first and the last report that show the same

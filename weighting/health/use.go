@@ -18,51 +18,14 @@ type use struct {
 	found float64   // due when that was found
 }
 
-// findUnused finds the endpoints that the proxies do not use. At least one is used.
-func (p *Pool) findUnused(pool []Endpoint) {
-	none, unused := false, 0
-	for i := range pool {
-		none = none || pool[i].use.none
-	}
-	if none {
-		p.expectGaps(pool)
-	}
-	for i := range pool {
-		e := &pool[i]
-		if e.Unused = e.use.none && e.State != Ejected && e.Share > 0 && !e.Absent; e.Unused {
-			unused++
-		}
-	}
-	for i := range pool {
-		if e := &pool[i]; unused == len(pool) {
-			e.Unused = false
-		} else if e.Unused {
-			e.Tried = 0
-		}
-	}
-}
-
-// expectGaps takes endpoints as used from which no more is missing than may come later, because requests gather. One
-// that was not used and is again is no reason to wait longer for the only other one.
-func (p *Pool) expectGaps(pool []Endpoint) {
-	const longer = 1.5 // than a typical gap
-	usual := longer * p.typical(pool, func(t *Tracker) float64 { return t.use.gap })
-	for i := range pool {
-		u := &pool[i].use
-		if u.none = u.none && u.due >= usual; u.none && u.found == 0 {
-			u.found = u.due
-		}
-	}
-}
-
 // observe takes in what arrived there, and what arrived at the pool so far.
-func (u *use) observe(e *Endpoint, c *common) {
+func (u *use) observe(in *Sample, c *common) {
 	const (
 		enough    = 20 * falseAlarm  // more is no gathering
 		gathering = 30 * time.Minute // with 10, as for stalls, a pool that gathers is found unused twice as often
 		unusedFor = 2 * time.Second  // without an arrival that was due: gauges lag by as much
 	)
-	in, now, all := &e.Sample, c.now, c.arrived
+	now, all := c.now, c.arrived
 	if now.Sub(u.from) >= c.InForce {
 		u.before, u.least, u.from = u.least, in.Share, now
 	}
