@@ -182,8 +182,10 @@ func (c *column) value(s *Sample) float64 {
 		return s.Waiting
 	case "refused":
 		return s.Refused
+	case "rate":
+		return s.Rate
 	}
-	return s.Rate
+	panic(fmt.Sprintf("there is no column %q", c.what))
 }
 
 // check compares what happened with what must hold.
@@ -191,12 +193,16 @@ func (s *story) check(samples []Sample) {
 	for _, w := range s.wanted {
 		from, to := int(w.from/s.scenario.SampleEvery), int(w.to/s.scenario.SampleEvery)
 		got := mean(samples, from, to, func(at Sample) float64 { return w.column.value(&at) })
-		ok := got < w.value
+		ok := false
 		switch w.how {
+		case "below":
+			ok = got < w.value
 		case "above":
 			ok = got > w.value
 		case "about":
 			ok = got > 0.85*w.value && got < 1.15*w.value
+		default:
+			s.t.Fatalf("want %q: is it below, above or about?", w.how)
 		}
 		if !ok {
 			s.t.Errorf("%s of %d is %.4g from %v to %v, want it %s %v", w.what, w.pod, got, w.from, w.to, w.how,

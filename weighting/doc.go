@@ -13,7 +13,7 @@
 //
 //	H       horizon, seconds       lag + age of the loads + half their interval + push delay + push period (below)
 //	A       arrivals, requests     max(1, arrival rate · H, A_b)
-//	A_b     together, requests     Σ n·(n−1) / Σ n, n the arrivals within H, fading in 30 s (bursts.go)
+//	A_b     together, requests     Σ n·(n−1) / Σ n, n the arrivals within 20 to 200 ms, fading in 30 s (bursts.go)
 //	s_i     slots, requests        slots · ramp
 //	c_i     capacity, requests     s_i · relative speed
 //	f_i     full, requests         max(0, s_i − 1): the load at which one more request takes the last slot
@@ -41,9 +41,9 @@
 // Where no slots are known, or hardly ever all taken, and where work is the unit, the law assumes that endpoints batch
 // continuously. What keeps a request waiting is then the prompts that began just before, and the number of requests
 // says little about those. While fewer requests arrive within H than two fifths of the endpoints, the loads show most
-// of them, and H is as above. From four fifths on they show none, and H is x·Σ r_i / arrival rate, with r_i the
-// requests in flight: x times the mean time that a request stays; between the two it is interpolated. Both limits are
-// three times as high where proxies report the prompts. Until slots are known this does no harm.
+// of them, and H is as above, with two scrape intervals at least where only scrapes count. From four fifths on they show
+// none, and H is x·Σ r_i / arrival rate, with r_i the requests in flight: x times the mean time that a request stays;
+// between the two it is interpolated. Both limits are three times as high where proxies report the prompts.
 //
 //	x       2 where proxies count requests or reports are late, otherwise 1; but 0.2 where engines count tokens, which
 //	        show the prompts of the interval before
@@ -100,8 +100,8 @@
 //
 //	age ≤ Fresh   fresh    used as it is
 //	age ≤ Hold    hold     used as it is, and shown as late
-//	age ≤ Decay   decay    blended linearly into the pool's median of that field
-//	older         neutral  the pool's median stands in
+//	age ≤ Decay   decay    a load is blended linearly into the pool's median level
+//	older         neutral  that median stands in
 //	never read    unknown  not zero: where others report the field, the median stands in (field.go)
 //	stands still  stuck    as unknown: a queue, while requests run and end (field.go); a whole report (health)
 //

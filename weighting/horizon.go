@@ -67,8 +67,8 @@ func (l *Law) late(p *pool, limits bool) time.Duration {
 // time by a lag.
 //
 // Counts of the proxies are of the time at which they were read, and so are scrapes where the endpoints execute no more
-// than their slots. Where they batch continuously, and scrapes are all there is, what began at an endpoint since is
-// expected in its load.
+// than their slots. Where they batch continuously, and scrapes are all there is, it is two intervals at least; and where
+// work is the unit no more, because what began at an endpoint since is expected in its load.
 func (f *forecast) until(s *Snapshot, late time.Duration, age float64, byWork, limits bool) time.Duration {
 	limited := func(d time.Duration) time.Duration { return min(max(0, d), longest) }
 	next := late + limited(s.PushDelay) + limited(s.PushPeriod)
@@ -76,13 +76,14 @@ func (f *forecast) until(s *Snapshot, late time.Duration, age float64, byWork, l
 	if f.counted {
 		half = limited(s.CountInterval) / 2
 	}
-	switch {
-	case !limits && !f.counted:
-		return next + 4*half
-	case !math.IsNaN(age) && (f.counted || !byWork):
-		return next + half + limited(time.Duration(age*float64(time.Second)))
+	ago := half
+	if !math.IsNaN(age) && (f.counted || !byWork) {
+		ago += limited(time.Duration(age * float64(time.Second)))
 	}
-	return next + half
+	if !limits && !f.counted {
+		ago = max(ago, 4*half)
+	}
+	return next + ago
 }
 
 const longest = time.Hour // bound on all delays

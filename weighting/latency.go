@@ -83,7 +83,7 @@ func (o *LeastLatency) vessels(pool []timed) (vessels []Vessel, slow []bool) {
 	typical, most := median(known), o.Threshold.Seconds()
 	some := slices.ContainsFunc(pool, func(e timed) bool { return !(e.seconds > most) })
 	for _, e := range pool {
-		v := Vessel{Load: e.requests + 1, Slots: 1, Speed: 1}
+		v := Vessel{Load: e.requests + 1, Slots: 1, Speed: e.ramp}
 		late := some && e.seconds > most
 		switch {
 		case late:

@@ -96,7 +96,8 @@ type Snapshot struct {
 	Held bool
 }
 
-// Step takes in what is new and decides. The same law, snapshots and times give the same decisions.
+// Step takes in what is new and decides. The same law, snapshots and times give the same decisions. now is of a
+// monotonic clock: it does not go back.
 //
 // Each stage returns what it determined of every endpoint, on top of what the stages before it did, and changes nothing
 // of that. What a stage remembers for the next step it alone writes.
@@ -119,7 +120,8 @@ func (l *Law) Step(now time.Time, s Snapshot) Decision {
 	return d
 }
 
-// observe takes in what each endpoint reports, and returns them sorted by address. Entries of one address are united.
+// observe takes in what each endpoint reports, and returns them sorted by address. Entries of one address and ID are
+// united.
 func (l *Law) observe(now time.Time, s *Snapshot) *pool {
 	if !l.listed.of(s.Endpoints) {
 		l.list(now, s.Endpoints)

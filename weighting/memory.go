@@ -193,8 +193,9 @@ func (m *memory) executes(slots float64) Reading {
 	return Reading{}
 }
 
-// countsTokens reports whether the server counts tokens in a way that can be used.
+// countsTokens reports whether the server counts tokens in a way that can be used, and did not stop to: another version
+// of it may have no such counters.
 func (m *memory) countsTokens() bool {
 	at := m.server.Tokens.At
-	return !at.IsZero() && !m.reversals.often(at)
+	return !at.IsZero() && !m.reversals.often(at) && m.server.at().Sub(at) < workTau
 }

@@ -36,8 +36,8 @@ func (r *rates) observe(did *served, starved bool) {
 	if done.dt > 0 {
 		dt := done.dt + r.uncounted
 		r.arrivals.add((done.by+grown.by)/dt.Seconds(), dt, rateTau)
+		r.uncounted = 0
 	}
-	r.uncounted = 0
 }
 
 // restarted forgets what the process did that is gone.

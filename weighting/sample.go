@@ -21,7 +21,7 @@ type judged struct {
 // judge moves the states of the endpoints by what happened since the last step. One that is tried is trusted with a
 // part of its capacity.
 func (l *Law) judge(p *pool, b *buffer[judged], members []weighed, s *Snapshot) []judged {
-	l.healths.Step(p.now, p.params.health(),
+	l.healths.Step(p.now, p.params.health(s.PushPeriod),
 		health.Traffic{PerSecond: l.rate, Counted: l.counted,
 			InForce: max(time.Second, 2*(s.PushDelay+s.PushPeriod)+s.ScrapeInterval)},
 		p.samples(&l.scratch.patients, members))
@@ -34,9 +34,10 @@ func (l *Law) judge(p *pool, b *buffer[judged], members []weighed, s *Snapshot) 
 	return out
 }
 
-func (p *Params) health() health.Params {
+func (p *Params) health(pause time.Duration) health.Params {
 	o := &p.Overload
-	return health.Params{StalledAfter: o.StalledAfter, Dwell: o.MinDwell, Hold: p.Hold, Decay: p.Decay}
+	return health.Params{StalledAfter: o.StalledAfter, Dwell: o.MinDwell, Hold: p.Hold, Decay: p.Decay,
+		Pause: min(pause, longest)}
 }
 
 // samples are what is known of each endpoint since the last step, with what it should get.
@@ -90,11 +91,16 @@ func (m *judged) probed() string {
 	return ""
 }
 
+// kept reports whether an operator decides the share. A pin is not in effect while the endpoint stalls or fails.
+func (m *weighed) kept() bool {
+	return m.Override.Drained || m.Override.Share >= leastPinned && m.health.State != health.Ejected
+}
+
 // sample is what the proxies and the server report of the endpoint's requests since the last step. Only an exact count
 // shows that requests are still in flight.
 func (m *weighed) sample(p *pool) health.Sample {
 	did, seen := &m.passed.proxies, &m.proxies
-	in := health.Sample{Asleep: m.asleep(), Absent: m.blackout || m.gone, Kept: m.Override != Override{}}
+	in := health.Sample{Asleep: m.asleep(), Absent: m.blackout || m.gone, Kept: m.kept()}
 	in.Report = health.Report{
 		ReadAt: m.server.at(), Changed: m.passed.server.changed,
 		Begins:   m.passed.server.restarted && !m.reversals.often(p.now), // else by several servers

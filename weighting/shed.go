@@ -20,6 +20,7 @@ func (l *Law) shed(p *pool, members []filled, f *forecast, u *unit, unflagged in
 		m := &members[i]
 		pool.Slots += m.slotCount
 		if m.out() || m.unused() || m.inEffect.Drained {
+			m.free = time.Time{} // a slot that gets no requests shows nothing of the pool's load
 			continue
 		}
 		all, pair, change := m.passages(p)

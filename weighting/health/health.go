@@ -55,7 +55,8 @@ func (p *Pool) Clone() Pool {
 }
 
 // A detector finds one kind of trouble by the samples of an endpoint. It is a value, and what it finds, chance explains
-// with a probability of falseAlarm at most.
+// with a probability of falseAlarm at most; of an endpoint that is probed, half of that is enough. A report that
+// contradicts the proxies for long is no chance.
 type detector interface {
 	observe(in *Sample, c *common)
 	// finding says what is wrong, and since when, of an endpoint with that verdict before; empty where nothing is.
@@ -106,7 +107,7 @@ func (p *Pool) Step(now time.Time, o Params, in Traffic, pool []Endpoint) {
 // observeTrial begins and ends a trial, and doubts the report.
 func (e *Endpoint) observeTrial(c *common) {
 	const least, usual = 30 * time.Second, time.Minute // no flag is shorter than the dwell
-	e.trial.observe(c.now, &e.Sample, &c.Traffic, max(least, c.Dwell), max(usual, c.Dwell))
+	e.trial.observe(c.now, &e.Sample, &c.Traffic, max(least, c.Dwell), max(usual, c.Dwell), c.unobserved())
 	if e.Tried = 0; e.trial.on {
 		part := e.Part
 		if !c.Counted {

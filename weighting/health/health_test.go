@@ -24,9 +24,14 @@ type world struct {
 func newWorld(n int) *world { return &world{now: epoch, all: make([]Tracker, n)} }
 
 func (w *world) run(length time.Duration, sample func(i int, now time.Time) Sample) {
+	w.runEach(tick, length, sample)
+}
+
+// runEach is the same with steps that are so far apart.
+func (w *world) runEach(tick, length time.Duration, sample func(i int, now time.Time) Sample) {
 	const perSecond = 40
 	params := Params{StalledAfter: 2 * time.Second, Dwell: 2 * time.Second, Hold: 3 * time.Second,
-		Decay: 10 * time.Second}
+		Decay: 10 * time.Second, Pause: tick}
 	traffic := Traffic{PerSecond: perSecond, Counted: true, InForce: time.Second}
 	for until := w.now.Add(length); w.now.Before(until); {
 		w.now = w.now.Add(tick)
@@ -334,5 +339,26 @@ func TestAnEndpointThatHangsBeforeItAnsweredMuchIsFound(t *testing.T) {
 				t.Errorf("the reason is %q", w.all[0].Reason)
 			}
 		})
+	}
+}
+
+// The pushes of a pool of thousands take seconds, and so do its steps.
+func TestAStallIsFoundAndTriedHoweverFarApartStepsAre(t *testing.T) {
+	const apart = 5 * time.Second
+	w := newWorld(4)
+	e := &w.all[0]
+	w.runEach(apart, 10*time.Minute, serves)
+	if w.runEach(apart, time.Minute, first(stands)); e.State != Ejected {
+		t.Fatalf("state %d after a minute without an answer, want %d", e.State, Ejected)
+	}
+	tried := false
+	for range time.Hour / apart {
+		w.runEach(apart, apart, first(func(now time.Time) Sample {
+			return Sample{Report: Report{Reported: now, ReadAt: now}, Given: Given{Part: 0.25, CameAt: now}}
+		}))
+		tried = tried || e.Tried > 0
+	}
+	if !tried {
+		t.Error("it was not tried in an hour")
 	}
 }

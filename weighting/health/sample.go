@@ -10,7 +10,12 @@ type Params struct {
 	StalledAfter time.Duration // 0: nothing stalls
 	Dwell        time.Duration // a flag stays for as long
 	Hold, Decay  time.Duration // ages from which on a report is late, and not used
+	Pause        time.Duration // usual between two steps, where a push takes long
 }
+
+// unobserved is the time between two steps from which on it was no wait for reports: there are several a second, unless
+// the budget of a large pool has fewer.
+func (p *Params) unobserved() time.Duration { return max(2*time.Second, 2*p.Pause) }
 
 // Traffic is what comes to the pool.
 type Traffic struct {
@@ -127,7 +132,6 @@ const (
 	rounding   = 1e-6             // of differences of sums
 	memory     = 10 * time.Minute // in which what is usual fades
 	longest    = time.Hour        // bound on what an operator may set, and on what a body may take
-	unobserved = 2 * time.Second  // between two steps, this is no wait for reports: there are several a second
 )
 
 // common is what a step knows of the pool as a whole.

@@ -37,7 +37,7 @@ func (s *stall) unanswered() float64 { return s.inFlight - s.hidden }
 func (s *stall) observe(in *Sample, c *common) {
 	now := c.now
 	elapsed := max(0, now.Sub(s.at))
-	if !s.at.IsZero() && elapsed > max(unobserved, c.StalledAfter) {
+	if !s.at.IsZero() && elapsed > max(c.unobserved(), c.StalledAfter) {
 		s.restart(now)
 	} else {
 		s.answers.pending += s.unanswered() * elapsed.Seconds()

@@ -20,7 +20,7 @@ func (t *trial) begins(now time.Time) bool { return t.on && t.since.Equal(now) }
 
 // observe takes in what came since the last step. Where requests are not counted, half of its part for the first delay
 // counts as one.
-func (t *trial) observe(now time.Time, in *Sample, traffic *Traffic, first, most time.Duration) {
+func (t *trial) observe(now time.Time, in *Sample, traffic *Traffic, first, most, unobserved time.Duration) {
 	passed := max(0, now.Sub(t.at))
 	arrivals := traffic.PerSecond * passed.Seconds()
 	given, lasts := in.Share*arrivals, first

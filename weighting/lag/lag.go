@@ -43,6 +43,7 @@ type History struct {
 	sum   float64       // share-seconds
 	sums  [kept]float64 // at the ticks; a ring
 	first int           // tick; 0 before it begins
+	until time.Time     // the last step that the endpoint was in
 	read  time.Time     // when the arrivals were read last
 }
 
@@ -100,9 +101,10 @@ func (l *Estimator) advance(now time.Time, pool []Endpoint, elapsed time.Duratio
 	was, ticks := now.Add(-elapsed), int(now.Sub(l.tick)/tick)
 	for _, e := range pool {
 		h := e.History
-		if h.first == 0 {
+		if h.first == 0 || !h.until.Equal(was) { // it was away, and the ring has what it was eight seconds before
 			*h = History{first: l.ticks + ticks + 1, read: now}
 		}
+		h.until = now
 		for n := 1; n <= ticks; n++ {
 			at := l.tick.Add(time.Duration(n) * tick)
 			h.sums[(l.ticks+n)%kept] = h.sum + e.Share*at.Sub(was).Seconds()

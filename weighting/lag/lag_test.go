@@ -120,3 +120,25 @@ func TestAnEndpointThatJoinsIsNoEvidenceUntilItHasAHistory(t *testing.T) {
 		}
 	}
 }
+
+// An endpoint that was away for a moment has no shares of that time to compare with.
+func TestAnEndpointThatWasAwayDoesNotHideTheLag(t *testing.T) {
+	for _, away := range []time.Duration{100 * time.Millisecond, time.Second, 3 * time.Second, 5 * time.Second} {
+		t.Run(away.String(), func(t *testing.T) {
+			var r reported
+			r.run(30*time.Second, 0)
+			for range away / step {
+				r.shares = append(r.shares, [4]float64{0.4, 0.3, 0.3, 0})
+				var pool []Endpoint
+				for i := range 3 {
+					pool = append(pool, Endpoint{History: &r.histories[i], Share: r.shares[len(r.shares)-1][i]})
+				}
+				r.Step(r.now(), pool, r.limits)
+			}
+			r.run(10*time.Second, 0)
+			if r.run(2*time.Minute, time.Second); r.Late != time.Second {
+				t.Errorf("late by %v, want 1s", r.Late)
+			}
+		})
+	}
+}

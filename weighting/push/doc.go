@@ -47,8 +47,9 @@
 // # The pause between two steps
 //
 // At least MinInterval, at least nine times what a step takes (so the loop takes no more than a tenth of a
-// core), and after a push for as long as the bytes need, or the CPU, once its bucket is empty: then up to a second,
-// so that a flag or a lost endpoint is never held back for longer. A cluster without
+// core), and after a push for as long as its bytes need. Once the bucket of the CPU is empty, the pause is up to a
+// second: for the CPU, no flag or lost endpoint is held back for longer. For the bytes it may be, if thousands of
+// endpoints go to hundreds of proxies: 2 s for 5,000 endpoints and 150 proxies. A cluster without
 // traffic has a small budget, and its pause is longer; the first request ends that. Where the loads are
 // known by scrapes only, the step waits until a twentieth of the endpoints has been read.
 package push

@@ -128,6 +128,7 @@ func (g *Gate) Preview(now time.Time, p weighting.Params, s weighting.Snapshot) 
 	if s.PushPeriod == 0 {
 		s.PushPeriod = max(g.terms.floor, g.interval)
 	}
+	s.Held = g.held
 	return law.Step(now, s)
 }
 
