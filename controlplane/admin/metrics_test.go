@@ -60,7 +60,7 @@ steelyard_acks_total{envoy_cluster_name="llama"} 1
 # HELP steelyard_build_info Always 1; the label is the version of Steelyard.
 # TYPE steelyard_build_info gauge
 steelyard_build_info{version="1.2.3"} 1
-# HELP steelyard_config_last_reload_successful 1 if the latest configuration was applied, 0 if it was refused.
+# HELP steelyard_config_last_reload_successful 1 if the latest configuration was applied.
 # TYPE steelyard_config_last_reload_successful gauge
 steelyard_config_last_reload_successful 0
 # HELP steelyard_config_reloads_total Attempts to apply a configuration.
@@ -70,7 +70,7 @@ steelyard_config_reloads_total{result="ok"} 1
 # HELP steelyard_decisions_total Steps of the weighting law.
 # TYPE steelyard_decisions_total counter
 steelyard_decisions_total{envoy_cluster_name="llama"} 1
-# HELP steelyard_inflight_ignored_members Members of the latest in-flight set that are no endpoints.
+# HELP steelyard_inflight_ignored_members Members of the in-flight set that are no endpoints.
 # TYPE steelyard_inflight_ignored_members gauge
 steelyard_inflight_ignored_members{envoy_cluster_name="llama"} 3
 # HELP steelyard_nacks_total Assignments that Envoys refused.
@@ -83,15 +83,15 @@ steelyard_overload_changes_total{change="left",envoy_cluster_name="llama"} 1
 # HELP steelyard_pushes_total Assignments handed to the streams, by what caused them.
 # TYPE steelyard_pushes_total counter
 steelyard_pushes_total{envoy_cluster_name="llama",reason="changed"} 1
-# HELP steelyard_redis_polls_total Round trips to Redis for the in-flight counts, by result.
+# HELP steelyard_redis_polls_total Reads of the in-flight counts.
 # TYPE steelyard_redis_polls_total counter
 steelyard_redis_polls_total{result="error"} 1
 steelyard_redis_polls_total{result="ok"} 1
-# HELP steelyard_scrapes_total Scrapes of model servers, by result.
+# HELP steelyard_scrapes_total Scrapes of model servers.
 # TYPE steelyard_scrapes_total counter
 steelyard_scrapes_total{envoy_cluster_name="llama",result="ok"} 1
 steelyard_scrapes_total{envoy_cluster_name="llama",result="timeout"} 1
-# HELP steelyard_suppressed_pushes_total Decisions that were not pushed, by reason.
+# HELP steelyard_suppressed_pushes_total Decisions that were not pushed.
 # TYPE steelyard_suppressed_pushes_total counter
 steelyard_suppressed_pushes_total{envoy_cluster_name="llama",reason="deadband"} 1
 `
@@ -222,7 +222,7 @@ steelyard_cluster_endpoints{envoy_cluster_name="llama",reason="floor"} 1
 steelyard_cluster_endpoints{envoy_cluster_name="llama",reason="neutral"} 1
 steelyard_cluster_endpoints{envoy_cluster_name="llama",reason="ramp"} 1
 steelyard_cluster_endpoints{envoy_cluster_name="mixtral",reason="blackout"} 2
-# HELP steelyard_cluster_ready 1 when the cluster has usable weights, or has no endpoints.
+# HELP steelyard_cluster_ready 1 when the cluster has weights to push, or no endpoints.
 # TYPE steelyard_cluster_ready gauge
 steelyard_cluster_ready{envoy_cluster_name="llama"} 1
 steelyard_cluster_ready{envoy_cluster_name="mixtral"} 0
@@ -240,10 +240,10 @@ steelyard_arrival_requests_per_second{envoy_cluster_name="llama"} 41.7
 # HELP steelyard_horizon_seconds Time that a decision looks ahead.
 # TYPE steelyard_horizon_seconds gauge
 steelyard_horizon_seconds{envoy_cluster_name="llama"} 0.31
-# HELP steelyard_water_level Level up to which the endpoints are filled, in requests for each slot.
+# HELP steelyard_water_level Level up to which endpoints are filled.
 # TYPE steelyard_water_level gauge
 steelyard_water_level{envoy_cluster_name="llama"} 1.13
-# HELP steelyard_drop_ratio Share of the requests, 0 to 1, that the Envoys have to refuse.
+# HELP steelyard_drop_ratio Part of the requests that Envoys have to refuse.
 # TYPE steelyard_drop_ratio gauge
 steelyard_drop_ratio{envoy_cluster_name="llama"} 0
 # HELP steelyard_report_age_seconds Age of the oldest value of a field.
@@ -252,22 +252,22 @@ steelyard_report_age_seconds{envoy_cluster_name="llama",field="in_flight"} 42.03
 steelyard_report_age_seconds{envoy_cluster_name="llama",field="queue"} 14.03
 steelyard_report_age_seconds{envoy_cluster_name="llama",field="running"} 14.03
 steelyard_report_age_seconds{envoy_cluster_name="llama",field="utilization"} 14.03
-# HELP steelyard_connected_envoys Envoys with an open stream, identified by node id and peer address.
+# HELP steelyard_connected_envoys Envoys with an open stream.
 # TYPE steelyard_connected_envoys gauge
 steelyard_connected_envoys 3
 # HELP steelyard_envoy_subscriptions Envoys that subscribe to the cluster.
 # TYPE steelyard_envoy_subscriptions gauge
 steelyard_envoy_subscriptions{envoy_cluster_name="llama"} 3
 steelyard_envoy_subscriptions{envoy_cluster_name="mixtral"} 0
-# HELP steelyard_envoy_subscriptions_in_sync Envoys that acknowledged the latest version sent to them.
+# HELP steelyard_envoy_subscriptions_in_sync Envoys that accepted the latest version.
 # TYPE steelyard_envoy_subscriptions_in_sync gauge
 steelyard_envoy_subscriptions_in_sync{envoy_cluster_name="llama"} 2
 steelyard_envoy_subscriptions_in_sync{envoy_cluster_name="mixtral"} 0
-# HELP steelyard_envoy_subscriptions_refused Envoys that refused the latest version sent to them.
+# HELP steelyard_envoy_subscriptions_refused Envoys that refused the latest version.
 # TYPE steelyard_envoy_subscriptions_refused gauge
 steelyard_envoy_subscriptions_refused{envoy_cluster_name="llama"} 1
 steelyard_envoy_subscriptions_refused{envoy_cluster_name="mixtral"} 0
-# HELP steelyard_disputed_endpoints Endpoints about which the reports of one Envoy contradict all others, by kind.
+# HELP steelyard_disputed_endpoints Endpoints about which the reports of one Envoy contradict all others.
 # TYPE steelyard_disputed_endpoints gauge
 steelyard_disputed_endpoints{envoy_cluster_name="llama",kind="failures"} 1
 steelyard_disputed_endpoints{envoy_cluster_name="llama",kind="in_flight"} 2
@@ -275,7 +275,7 @@ steelyard_disputed_endpoints{envoy_cluster_name="llama",kind="issued"} 0
 steelyard_disputed_endpoints{envoy_cluster_name="mixtral",kind="failures"} 0
 steelyard_disputed_endpoints{envoy_cluster_name="mixtral",kind="in_flight"} 0
 steelyard_disputed_endpoints{envoy_cluster_name="mixtral",kind="issued"} 0
-# HELP steelyard_source_envoys Envoys that watch the cluster, by state: reporting, idle or missing.
+# HELP steelyard_source_envoys Envoys that watch the cluster: reporting, idle or missing.
 # TYPE steelyard_source_envoys gauge
 steelyard_source_envoys{envoy_cluster_name="llama",source="access_log",state="idle"} 0
 steelyard_source_envoys{envoy_cluster_name="llama",source="access_log",state="missing"} 2
@@ -283,10 +283,10 @@ steelyard_source_envoys{envoy_cluster_name="llama",source="access_log",state="re
 steelyard_source_envoys{envoy_cluster_name="llama",source="load_reports",state="idle"} 0
 steelyard_source_envoys{envoy_cluster_name="llama",source="load_reports",state="missing"} 0
 steelyard_source_envoys{envoy_cluster_name="llama",source="load_reports",state="reporting"} 3
-# HELP steelyard_min_push_interval_seconds Current time from a push to the next, by what sets it: floor, bytes or cpu.
+# HELP steelyard_min_push_interval_seconds Time between two pushes, by what sets it: floor, bytes or cpu.
 # TYPE steelyard_min_push_interval_seconds gauge
 steelyard_min_push_interval_seconds{envoy_cluster_name="llama",reason="cpu"} 0.05
-# HELP steelyard_dropped_requests_total Requests that Envoys refused because of the drop ratio.
+# HELP steelyard_dropped_requests_total Requests refused because of the drop ratio.
 # TYPE steelyard_dropped_requests_total counter
 steelyard_dropped_requests_total{envoy_cluster_name="llama"} 17
 # HELP steelyard_xds_port_used Use of the limits of the xDS port.
@@ -303,7 +303,7 @@ steelyard_xds_port_limit{bound="connections_per_address"} 573
 steelyard_xds_port_limit{bound="streams"} 131072
 steelyard_xds_port_limit{bound="subscriptions"} 262144
 steelyard_xds_port_limit{bound="unread_bytes"} 2.68435456e+08
-# HELP steelyard_xds_port_refused_total New ones refused, or connections displaced, because the limit was reached.
+# HELP steelyard_xds_port_refused_total New ones refused, or connections displaced, at the limit.
 # TYPE steelyard_xds_port_refused_total counter
 steelyard_xds_port_refused_total{bound="connections",result="displaced"} 3
 steelyard_xds_port_refused_total{bound="connections",result="refused"} 0
@@ -315,7 +315,7 @@ steelyard_xds_port_refused_total{bound="subscriptions",result="displaced"} 0
 steelyard_xds_port_refused_total{bound="subscriptions",result="refused"} 2
 steelyard_xds_port_refused_total{bound="unread_bytes",result="displaced"} 1
 steelyard_xds_port_refused_total{bound="unread_bytes",result="refused"} 0
-# HELP steelyard_admin_port_used Connections to the admin listener, in all and of the busiest address.
+# HELP steelyard_admin_port_used Connections to the admin listener.
 # TYPE steelyard_admin_port_used gauge
 steelyard_admin_port_used{bound="connections"} 3
 steelyard_admin_port_used{bound="connections_per_address"} 2
@@ -323,27 +323,27 @@ steelyard_admin_port_used{bound="connections_per_address"} 2
 # TYPE steelyard_admin_port_limit gauge
 steelyard_admin_port_limit{bound="connections"} 128
 steelyard_admin_port_limit{bound="connections_per_address"} 96
-# HELP steelyard_admin_port_refused_total Connections refused or displaced because the limit was reached.
+# HELP steelyard_admin_port_refused_total Connections refused or displaced at the limit.
 # TYPE steelyard_admin_port_refused_total counter
 steelyard_admin_port_refused_total{bound="connections",result="displaced"} 0
 steelyard_admin_port_refused_total{bound="connections",result="refused"} 0
 steelyard_admin_port_refused_total{bound="connections_per_address",result="displaced"} 1
 steelyard_admin_port_refused_total{bound="connections_per_address",result="refused"} 0
-# HELP steelyard_xds_port_silent_streams_total Streams that were ended because their first message did not arrive in time.
+# HELP steelyard_xds_port_silent_streams_total Streams ended because their first message came too late.
 # TYPE steelyard_xds_port_silent_streams_total counter
 steelyard_xds_port_silent_streams_total 5
 # HELP steelyard_xds_port_accept_errors_total Failed attempts to accept a connection.
 # TYPE steelyard_xds_port_accept_errors_total counter
 steelyard_xds_port_accept_errors_total 1
-# HELP steelyard_access_log_entries_total Access log entries, by result: counted, ignored (not watched by the Envoy) or unpaired (an end alone).
+# HELP steelyard_access_log_entries_total Access log entries, by result: counted, ignored (not watched by the Envoy) or unpaired.
 # TYPE steelyard_access_log_entries_total counter
 steelyard_access_log_entries_total{result="counted"} 183185
 steelyard_access_log_entries_total{result="ignored"} 12
 steelyard_access_log_entries_total{result="unpaired"} 7
-# HELP steelyard_reconciled_requests_total Requests that load reports added to, or removed from, the counts.
+# HELP steelyard_reconciled_requests_total Requests that load reports added or removed.
 # TYPE steelyard_reconciled_requests_total counter
 steelyard_reconciled_requests_total 3
-# HELP steelyard_access_log_envoys Envoys that ever reported, by mode: events, batched or reports.
+# HELP steelyard_access_log_envoys Envoys that ever reported, by mode.
 # TYPE steelyard_access_log_envoys gauge
 steelyard_access_log_envoys{mode="batched"} 0
 steelyard_access_log_envoys{mode="events"} 1
@@ -365,7 +365,7 @@ steelyard_log_lines_dropped_total 17
 # TYPE steelyard_signal_streams gauge
 steelyard_signal_streams{source="access_log"} 4
 steelyard_signal_streams{source="load_reports"} 2
-# HELP steelyard_signal_streams_ended_total Streams of Envoys' reports that Steelyard refused, or that were broken.
+# HELP steelyard_signal_streams_ended_total Streams of Envoys' reports that were refused or broken.
 # TYPE steelyard_signal_streams_ended_total counter
 steelyard_signal_streams_ended_total{result="broken",source="access_log"} 0
 steelyard_signal_streams_ended_total{result="broken",source="load_reports"} 3
@@ -502,7 +502,7 @@ func TestEndpointSeriesAreBounded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := state(typical(noon), tc.max)
 			want := fmt.Sprintf(`
-# HELP steelyard_endpoint_series_dropped Endpoints without series of their own because there are too many.
+# HELP steelyard_endpoint_series_dropped Endpoints without series, because there are too many.
 # TYPE steelyard_endpoint_series_dropped gauge
 steelyard_endpoint_series_dropped{envoy_cluster_name="llama"} %d
 steelyard_endpoint_series_dropped{envoy_cluster_name="mixtral"} %d

@@ -27,7 +27,7 @@ const (
 
 // A Subject is what an incident is about.
 type Subject struct {
-	Kind    SubjectKind `json:"kind"`    // `process`, `cluster`, `endpoint` or `envoy`
+	Kind    SubjectKind `json:"kind"`
 	Cluster string      `json:"cluster"` // empty for the process, and for an Envoy as a whole
 	Name    string      `json:"name"`    // address of the endpoint, or node id of the Envoy
 }
@@ -36,17 +36,17 @@ type Subject struct {
 // and what to do. While it lasts, ID does not change, Title only when it gets worse, and Since only to an earlier
 // time then.
 type Incident struct {
-	ID        string       `json:"id"`        // made of kind and subject
-	Kind      IncidentKind `json:"kind"`      // see [symptoms](symptoms.md)
-	Severity  Severity     `json:"severity"`  // `error`: requests suffer, or may soon; or `warning`
-	Subject   Subject      `json:"subject"`   // who is affected
-	Since     Time         `json:"since"`     // when it began
-	Title     string       `json:"title"`     // who and what, in a sentence for people
-	Why       string       `json:"why"`       // the facts behind it
-	Steelyard Blame        `json:"steelyard"` // whether Steelyard is the cause: `no`, `in_part`, `yes` or `unknown`
+	ID        string       `json:"id"`   // made of kind and subject
+	Kind      IncidentKind `json:"kind"` // see [symptoms](symptoms.md)
+	Severity  Severity     `json:"severity"`
+	Subject   Subject      `json:"subject"`
+	Since     Time         `json:"since"`
+	Title     string       `json:"title"`     // who and what, for people
+	Why       string       `json:"why"`       // the facts
+	Steelyard Blame        `json:"steelyard"` // whether it is the cause
 	Because   string       `json:"because"`   // the fact behind that answer
 	Next      string       `json:"next"`      // what to do
-	Command   string       `json:"command"`   // a command to copy
+	Command   string       `json:"command"`   // to copy
 }
 
 // An EventKind is what happened.
@@ -55,21 +55,21 @@ type EventKind string
 // The kinds of events.
 const (
 	EventStarted         EventKind = "started"          // of the process
-	EventConfig          EventKind = "config"           // a configuration was applied
-	EventConfigRefused   EventKind = "config_refused"   // the one before runs on
+	EventConfig          EventKind = "config"           // applied
+	EventConfigRefused   EventKind = "config_refused"   // the old one stays
 	EventEndpointsJoined EventKind = "endpoints_joined" // discovery found them
-	EventEndpointsLeft   EventKind = "endpoints_left"   // discovery does not find them any more
+	EventEndpointsLeft   EventKind = "endpoints_left"   // they are not found any more
 	EventFlagged         EventKind = "flagged"          // Envoys are asked to prefer other endpoints
-	EventUnflagged       EventKind = "unflagged"        // they are not flagged any more
-	EventRetried         EventKind = "retried"          // an outlier was tried again, and is flagged again
-	EventSourceLost      EventKind = "source_lost"      // a source of a cluster, or the metrics of endpoints
+	EventUnflagged       EventKind = "unflagged"        // not any more
+	EventRetried         EventKind = "retried"          // an outlier was tried, and is flagged again
+	EventSourceLost      EventKind = "source_lost"      // or the metrics of endpoints
 	EventSourceBack      EventKind = "source_back"      // it works again
 	EventNack            EventKind = "nack"             // an Envoy refused an assignment
 	EventDropsBegan      EventKind = "drops_began"      // a saturated pool refuses requests
 	EventDropsEnded      EventKind = "drops_ended"      // it refuses none any more
 	EventEnvoyJoined     EventKind = "envoys_joined"    // they connected
 	EventEnvoyLeft       EventKind = "envoys_left"      // they disconnected
-	EventOverride        EventKind = "override"         // an operator changed a share by hand
+	EventOverride        EventKind = "override"         // drained, pinned, or the end of it
 )
 
 // EventKinds are all of them.
@@ -81,14 +81,14 @@ func EventKinds() []EventKind {
 
 // An Event is a change that was seen. Those of one kind and cluster within five seconds are one.
 type Event struct {
-	ID       uint64    `json:"id"`       // rises by one; begins again with a restart
-	At       Time      `json:"at"`       // when, to a second
-	LastAt   Time      `json:"last_at"`  // of the latest: several within five seconds are one event
-	Kind     EventKind `json:"kind"`     // what kind of change
+	ID       uint64    `json:"id"` // rises by one; begins again with a restart
+	At       Time      `json:"at"`
+	LastAt   Time      `json:"last_at"` // several within five seconds are one event
+	Kind     EventKind `json:"kind"`
 	Cluster  string    `json:"cluster"`  // empty: of the process, or of an Envoy as a whole
 	Subjects []string  `json:"subjects"` // endpoints, Envoys or sources; the first ten
-	Count    int       `json:"count"`    // all of them
-	Text     string    `json:"text"`     // a sentence
+	Count    int       `json:"count"`    // of subjects
+	Text     string    `json:"text"`
 }
 
 // MaxSubjects is how many subjects of an event are named.
@@ -96,20 +96,20 @@ const MaxSubjects = 10
 
 // A Matrix has the requests in flight, by Envoy and endpoint.
 type Matrix struct {
-	Cluster        string      `json:"cluster"`         // name of the cluster
-	At             Time        `json:"at"`              // when
+	Cluster        string      `json:"cluster"`
+	At             Time        `json:"at"`
 	Endpoints      []string    `json:"endpoints"`       // addresses, sorted
-	EndpointTotals []int       `json:"endpoint_totals"` // requests in flight at each endpoint
+	EndpointTotals []int       `json:"endpoint_totals"` // requests in flight at each
 	Envoys         []MatrixRow `json:"envoys"`          // the busiest first
-	EnvoysLeftOut  int         `json:"envoys_left_out"` // Envoys without a row: an answer has at most 250,000 numbers
-	Total          int         `json:"total"`           // requests in flight
+	EnvoysLeftOut  int         `json:"envoys_left_out"` // an answer has at most 250,000 numbers
+	Total          int         `json:"total"`
 }
 
 // A MatrixRow is one Envoy's requests in flight.
 type MatrixRow struct {
-	NodeID   string `json:"node_id"`   // of the Envoy
-	Host     string `json:"host"`      // its remote IP address
-	Source   string `json:"source"`    // what counts its requests: `access_log` or `load_reports`
+	NodeID   string `json:"node_id"`
+	Host     string `json:"host"`
+	Source   string `json:"source"`    // `access_log` or `load_reports`
 	InFlight []int  `json:"in_flight"` // at each of `endpoints`
-	Total    int    `json:"total"`     // their sum
+	Total    int    `json:"total"`
 }

@@ -11,14 +11,14 @@ const (
 
 // An Override is what an operator decided about an endpoint, for some time.
 type Override struct {
-	Cluster string       `json:"cluster"` // of the endpoint
-	Address string       `json:"address"` // of the endpoint
-	Pod     string       `json:"pod"`     // name of its Pod; empty outside Kubernetes
-	Kind    OverrideKind `json:"kind"`    // `drain` (no new requests) or `pin` (a fixed share)
-	Share   Number       `json:"share"`   // of a pin, 0 to 1
-	Since   Time         `json:"since"`   // when it began
-	Until   Time         `json:"until"`   // when it ends by itself
-	By      string       `json:"by"`      // name of the token
-	Reason  string       `json:"reason"`  // in the operator's words
-	Kept    bool         `json:"kept"`    // Redis has it, so it outlives a restart
+	Cluster string       `json:"cluster"`
+	Address string       `json:"address"`
+	Pod     string       `json:"pod"`
+	Kind    OverrideKind `json:"kind"`
+	Share   Number       `json:"share"` // of a pin
+	Since   Time         `json:"since"`
+	Until   Time         `json:"until"`
+	By      string       `json:"by"` // name of the token
+	Reason  string       `json:"reason"`
+	Kept    bool         `json:"kept"` // Redis has it, so it outlives a restart
 }

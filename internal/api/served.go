@@ -36,18 +36,18 @@ func (s EndpointState) Words() string {
 
 // The states of an endpoint. Where several hold, the first one counts.
 const (
-	EndpointDrained    EndpointState = "drained"     // an operator decided that it gets no new requests
-	EndpointOutlier    EndpointState = "outlier"     // flagged, because it stalls or fails
-	EndpointAsleep     EndpointState = "asleep"      // flagged, because its engine sleeps and takes no requests
-	EndpointDoubted    EndpointState = "doubted"     // its report stands still, and so does all else
-	EndpointOverloaded EndpointState = "overloaded"  // flagged, because of its queue or its memory
-	EndpointProbed     EndpointState = "probed"      // was an outlier, and is tried with few requests
-	EndpointBlind      EndpointState = "blind"       // no usable report: it is treated as a median endpoint
+	EndpointDrained    EndpointState = "drained"     // by an operator
+	EndpointOutlier    EndpointState = "outlier"     // it stalls or fails, and is flagged
+	EndpointAsleep     EndpointState = "asleep"      // its engine sleeps
+	EndpointDoubted    EndpointState = "doubted"     // its report stands still
+	EndpointOverloaded EndpointState = "overloaded"  // its queue or memory is full, and it is flagged
+	EndpointProbed     EndpointState = "probed"      // an outlier that is tried with few requests
+	EndpointBlind      EndpointState = "blind"       // no usable report: it counts as a median endpoint
 	EndpointUnused     EndpointState = "unused"      // the Envoys send it nothing
-	EndpointUnread     EndpointState = "unread"      // its metrics page fails; the Envoys' counts are used instead
+	EndpointUnread     EndpointState = "unread"      // its metrics page fails; the Envoys' counts are used
 	EndpointLate       EndpointState = "late"        // its report is going stale
-	EndpointWarming    EndpointState = "warming"     // new: trusted with a part of its capacity
-	EndpointAboveLevel EndpointState = "above_level" // fuller than the level: gets the floor until it has caught up
+	EndpointWarming    EndpointState = "warming"     // new: its capacity grows
+	EndpointAboveLevel EndpointState = "above_level" // fuller than the level: gets the floor
 	EndpointOK         EndpointState = "ok"          // none of these
 )
 
@@ -62,9 +62,8 @@ func EndpointStates() []EndpointState {
 // The mean is exact; the p99 lies between Low and High, the bounds of its bucket. High is unknown for the last bucket,
 // which has none.
 type FirstToken struct {
-	// mean time to the first token, of about the last minute
-	FirstTokenMean    Number `json:"first_token_mean_seconds"`
-	FirstTokenP99     Number `json:"first_token_p99_seconds"`      // 99th percentile of it, interpolated in its bucket
+	FirstTokenMean    Number `json:"first_token_mean_seconds"`     // time to the first token, of about the last minute
+	FirstTokenP99     Number `json:"first_token_p99_seconds"`      // interpolated in its bucket
 	FirstTokenP99Low  Number `json:"first_token_p99_low_seconds"`  // lower bound of that bucket
 	FirstTokenP99High Number `json:"first_token_p99_high_seconds"` // upper bound of that bucket
 }
@@ -74,32 +73,30 @@ type ServedSource string
 
 // The sources of served shares.
 const (
-	ServedBegun     ServedSource = "begun"     // requests that the Envoys sent, by their reports
-	ServedCompleted ServedSource = "completed" // requests that the servers completed, by their own reports
+	ServedBegun     ServedSource = "begun"     // by the Envoys' reports
+	ServedCompleted ServedSource = "completed" // by the servers' own counters
 )
 
 // Served is what became of the traffic, as opposed to what was decided.
 type Served struct {
-	// `begun` (by the Envoys), `completed` (by the servers); empty: nothing counts
 	Source      ServedSource `json:"source"`
-	Requests10s Number       `json:"requests_10s"` // requests in ten seconds
-	Requests1m  Number       `json:"requests_1m"`  // requests in a minute
-	Hashed1m    Number       `json:"hashed_1m"`    // those whose endpoint a hash chose
-	VsDecided   Number       `json:"vs_decided"`   // part of the others that went elsewhere than decided, 0 to 1
-	Noise       Number       `json:"noise"`        // what `vs_decided` would be by chance
+	Requests10s Number       `json:"requests_10s"`
+	Requests1m  Number       `json:"requests_1m"`
+	Hashed1m    Number       `json:"hashed_1m"`  // of these, sent by a hash
+	VsDecided   Number       `json:"vs_decided"` // part of the others that went elsewhere than decided
+	Noise       Number       `json:"noise"`      // what `vs_decided` would be by chance
 }
 
 // Use is how much of a pool's capacity is in use.
 type Use struct {
-	CapacityUsed Number `json:"capacity_used"` // arriving work divided by what the pool can do
-	// some endpoint was never seen busy, so `capacity_used` is an estimate
-	Estimate bool     `json:"estimate"`
-	ToSpare  Number   `json:"endpoints_to_spare"` // largest endpoints that can fail before the rest is full
-	IfLost   []IfLost `json:"if_lost"`            // the same for some numbers of lost endpoints
+	CapacityUsed Number   `json:"capacity_used"`      // arriving work divided by what the pool can do
+	Estimate     bool     `json:"estimate"`           // some endpoint was never seen busy
+	ToSpare      Number   `json:"endpoints_to_spare"` // largest endpoints that can fail before the rest is full
+	IfLost       []IfLost `json:"if_lost"`            // `capacity_used` without the largest endpoints
 }
 
 // IfLost is the use of a pool without its largest endpoints.
 type IfLost struct {
-	Endpoints    int    `json:"endpoints"`     // lost, the largest first
-	CapacityUsed Number `json:"capacity_used"` // part of the capacity of the others in use
+	Endpoints    int    `json:"endpoints"` // lost, the largest first
+	CapacityUsed Number `json:"capacity_used"`
 }

@@ -12,8 +12,8 @@ type SignalState string
 // The states of an Envoy's signals.
 const (
 	SignalOK      SignalState = "ok"      // its counts are used
-	SignalSilent  SignalState = "silent"  // it has not reported for too long: its counts are no longer used
-	SignalUnknown SignalState = "unknown" // it never reported: it has neither an access log nor load reports configured
+	SignalSilent  SignalState = "silent"  // no reports: its counts are not used any more
+	SignalUnknown SignalState = "unknown" // it never reported
 )
 
 // SignalMode is how an Envoy reports its requests.
@@ -22,8 +22,8 @@ type SignalMode string
 // The modes of an Envoy's signals, in the order that a rising rate of requests goes
 // through. An Envoy without an access log, or without a request yet, is in the last.
 const (
-	ModeEvents  SignalMode = "events"  // every entry of its access log as it happens
-	ModeBatched SignalMode = "batched" // many entries at a time
+	ModeEvents  SignalMode = "events"  // each request as it begins and ends
+	ModeBatched SignalMode = "batched" // many at a time
 	ModeReports SignalMode = "reports" // load reports only
 )
 
@@ -34,29 +34,26 @@ const (
 // (the same node id, the client's address without its port), and Runtime from the stream of
 // runtime values; an Envoy that is not in the ledger keeps the zero value.
 type Signals struct {
-	// `ok`, `silent` (its counts are not used any more) or `unknown` (it never reported)
 	State SignalState `json:"state"`
-	// `events` (each request as it begins and ends), `batched` or `reports` (load reports only)
-	Mode SignalMode `json:"mode"`
+	Mode  SignalMode  `json:"mode"`
 
-	RequestRate  Number `json:"request_rate"`  // requests per second that it begins, smoothed
-	OpenRequests Number `json:"open_requests"` // requests that it has in flight, to all endpoints
-	Streams      int    `json:"streams"`       // open streams of its access log, one for each worker thread
-	// processes that report load under this node id: 1, or 2 during a hot restart
+	RequestRate  Number `json:"request_rate"`  // per second, smoothed
+	OpenRequests Number `json:"open_requests"` // that it has in flight, to all endpoints
+	Streams      int    `json:"streams"`       // of its access log, one for each worker thread
+	// processes that report load under this node id: 2 during a hot restart
 	ReportStreams int     `json:"report_streams"`
-	Entries       Entries `json:"entries"` // what became of the entries of its access log
+	Entries       Entries `json:"entries"` // of its access log
 
-	LastEntry  Time `json:"last_entry"`  // time of its latest access log entry
-	LastReport Time `json:"last_report"` // when its load was last reported
-	// time between two load reports that Steelyard asks for
-	ReportIntervalSeconds Number `json:"report_interval_seconds"`
+	LastEntry             Time   `json:"last_entry"`
+	LastReport            Time   `json:"last_report"`
+	ReportIntervalSeconds Number `json:"report_interval_seconds"` // that Steelyard asks for
 
 	Runtime Runtime `json:"runtime"` // whether it follows the mode that Steelyard sets
 
 	// Filled in by the handler.
 
-	LastEntryAgeSeconds  Number `json:"last_entry_age_seconds"`  // age of `last_entry`
-	LastReportAgeSeconds Number `json:"last_report_age_seconds"` // age of `last_report`
+	LastEntryAgeSeconds  Number `json:"last_entry_age_seconds"`
+	LastReportAgeSeconds Number `json:"last_report_age_seconds"`
 }
 
 // Counted are the entries that moved a count.
@@ -67,18 +64,17 @@ func Counted(e Entries) uint64 {
 // SignalTotals are sums over all Envoys since the start of the process, also those that
 // have left. Its counters never decrease.
 type SignalTotals struct {
-	AccessLog   bool    `json:"access_log"`   // access logs are accepted
-	LoadReports bool    `json:"load_reports"` // load reports are accepted
-	Entries     Entries `json:"entries"`      // of all Envoys, also Envoys that have left
+	AccessLog   bool    `json:"access_log"`   // they are accepted
+	LoadReports bool    `json:"load_reports"` // they are accepted
+	Entries     Entries `json:"entries"`      // also of Envoys that have left
 	Reports     uint64  `json:"reports"`      // load reports received
 
-	Envoys map[SignalMode]int `json:"envoys"` // Envoys that ever reported, by mode
-	Silent int                `json:"silent"` // Envoys whose counts are not used because they stopped reporting
+	Envoys map[SignalMode]int `json:"envoys"` // that ever reported, by mode
+	Silent int                `json:"silent"` // whose counts are not used because they stopped reporting
 
-	// time between two load reports, by what counts the requests
-	ReportIntervalsSeconds map[string]Number `json:"report_intervals_seconds"`
+	ReportIntervalsSeconds map[string]Number `json:"report_intervals_seconds"` // by what counts the requests
 
-	Streams map[string]SignalStreams `json:"streams"` // streams over which Envoys report, by service
+	Streams map[string]SignalStreams `json:"streams"` // by service
 }
 
 // Complete works out what follows from the rest.

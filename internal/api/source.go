@@ -7,29 +7,29 @@ type SourceState string
 const (
 	SourceOK      SourceState = "ok"      // it works
 	SourcePartial SourceState = "partial" // some Envoys that watch the cluster do not report
-	SourcePartly  SourceState = "partly"  // it works, and something that it found is not used
-	SourceStale   SourceState = "stale"   // it fails, in part or for a short time: its last values are still in use
+	SourcePartly  SourceState = "partly"  // something that it found is not used
+	SourceStale   SourceState = "stale"   // it fails; its last values are still in use
 	SourceIdle    SourceState = "idle"    // there is nothing to report
-	SourceOff     SourceState = "off"     // there are requests, and no Envoy is configured for it
-	SourceDown    SourceState = "down"    // it never worked, or all its values are too old to be used
+	SourceOff     SourceState = "off"     // no Envoy is configured for it
+	SourceDown    SourceState = "down"    // it never worked, or all values are too old
 )
 
 // A SourceStatus is the health of one source of a cluster.
 type SourceStatus struct {
 	// `scrape`, `redis`, `discovery`, `access_log`, `load_reports` or `replicas`
 	Name           string      `json:"name"`
-	State          SourceState `json:"state"`           // how it works
-	LastSuccess    Time        `json:"last_success"`    // when it last worked; null: never
-	LastError      string      `json:"last_error"`      // the latest error; empty when there is none
+	State          SourceState `json:"state"`
+	LastSuccess    Time        `json:"last_success"` // null: never
+	LastError      string      `json:"last_error"`
 	IgnoredMembers int         `json:"ignored_members"` // entries that are no endpoints of this cluster
-	Envoys         Reporting   `json:"envoys"`          // which Envoys report over it
-	Omitted        Omissions   `json:"omitted"`         // what discovery found and does not use
+	Envoys         Reporting   `json:"envoys"`
+	Omitted        Omissions   `json:"omitted"`
 }
 
 // Omissions are what a source has found and does not use.
 type Omissions struct {
-	Count int        `json:"count"` // how many there are
-	First []Omission `json:"first"` // the first twenty
+	Count int        `json:"count"`
+	First []Omission `json:"first"` // twenty
 }
 
 // Reporting is which of the Envoys that watch a cluster report over a source. It is filled for the sources
@@ -53,13 +53,12 @@ func (r Reporting) NotReporting() Number {
 
 // A Dispute is a report of one Envoy about endpoints that conflicts with those of all others. It does not count.
 type Dispute struct {
-	// what is contradicted: `in_flight`, `issued` (too many) or `failures`
 	Kind      DisputeKind `json:"kind"`
-	NodeID    string      `json:"node_id"`   // `node.id` of the Envoy
+	NodeID    string      `json:"node_id"`
 	Host      string      `json:"host"`      // remote IP address of the Envoy
-	Endpoints []string    `json:"endpoints"` // the endpoints that it is about, sorted
+	Endpoints []string    `json:"endpoints"` // sorted
 	Requests  Number      `json:"requests"`  // in progress or issued, by the report
-	Since     Time        `json:"since"`     // when it began to be disputed
+	Since     Time        `json:"since"`
 }
 
 // MaxMissing is how many Envoys that do not report are named.

@@ -27,7 +27,7 @@ func collectIncidents(s sink, clusters []api.Cluster, m *history.Moment) {
 	}
 	for l, n := range counts {
 		s.with(labelCluster, l.cluster, "severity", string(l.severity)).set("steelyard_incidents",
-			"Incidents, by severity; incidents of the process have an empty cluster.", num(n))
+			"Incidents; incidents of the process have an empty cluster.", num(n))
 	}
 }
 
@@ -51,14 +51,14 @@ func collectSubscriptions(s sink, clusters []api.Cluster, clients []api.Client) 
 			}
 		}
 	}
-	s.set("steelyard_connected_envoys", "Envoys with an open stream, identified by node id and peer address.",
+	s.set("steelyard_connected_envoys", "Envoys with an open stream.",
 		num(len(envoys)))
 	for name, n := range per {
 		of := s.with(labelCluster, name)
 		of.set("steelyard_envoy_subscriptions", "Envoys that subscribe to the cluster.", num(n.subscribed))
-		of.set("steelyard_envoy_subscriptions_in_sync", "Envoys that acknowledged the latest version sent to them.",
+		of.set("steelyard_envoy_subscriptions_in_sync", "Envoys that accepted the latest version.",
 			num(n.inSync))
-		of.set("steelyard_envoy_subscriptions_refused", "Envoys that refused the latest version sent to them.",
+		of.set("steelyard_envoy_subscriptions_refused", "Envoys that refused the latest version.",
 			num(n.nacking))
 	}
 }
@@ -83,7 +83,7 @@ func collectEnvoys(s sink, clients []api.Client, left []api.LeftEnvoy) {
 	for _, id := range api.Limit(order, maxEnvoySeries) {
 		collectEnvoy(s.with("envoy", id.NodeID, "host", id.Host), all[id])
 	}
-	s.set("steelyard_envoy_series_dropped", "Envoys without series of their own because there are too many.",
+	s.set("steelyard_envoy_series_dropped", "Envoys without series, because there are too many.",
 		num(max(0, len(order)-maxEnvoySeries)))
 }
 
@@ -104,9 +104,9 @@ func collectEnvoy(s sink, connections []*api.Client) {
 		}
 	}
 	signals := &connections[0].Signals
-	s.set("steelyard_envoy_in_sync", "1 when it accepted the current version of all clusters that it subscribes to.",
+	s.set("steelyard_envoy_in_sync", "1 when it accepted the current version of all its clusters.",
 		oneIf(inSync))
-	s.set("steelyard_envoy_ack_delay_seconds", "Time from a push to its ACK, smoothed, of the slowest of its clusters.",
+	s.set("steelyard_envoy_ack_delay_seconds", "Time from a push to its ACK, smoothed, of its slowest cluster.",
 		lag)
 	s.set("steelyard_envoy_requests_per_second", "Requests that it begins.", signals.RequestRate)
 	s.set("steelyard_envoy_open_requests", "Requests that it has in flight.", signals.OpenRequests)

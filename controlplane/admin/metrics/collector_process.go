@@ -15,20 +15,20 @@ func collectPorts(s sink, p *api.Port, a *api.AdminPort) {
 		of.set("steelyard_xds_port_used", "Use of the limits of the xDS port.", num(b.Used))
 		of.set("steelyard_xds_port_limit", "Limit of the same.", num(b.Limit))
 		each(of, labelResult, "steelyard_xds_port_refused_total",
-			"New ones refused, or connections displaced, because the limit was reached.", conditions.Results(b.Bound))
+			"New ones refused, or connections displaced, at the limit.", conditions.Results(b.Bound))
 	}
 	for _, b := range conditions.AdminBounds(a) {
 		of := s.with("bound", b.Name)
-		of.set("steelyard_admin_port_used", "Connections to the admin listener, in all and of the busiest address.",
+		of.set("steelyard_admin_port_used", "Connections to the admin listener.",
 			num(b.Used))
 		of.set("steelyard_admin_port_limit", "Limit of the same.", num(b.Limit))
 		each(of, labelResult, "steelyard_admin_port_refused_total",
-			"Connections refused or displaced because the limit was reached.", conditions.Results(b.Bound))
+			"Connections refused or displaced at the limit.", conditions.Results(b.Bound))
 	}
 	s.set("steelyard_xds_port_paced_requests_total",
-		"Requests that were handled later because their client sends too many.", num(p.PacedRequests))
+		"Requests handled later because their client sends too many.", num(p.PacedRequests))
 	s.set("steelyard_xds_port_silent_streams_total",
-		"Streams that were ended because their first message did not arrive in time.", num(p.SilentStreams))
+		"Streams ended because their first message came too late.", num(p.SilentStreams))
 	s.set("steelyard_xds_port_accept_errors_total", "Failed attempts to accept a connection.",
 		num(p.AcceptErrors))
 }
@@ -37,7 +37,7 @@ func collectPorts(s sink, p *api.Port, a *api.AdminPort) {
 func collectSignals(s sink, t api.SignalTotals) {
 	if t.AccessLog {
 		each(s, labelResult, "steelyard_access_log_entries_total",
-			"Access log entries, by result: counted, ignored (not watched by the Envoy) or unpaired (an end alone).",
+			"Access log entries, by result: counted, ignored (not watched by the Envoy) or unpaired.",
 			map[string]uint64{"counted": api.Counted(t.Entries), "ignored": t.Entries.Ignored,
 				"unpaired": t.Entries.Unpaired})
 	}
@@ -50,19 +50,19 @@ func collectSignals(s sink, t api.SignalTotals) {
 	}
 	if t.AccessLog && t.LoadReports {
 		s.set("steelyard_reconciled_requests_total",
-			"Requests that load reports added to, or removed from, the counts.", num(t.Entries.Reconciled))
+			"Requests that load reports added or removed.", num(t.Entries.Reconciled))
 	}
 	for source, streams := range t.Streams {
 		of := s.with("source", source)
 		of.set("steelyard_signal_streams", "Open streams over which Envoys report their requests.", num(streams.Open))
 		each(of, labelResult, "steelyard_signal_streams_ended_total",
-			"Streams of Envoys' reports that Steelyard refused, or that were broken.",
+			"Streams of Envoys' reports that were refused or broken.",
 			map[string]uint64{"refused": streams.Refused, "broken": streams.Broken})
 	}
 	if !t.AccessLog && !t.LoadReports {
 		return
 	}
-	each(s, "mode", "steelyard_access_log_envoys", "Envoys that ever reported, by mode: events, batched or reports.",
+	each(s, "mode", "steelyard_access_log_envoys", "Envoys that ever reported, by mode.",
 		t.Envoys)
 	s.set("steelyard_silent_envoys", "Envoys whose counts are not used because they stopped reporting.",
 		num(t.Silent))
@@ -87,21 +87,21 @@ func collectCertificates(s sink, all []api.Certificate, now time.Time) {
 // collectRefusals has what was refused on both listeners, and the Envoys that disconnected.
 func collectRefusals(s sink, status *api.Status, state *current.Snapshot) {
 	for _, h := range status.RefusedHandshakes {
-		s.with(labelReason, h.Reason).set("steelyard_refused_handshakes_total", "TLS handshakes on the xDS port that "+
-			"failed, by reason.", num(h.Count))
+		s.with(labelReason, h.Reason).set("steelyard_refused_handshakes_total", "TLS handshakes on the xDS port that failed.",
+			num(h.Count))
 	}
 	s.set("steelyard_gone_envoys", "Envoys that vanished in the last ten minutes and have not returned.",
 		num(len(status.GoneEnvoys)))
 	for _, d := range status.XDSAccess.Denied {
 		s.with("kind", d.Kind).set("steelyard_xds_denied_total",
-			"Streams that xds.clients does not allow, by kind: stream, watch or report.",
+			"Streams that xds.clients does not allow: stream, watch or report.",
 			num(d.Count))
 	}
-	s.set("steelyard_admin_refused_requests_total", "Requests that were refused because of their Host header.",
+	s.set("steelyard_admin_refused_requests_total", "Requests refused because of their Host.",
 		num(state.Refused.Count))
 	for _, d := range state.Access.Denied {
 		s.with(labelReason, d.Reason).set("steelyard_admin_denied_requests_total",
-			"Requests to the admin listener that were denied, by reason.",
+			"Requests to the admin listener that were denied.",
 			num(d.Count))
 	}
 }
@@ -120,11 +120,11 @@ func collectReplicas(s sink, r api.Replicas) {
 		}
 	}
 	s.set("steelyard_replicas_connected", "1 while its own messages come back through Redis.", oneIf(r.Connected))
-	each(s, "state", "steelyard_replicas", "Other replicas by state: live, gone or unreachable.", states)
-	s.set("steelyard_replica_message_age_seconds", "Age of the last message of the replica that is silent for longest.",
+	each(s, "state", "steelyard_replicas", "Other replicas: live, gone or unreachable.", states)
+	s.set("steelyard_replica_message_age_seconds", "Age of the last message of the most silent replica.",
 		oldest)
 	m := r.Messages
-	each(s, labelResult, "steelyard_replica_messages_total", "Messages between replicas, by what became of them.",
+	each(s, labelResult, "steelyard_replica_messages_total", "Messages between replicas.",
 		map[string]uint64{
 			"sent": m.Sent, "failed": m.Failed, "received": m.Received, "lost": m.Lost, "stale": m.Stale,
 			"foreign": m.Foreign, "invalid": m.Invalid, "refused": m.Refused})

@@ -58,24 +58,24 @@ func (m *Metrics) Registry() *prometheus.Registry { return m.registry }
 
 // registerInputs makes the metrics of what is read: scrapes, Redis, Kubernetes and the config.
 func (m *Metrics) registerInputs() {
-	m.scrapes = m.counter("steelyard_scrapes_total", "Scrapes of model servers, by result.", labelCluster, labelResult)
+	m.scrapes = m.counter("steelyard_scrapes_total", "Scrapes of model servers.", labelCluster, labelResult)
 	m.scrapeDuration = m.histogram("steelyard_scrape_duration_seconds",
 		"Time from sending a scrape to having read its body.", scrapeBuckets(), labelCluster)
 	m.scrapeBody = m.histogram("steelyard_scrape_body_bytes", "Size of the metrics bodies read.",
 		prometheus.ExponentialBuckets(1024, 4, 8), labelCluster)
-	m.polls = m.counter("steelyard_redis_polls_total", "Round trips to Redis for the in-flight counts, by result.",
+	m.polls = m.counter("steelyard_redis_polls_total", "Reads of the in-flight counts.",
 		labelResult)
 	m.pollDuration = m.histogram("steelyard_redis_poll_duration_seconds", "Time of a round trip to Redis.",
 		scrapeBuckets())
 	m.ignored = m.gauge("steelyard_inflight_ignored_members",
-		"Members of the latest in-flight set that are no endpoints.", labelCluster)
-	m.kubernetes = m.counter("steelyard_kubernetes_requests_total", "Requests to the Kubernetes API, by result.",
+		"Members of the in-flight set that are no endpoints.", labelCluster)
+	m.kubernetes = m.counter("steelyard_kubernetes_requests_total", "Requests to the Kubernetes API.",
 		"resource", "verb", labelResult)
 	m.reloads = m.counter("steelyard_config_reloads_total", "Attempts to apply a configuration.", labelResult)
 	m.reloadOK = m.gauge("steelyard_config_last_reload_successful",
-		"1 if the latest configuration was applied, 0 if it was refused.")
+		"1 if the latest configuration was applied.")
 	m.reloadSuccess = m.gauge("steelyard_config_last_reload_success_timestamp_seconds",
-		"Unix time at which a configuration was last applied.")
+		"Unix time of the last applied configuration.")
 }
 
 // registerDecisions makes the metrics of the loop, and of what is sent to the Envoys.
@@ -87,7 +87,7 @@ func (m *Metrics) registerDecisions() {
 		labelCluster, "change")
 	m.pushes = m.counter("steelyard_pushes_total", "Assignments handed to the streams, by what caused them.",
 		labelCluster, labelReason)
-	m.suppressed = m.counter("steelyard_suppressed_pushes_total", "Decisions that were not pushed, by reason.",
+	m.suppressed = m.counter("steelyard_suppressed_pushes_total", "Decisions that were not pushed.",
 		labelCluster, labelReason)
 	m.ackDelay = m.histogram("steelyard_ack_delay_seconds", "Time from the push of an assignment until the ACK of an "+
 		"Envoy.", prometheus.ExponentialBuckets(0.0005, 2, 14), labelCluster)
@@ -101,7 +101,7 @@ func (m *Metrics) registerQueues() {
 		labelCluster, labelClass)
 	m.queueReleased = m.counter("steelyard_queue_released_total",
 		"Requests that follow the weights, because the queue could not choose.", labelCluster, labelClass)
-	m.queueRefused = m.counter("steelyard_queue_refused_total", "Requests answered 429, by reason: full or timeout.",
+	m.queueRefused = m.counter("steelyard_queue_refused_total", "Requests answered 429: full or timeout.",
 		labelCluster, labelClass, labelReason)
 	m.queueLeft = m.counter("steelyard_queue_left_total", "Requests whose clients gave up while they waited.",
 		labelCluster, labelClass)
