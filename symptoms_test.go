@@ -1,6 +1,7 @@
 package steelyard_test
 
 import (
+	"cmp"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -206,16 +207,19 @@ func TestTheDocumentOfSymptomsIsMadeOfTheSource(t *testing.T) {
 	reference.Check(t, "docs/symptoms.md", "go test . -run Symptoms -update", b.String())
 }
 
-// incidents are made where a condition is, and warnings where a problem is added that is none.
+// An incident is a row without its severity.
+type incident struct{ title, kind, next string }
+
+// incidents are made where a condition is.
 func incidents(b *reference.Table, s *source) {
-	var rows, warnings []string
+	severities := map[incident][]string{}
 	add := func(in *ast.FuncDecl, kind, severity, title, next ast.Expr) {
-		if _, known := severity.(*ast.SelectorExpr); !known {
-			severity = ast.NewIdent("error or warning")
+		words := []string{"error", "warning"}
+		if _, known := severity.(*ast.SelectorExpr); known {
+			words = []string{strings.ToLower(strings.TrimPrefix(types.ExprString(severity), "api.Severity"))}
 		}
-		word := strings.ToLower(strings.TrimPrefix(types.ExprString(severity), "api.Severity"))
-		rows = append(rows, strings.Join([]string{cell(s.texts(title, in)),
-			"`" + cell(s.texts(kind, in)) + "`, " + word, cell(s.texts(next, in))}, "|"))
+		row := incident{cell(s.texts(title, in)), cell(s.texts(kind, in)), cell(s.texts(next, in))}
+		severities[row] = append(severities[row], words...)
 	}
 	s.calls(func(in *ast.FuncDecl, c *ast.CallExpr) {
 		switch called(c) {
@@ -228,23 +232,16 @@ func incidents(b *reference.Table, s *source) {
 			if in.Name.Name == "edgeConditions" {
 				add(in, c.Args[0], c.Args[0], c.Args[2], c.Args[6])
 			}
-		case "warn":
-			if text := cell(s.returned(c, in)); text != "" {
-				warnings = append(warnings, text)
-			}
 		}
 	})
-	slices.Sort(rows)
 	b.WriteString("\n## Incidents\n")
 	b.Head("you see", "kind, severity", "what to do")
-	for _, row := range slices.Compact(rows) {
-		b.Row(strings.Split(row, "|")...)
+	byTitle := func(a, b incident) int {
+		return cmp.Or(strings.Compare(a.title, b.title), strings.Compare(a.kind, b.kind), strings.Compare(a.next, b.next))
 	}
-	slices.Sort(warnings)
-	b.WriteString("\n## Warnings\n")
-	b.Head("you see")
-	for _, w := range slices.Compact(warnings) {
-		b.Row(w)
+	for _, row := range slices.SortedFunc(maps.Keys(severities), byTitle) {
+		words := slices.Compact(slices.Sorted(slices.Values(severities[row])))
+		b.Row(row.title, "`"+row.kind+"`, "+strings.Join(words, " or "), row.next)
 	}
 }
 
@@ -280,7 +277,7 @@ func alerts(t *testing.T, b *reference.Table) {
 	}
 }
 
-// logLines are those from INFO up.
+// logLines are those from WARN up: changes of state need no explanation.
 func logLines(b *reference.Table, s *source) {
 	levels := map[string]string{}
 	s.calls(func(in *ast.FuncDecl, c *ast.CallExpr) {
@@ -289,7 +286,7 @@ func logLines(b *reference.Table, s *source) {
 			return
 		}
 		for _, line := range s.texts(c.Args[at], in) {
-			if !strings.HasPrefix(line, unknown) {
+			if !strings.HasPrefix(line, unknown) && level != "INFO" {
 				levels[line] = level
 			}
 		}
