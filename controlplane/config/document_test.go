@@ -13,17 +13,18 @@ import (
 var said = regexp.MustCompile(`[,;]? [0-9][0-9.a-zA-Z]* to [0-9][0-9.a-zA-Z]*\b`)
 
 // TestTheDocumentOfTheConfigurationIsMadeOfItsTypes: a table for each section, with the first sentence of the comment
-// of each key.
+// of each key. The keys of a struct are listed where it is first used.
 func TestTheDocumentOfTheConfigurationIsMadeOfItsTypes(t *testing.T) {
 	source := reference.Read(t, ".")
 	var b reference.Table
 	b.WriteString("\n## Keys\n")
-	var sections, rows func(t reflect.Type, path string)
+	section, listed := "", map[reflect.Type]string{} // where the keys of a struct are
+	var rows func(t reflect.Type, path string)
 	rows = func(of reflect.Type, path string) {
 		for f := range of.Fields() {
 			key := f.Tag.Get("yaml")
 			if key == ",inline" {
-				rows(f.Type, path)
+				b.Row("`"+path+"…`", "", "keys as in `"+listed[f.Type]+"`")
 				continue
 			}
 			in, suffix := f.Type, ""
@@ -33,24 +34,28 @@ func TestTheDocumentOfTheConfigurationIsMadeOfItsTypes(t *testing.T) {
 			if in.Kind() == reflect.Slice {
 				in, suffix = in.Elem(), "[]"
 			}
-			b.Row("`"+path+key+suffix+"`", accepted(f.Tag), meaning(source.Fields[of.Name()+"."+f.Name], f.Name, of))
+			says := meaning(source.Fields[of.Name()+"."+f.Name], f.Name, of)
+			if at := listed[in]; at != "" {
+				b.Row("`"+path+key+suffix+"`", accepted(f.Tag), says+"; keys as in `"+at+"`")
+				continue
+			}
+			b.Row("`"+path+key+suffix+"`", accepted(f.Tag), says)
 			if in.Kind() == reflect.Struct {
+				listed[in] = section + "." + path + key
 				rows(in, path+key+suffix+".")
 			}
 		}
 	}
-	sections = func(of reflect.Type, _ string) {
-		for f := range of.Fields() {
-			in, key := f.Type, f.Tag.Get("yaml")
-			if in.Kind() != reflect.Struct {
-				in = in.Elem()
-			}
-			b.WriteString("\n### " + key + "\n")
-			b.Head("key", "default", "meaning")
-			rows(in, "")
+	for f := range reflect.TypeFor[Config]().Fields() {
+		in := f.Type
+		if in.Kind() != reflect.Struct {
+			in = in.Elem()
 		}
+		section = f.Tag.Get("yaml")
+		b.WriteString("\n### " + section + "\n")
+		b.Head("key", "default", "meaning")
+		rows(in, "")
 	}
-	sections(reflect.TypeFor[Config](), "")
 	reference.Check(t, "../../docs/configuration.md", "go test ./controlplane/config -run Document -update", b.String())
 }
 
@@ -74,7 +79,7 @@ func meaning(comment, name string, in reflect.Type) string {
 	first := said.ReplaceAllString(reference.FirstSentence(comment), "")
 	for _, begin := range []string{name + " is ", name + " are ", name + " holds ", name + " says ", name + " "} {
 		if rest, ok := strings.CutPrefix(first, begin); ok {
-			first = rest
+			first = strings.TrimPrefix(rest, "the ")
 			break
 		}
 	}
