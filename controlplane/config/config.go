@@ -381,7 +381,7 @@ type KubernetesService struct {
 	Service string `yaml:"service"`
 	// Selector is a label selector, of EndpointSlices: they have the labels of their Services. Default none.
 	Selector string `yaml:"selector"`
-	// Namespace is the Service's. Default none: Steelyard's own.
+	// Namespace is where the Service is. Default none: Steelyard's own.
 	Namespace string `yaml:"namespace"`
 	// Port is the serving port, as the Pods have it: its name in the Service, or
 	// its number. Default none: the only port.
