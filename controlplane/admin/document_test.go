@@ -136,7 +136,7 @@ func (d *apiDocument) typeOf(key string, t reflect.Type) string {
 	case reflect.Pointer:
 		return d.typeOf(key, t.Elem()) + "?"
 	case reflect.Slice:
-		return d.typeOf(key, t.Elem()) + " list"
+		return d.typeOf(key, t.Elem()) + "[]"
 	case reflect.Map:
 		return d.typeOf(key, t.Elem()) + " by name"
 	case reflect.Struct:
