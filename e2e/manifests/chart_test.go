@@ -307,69 +307,6 @@ func TestHelmTestIsAdmitted(t *testing.T) {
 	}
 }
 
-// TestTheReadmeOfTheChartHasEveryValue: it is made of values.yaml, whose comments stand above the keys.
-func TestTheReadmeOfTheChartHasEveryValue(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(manifests, "chart/values.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var rows strings.Builder
-	section, comment := "", []string(nil)
-	_, values, _ := strings.Cut(string(text), "\n\n") // below the comment on the whole
-	for line := range strings.Lines(values) {
-		line = strings.TrimRight(line, "\n")
-		trimmed := strings.TrimSpace(line)
-		indent := len(line) - len(trimmed)
-		if said, is := strings.CutPrefix(trimmed, "# "); is {
-			comment = append(comment, said)
-			continue
-		}
-		key, value, isKey := strings.Cut(trimmed, ": ")
-		switch {
-		case indent == 0 && strings.HasSuffix(trimmed, ":") && trimmed != "config:" && trimmed != "resources:":
-			section = strings.TrimSuffix(trimmed, ":") + "."
-		case indent == 0 && trimmed != "":
-			section = ""
-			key = strings.TrimSuffix(key, ":")
-			if trimmed == "config:" || trimmed == "resources:" {
-				value = "see values.yaml"
-			}
-			fmt.Fprintf(&rows, "| `%s` | %s | %s |\n", key, code(value), strings.Join(comment, " "))
-		case indent == 2 && isKey && section != "":
-			fmt.Fprintf(&rows, "| `%s%s` | %s | %s |\n", section, key, code(value), strings.Join(comment, " "))
-		}
-		comment = nil
-	}
-	golden.Check(t, filepath.Join(manifests, "chart/README.md"), `# Chart of Steelyard
-
-In a checkout:
-
-    helm install steelyard manifests/chart --namespace steelyard --create-namespace \
-      --set image.repository=REGISTRY/steelyard
-    helm -n steelyard test steelyard
-
-Both ports are closed: Envoys need the certificate in the Secret `+"`steelyard-envoy-tls`"+`, people a token of
-Kubernetes ([docs/kubernetes.md](../../docs/kubernetes.md)). `+"`values-production.yaml`"+` has short-lived
-certificates, `+"`values-open.yaml`"+` opens the xDS port. Unknown values and bad configurations are refused by
-`+"`values.schema.json`"+`.
-
-| value | default | |
-|---|---|---|
-`+strings.ReplaceAll(rows.String(), " |  |\n", " | |\n"))
-	for key := range chartValues(t) {
-		if !strings.Contains(rows.String(), "`"+key) {
-			t.Errorf("%s is not in the table", key)
-		}
-	}
-}
-
-func code(value string) string {
-	if value == "see values.yaml" {
-		return value
-	}
-	return "`" + value + "`"
-}
-
 func TestTheChartServesPoolsOnEnvoyGateway(t *testing.T) {
 	objects := render(t, "values-envoy-gateway.yaml", nil)
 	text := at[string](t, find(t, objects, "ConfigMap", "steelyard"), "data", "steelyard.yaml")
