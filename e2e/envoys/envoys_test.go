@@ -97,27 +97,49 @@ func TestEveryEnvoyThatIsInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	binaries := build(t, root)
-	head, rule := "|", "|---|"
-	rows := make([]string, len(capabilities))
+	var versions []string
+	cells := make([][]string, len(capabilities)) // by version
 	for _, envoy := range envoys {
 		version := filepath.Base(filepath.Dir(envoy))
 		t.Setenv("ENVOY", envoy)
 		refused := refuses(t, module)
 		passed := run(t, root, binaries, refused)
-		head, rule = head+" | "+version, rule+"---|"
+		versions = append(versions, version)
 		for i, c := range capabilities {
-			cell := c.cell(passed, refused)
-			rows[i] += " | " + cell
-			t.Logf("%s, %s: %s", version, c.name, cell)
+			cells[i] = append(cells[i], c.cell(passed, refused))
+			t.Logf("%s, %s: %s", version, c.name, cells[i][len(cells[i])-1])
 		}
 	}
 	var table strings.Builder
-	fmt.Fprintf(&table, "%s |\n%s\n", head, rule)
+	fmt.Fprintf(&table, "| works with | %s |\n|---|---|\n", strings.Join(versions, ", "))
 	for i, c := range capabilities {
-		fmt.Fprintf(&table, "| %s%s |\n", c.name, rows[i])
+		fmt.Fprintf(&table, "| %s | %s |\n", c.name, summary(versions, cells[i]))
 	}
 	golden.CheckBlock(t, filepath.Join(root, "docs/attach-envoy.md"), "versions", table.String())
 }
+
+// summary is "all", or the versions with each outcome.
+func summary(versions, cells []string) string {
+	var parts []string
+	for i, cell := range cells {
+		if slices.Contains(cells[:i], cell) {
+			continue
+		}
+		var with []string
+		for k, version := range versions {
+			if cells[k] == cell {
+				with = append(with, version)
+			}
+		}
+		if len(with) == len(versions) && cell == works {
+			return "all"
+		}
+		parts = append(parts, strings.Join(with, ", ")+": "+cell)
+	}
+	return strings.Join(parts, "; ")
+}
+
+const works = "works"
 
 // cell says what became of the tests of a capability.
 func (c capability) cell(passed map[string]bool, refused bool) string {
@@ -131,7 +153,7 @@ func (c capability) cell(passed map[string]bool, refused bool) string {
 			}
 		}
 	}
-	return "works"
+	return works
 }
 
 // refuses reports whether the Envoy refuses the module, which has to say then what to do.
