@@ -153,7 +153,7 @@ func TestTheHorizonGrowsWithTheAgeOfScrapes(t *testing.T) {
 	}
 }
 
-// A slot that is free because nobody sends it requests is none that a refused request could have had.
+// A slot that is free because its endpoint gets no requests is none that a refused request could have had.
 func TestATrialInASaturatedPoolEndsNoShedding(t *testing.T) {
 	const slots = 16.0
 	p := DefaultParams()

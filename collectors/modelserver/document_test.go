@@ -34,11 +34,10 @@ func TestTheDocumentOfEnginesIsMadeOfTheirPages(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(`# What is read of each engine
 
-Made of the pages in [testdata](../collectors/modelserver/testdata) by the readers: yes means that the page has it. A
-page with a version was recorded from that server; the others are written by its documentation and source. Older names
-of vLLM, SGLang and trtllm-serve are read, too. A series that is missing is unknown, and everything else of its page is
-used. ` + "`steelyard inspect URL`" + ` shows the same of your servers, with a verdict. The series are in
-[collectors/modelserver/doc.go](../collectors/modelserver/doc.go).
+Made of the pages in [testdata](../collectors/modelserver/testdata): yes means that the page has it. A page with a
+version was recorded from that server; the others are written by its documentation and source. Older names of series are
+read, too. ` + "`steelyard inspect URL`" + ` shows the same of your servers.
+[collectors/modelserver/doc.go](../collectors/modelserver/doc.go) has the series.
 
 `)
 	b.WriteString("| engine | page |")

@@ -147,7 +147,8 @@ func (d *apiDocument) typeOf(key string, t reflect.Type) string {
 
 // series describes what /metrics has, with every series that there is.
 func (d *apiDocument) series() {
-	d.WriteString("\n## Series\n")
+	d.WriteString("\n## Series\n\nSeries with the label `endpoint` have `envoy_cluster_name`, too; series with `envoy` " +
+		"have `host`.\n")
 	d.Head("series", "type", "labels", "meaning")
 	help, kinds, labels := map[string]string{}, map[string]string{}, map[string][]string{}
 	sample := regexp.MustCompile(`^(steelyard_[a-z0-9_]+?)(?:_bucket|_sum|_count)?(?:\{(.*)\})? `)
@@ -171,8 +172,16 @@ func (d *apiDocument) series() {
 	}
 	for _, name := range slices.Sorted(maps.Keys(help)) {
 		if strings.HasPrefix(name, "steelyard_") {
-			d.Row("`"+name+"`", kinds[name], strings.Join(labels[name], ", "),
+			d.Row("`"+name+"`", kinds[name], strings.Join(ownLabels(labels[name]), ", "),
 				d.needed(strings.TrimSuffix(help[name], ".")))
 		}
 	}
+}
+
+// ownLabels are the labels of a series that do not follow from others.
+func ownLabels(labels []string) []string {
+	return slices.DeleteFunc(slices.Clone(labels), func(l string) bool {
+		return l == "envoy_cluster_name" && slices.Contains(labels, "endpoint") ||
+			l == "host" && slices.Contains(labels, "envoy")
+	})
 }

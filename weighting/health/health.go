@@ -56,7 +56,7 @@ func (p *Pool) Clone() Pool {
 
 // A detector finds one kind of trouble by the samples of an endpoint. It is a value, and what it finds, chance explains
 // with a probability of falseAlarm at most; of an endpoint that is probed, half of that is enough. A report that
-// contradicts the proxies for long is no chance.
+// contradicts the proxies for long needs no such budget.
 type detector interface {
 	observe(in *Sample, c *common)
 	// finding says what is wrong, and since when, of an endpoint with that verdict before; empty where nothing is.
