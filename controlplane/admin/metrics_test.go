@@ -553,6 +553,8 @@ func metricsText(t *testing.T) string {
 	e := &source.clusters[0].Endpoints[0]
 	e.Override = &api.Override{Kind: api.OverrideDrain, Until: api.At(noon)}
 	e.Namespace, e.Pod, e.Node = "models", "vllm-0", "gpu-1"
+	owner := &source.clusters[0].Queue.Owner
+	owner.Epoch, owner.Since = api.Num(2), api.At(noon)
 	o := optionsOf(source)
 	o.Metrics = used()
 	a := ask(t, New(o), http.MethodGet, "/metrics")
