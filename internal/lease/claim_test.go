@@ -1,11 +1,15 @@
-package lease
+package lease_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
+
+	"steelyard/e2e/rig/leasetest"
+	"steelyard/internal/lease"
 )
 
 var noon = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
@@ -16,11 +20,8 @@ type world struct {
 	t        *rapid.T
 	now      time.Duration // that has passed
 	replicas []*replica
-	store    struct {
-		owner Record
-		epoch uint64
-		ends  time.Duration // of the lease
-	}
+	store    leasetest.Memory
+	highest  uint64  // epoch of the store
 	grants   []grant // on their way
 	accepted struct {
 		epoch uint64
@@ -30,8 +31,9 @@ type world struct {
 }
 
 type replica struct {
-	self   Record
-	claim  *Claim
+	self   lease.Record
+	claim  *lease.Claim
+	owner  lease.Record  // that it knows of
 	offset time.Duration // of its clock, an hour for example
 	asks   []ask
 	opens  time.Time // it grants nothing before
@@ -43,7 +45,7 @@ type ask struct {
 	asked    time.Time
 	floor    uint64
 	answered bool
-	owner    Record
+	owner    lease.Record
 }
 
 type grant struct {
@@ -53,22 +55,6 @@ type grant struct {
 }
 
 func (w *world) clock(r *replica) time.Time { return noon.Add(w.now + r.offset) }
-
-// hold is what a store does with a question.
-func (w *world) hold(self Record, floor uint64) Record {
-	s := &w.store
-	free := s.owner.ID == "" || w.now >= s.ends
-	if !free && s.owner.ID != self.ID {
-		return s.owner
-	}
-	if free || s.owner.Epoch < floor {
-		s.epoch = max(s.epoch, floor) + 1
-		s.owner = self
-		s.owner.Epoch = s.epoch
-	}
-	s.ends = w.now + TTL
-	return s.owner
-}
 
 func (w *world) some() *replica { return rapid.SampledFrom(w.replicas).Draw(w.t, "replica") }
 
@@ -89,10 +75,11 @@ func (w *world) check() {
 func TestNoTwoOwnersGrantsAreAccepted(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &world{t: t}
+		w.store.Now = func() time.Time { return noon.Add(w.now) }
 		for i := range rapid.IntRange(2, 4).Draw(t, "replicas") {
-			self := Record{ID: fmt.Sprint("r", i)}
+			self := lease.Record{ID: fmt.Sprint("r", i)}
 			offset := time.Duration(rapid.Int64Range(-int64(time.Hour), int64(time.Hour)).Draw(t, "offset"))
-			w.replicas = append(w.replicas, &replica{self: self, claim: NewClaim(self.ID), offset: offset})
+			w.replicas = append(w.replicas, &replica{self: self, claim: lease.NewClaim(self.ID), offset: offset})
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"":      func(*rapid.T) { w.check() },
@@ -112,7 +99,7 @@ func (w *world) pass(most int, unit time.Duration) {
 func (w *world) ask(*rapid.T) {
 	r := w.some()
 	if !r.frozen && len(r.asks) < 8 {
-		r.asks = append(r.asks, ask{asked: w.clock(r), floor: r.claim.Floor()})
+		r.asks = append(r.asks, ask{asked: w.clock(r), floor: r.claim.Asks(w.clock(r))})
 	}
 }
 
@@ -124,7 +111,8 @@ func (w *world) arrive(t *rapid.T) {
 	}
 	i := rapid.IntRange(0, len(r.asks)-1).Draw(t, "which")
 	a := r.asks[i]
-	a.owner, a.answered = w.hold(r.self, a.floor), true
+	a.owner, _ = w.store.Hold(context.Background(), r.self, a.floor)
+	a.answered, w.highest = true, max(w.highest, a.owner.Epoch)
 	if rapid.Bool().Draw(t, "twice") {
 		r.asks = append(r.asks, a)
 	} else {
@@ -139,6 +127,7 @@ func (w *world) answer(t *rapid.T) {
 		if a.answered && !r.frozen && rapid.Bool().Draw(t, "this one") {
 			r.asks = append(r.asks[:i:i], r.asks[i+1:]...)
 			if r.claim.Answered(a.asked, w.clock(r), a.owner) {
+				r.owner = a.owner
 				r.opens = w.clock(r).Add(time.Second)
 			}
 			return
@@ -162,15 +151,15 @@ func (w *world) freeze(*rapid.T) {
 // tell has an owner tell another replica.
 func (w *world) tell(*rapid.T) {
 	from, to := w.some(), w.some()
-	if c := from.claim; c.owner.ID == from.self.ID && !to.frozen {
-		to.claim.Told(w.clock(to), c.owner)
+	if o := from.owner; o.ID == from.self.ID && !to.frozen && to.claim.Told(w.clock(to), o) {
+		to.owner = o
 	}
 }
 
 func (w *world) grant(*rapid.T) {
 	r := w.some()
 	if now := w.clock(r); r.claim.Acts(now) && !r.frozen && !now.Before(r.opens) {
-		w.grants = append(w.grants, grant{r, r.claim.owner.Epoch, w.now})
+		w.grants = append(w.grants, grant{r, r.owner.Epoch, w.now})
 	}
 }
 
@@ -194,29 +183,39 @@ func (w *world) receive(t *rapid.T) {
 	last.epoch, last.from, last.made = g.epoch, g.from, g.made
 }
 
-// forget has a store lose the lease, but not its epoch, after it was released or has ended.
-func (w *world) forget(*rapid.T) {
-	if w.now >= w.store.ends {
-		w.store.owner = Record{}
+// forget has the store lose all that it has, its epoch too, after the lease has ended: the replicas that go on have
+// seen that epoch.
+func (w *world) forget(t *rapid.T) {
+	for _, r := range w.replicas {
+		if len(r.asks) > 0 || r.claim.Floor() < w.highest {
+			t.Skip("a replica knows less")
+		}
 	}
+	w.now += lease.TTL
+	w.store.Lose()
 }
 
 func TestAnOwnerActsForItsTermAfterItAsked(t *testing.T) {
-	c := NewClaim("a")
-	a, b := Record{ID: "a", Epoch: 1}, Record{ID: "b", Epoch: 2}
-	if !c.Answered(noon, noon.Add(100*time.Millisecond), a) || !c.Acts(noon.Add(Term-1)) || c.Acts(noon.Add(Term)) {
+	c := lease.NewClaim("a")
+	a, b := lease.Record{ID: "a", Epoch: 1}, lease.Record{ID: "b", Epoch: 2}
+	if !c.Answered(noon, noon.Add(100*time.Millisecond), a) || !c.Acts(noon.Add(lease.Term-1)) ||
+		c.Acts(noon.Add(lease.Term)) {
 		t.Error("the term does not count from the question")
 	}
-	if c.Answered(noon.Add(Every), noon.Add(Every), a) || !c.Acts(noon.Add(Every+Term-1)) {
+	if c.Answered(noon.Add(lease.Every), noon.Add(lease.Every), a) || !c.Acts(noon.Add(lease.Every+lease.Term-1)) {
 		t.Error("a renewal is another owner, or does not renew")
 	}
-	if !c.Told(noon.Add(2*Every), b) || c.Acts(noon.Add(2*Every)) || c.Floor() != 2 {
+	if !c.Told(noon.Add(2*lease.Every), b) || c.Acts(noon.Add(2*lease.Every)) || c.Floor() != 2 {
 		t.Error("the announcement of a new owner does not count")
 	}
-	if c.Answered(noon.Add(Every), noon.Add(3*Every), a) || c.Told(noon.Add(3*Every), Record{ID: "c", Epoch: 2}) {
+	if c.Answered(noon.Add(lease.Every), noon.Add(3*lease.Every), a) ||
+		c.Told(noon.Add(3*lease.Every), lease.Record{ID: "c", Epoch: 2}) {
 		t.Error("a late answer counts, or an owner without a higher epoch")
 	}
-	if !c.Answered(noon.Add(4*Every), noon.Add(4*Every), Record{ID: "a", Epoch: 1}) {
+	if c.Answered(noon.Add(4*lease.Every), noon.Add(4*lease.Every), a) || c.Asks(noon.Add(4*lease.Every)) != 0 {
+		t.Error("a store that knows only the owner before counts, or is to raise its epoch")
+	}
+	if late := noon.Add(time.Minute); !c.Answered(late, late, a) || c.Asks(late) != 2 {
 		t.Error("a store that has lost the new owner does not count")
 	}
 }

@@ -13,7 +13,20 @@
 //
 // A [Claim] is what one replica knows of that; it is pure. Answers of the store count in the order in which they were
 // asked for, so one that is late changes nothing. A replica that cannot reach the store still learns of a new owner, if
-// that one tells it (Claim.Told).
+// that one, or another replica, tells it (Claim.Told).
+//
+// # Epochs
+//
+// An epoch never falls: each replica asks with the highest one that it has seen, and a store that has lost its own
+// raises the owner's above that. A store that knows only an owner before the one that has told this replica so does not
+// count for three seconds: two halves of a store would otherwise take the lease from each other all the time, and
+// nobody would act.
+//
+// # Blind owners
+//
+// An owner can renew its lease and still be the wrong one, if it lacks what it needs to act well (Keeper.Blind). The
+// others tell it that they could act (Keeper.Offer), and then it gives the lease up. Where all are blind nobody tells
+// it, and it goes on: what is old is better than nothing.
 //
 // # What it does not do
 //

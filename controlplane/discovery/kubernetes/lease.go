@@ -43,10 +43,13 @@ func (l *Lease) Hold(ctx context.Context, self lease.Record, floor uint64) (leas
 			return lease.Record{}, err
 		}
 	}
+	next := self
 	if l.seen != nil && !l.holds(self) && !l.free(time.Now()) {
-		return ownerOf(l.seen), nil
+		if next = ownerOf(l.seen); next.Epoch >= floor {
+			return next, nil
+		}
 	}
-	owner, err := l.write(ctx, self, floor)
+	owner, err := l.write(ctx, next, floor)
 	if err != nil {
 		l.seen = nil // it may have been written or not, by this replica or by another: the next question looks
 		return lease.Record{}, err
@@ -76,20 +79,25 @@ func (l *Lease) look(ctx context.Context) error {
 	return nil
 }
 
-// write makes self the owner, unless the object has changed since it was read.
-func (l *Lease) write(ctx context.Context, self lease.Record, floor uint64) (lease.Record, error) {
+// write makes a replica the owner, with an epoch that is not below floor, unless the object has changed since it was
+// read. An owner that it finds with a higher epoch than it wrote asks again: its own version has changed.
+func (l *Lease) write(ctx context.Context, owner lease.Record, floor uint64) (lease.Record, error) {
 	next := &coordination.Lease{ObjectMeta: meta.ObjectMeta{Namespace: l.namespace, Name: l.name}}
 	if l.seen != nil {
 		next = l.seen.DeepCopy()
 	}
 	now, before := meta.NowMicro(), ownerOf(next)
-	if self.Epoch = before.Epoch; before.ID != self.ID || before.Epoch < floor {
-		self.Epoch = max(before.Epoch, floor) + 1
+	if owner.Epoch = before.Epoch; before.ID != owner.ID || before.Epoch < floor {
+		owner.Epoch = max(before.Epoch, floor) + 1
 		next.Spec.AcquireTime = &now
 	}
-	meta.SetMetaDataAnnotation(&next.ObjectMeta, ownerKey, self.Text())
-	transitions, seconds := int32(self.Epoch), int32((lease.TTL+time.Second-1)/time.Second)
-	next.Spec.HolderIdentity, next.Spec.LeaseTransitions = &self.Name, &transitions
+	if owner.Epoch > lease.MaxEpoch {
+		return lease.Record{}, fmt.Errorf("the Lease %s in namespace %s has reached the highest epoch: delete it, and "+
+			"restart all replicas", l.name, l.namespace)
+	}
+	meta.SetMetaDataAnnotation(&next.ObjectMeta, ownerKey, owner.Text())
+	transitions, seconds := int32(owner.Epoch), int32((lease.TTL+time.Second-1)/time.Second)
+	next.Spec.HolderIdentity, next.Spec.LeaseTransitions = &owner.Name, &transitions
 	next.Spec.LeaseDurationSeconds, next.Spec.RenewTime = &seconds, &now
 	r, verb := l.api.Put().Name(l.name), "update"
 	if l.seen == nil {
@@ -102,7 +110,7 @@ func (l *Lease) write(ctx context.Context, self lease.Record, floor uint64) (lea
 		return lease.Record{}, l.explain(verb, err)
 	}
 	l.seen, l.since = written, time.Now()
-	return self, nil
+	return owner, nil
 }
 
 // Release implements lease.Store.
