@@ -34,5 +34,9 @@
 // another replica leads, all streams end, and the next ones name what waits and what holds places, as after a restart.
 // Nothing is granted for [queue.Grace] then, which is longer than a leader acts without a renewal: so two do not grant
 // at the same time even if the store has lost the lease of one. It announces itself to the leader before, which may be
-// cut off from the store.
+// cut off from the store; that one refuses what is passed on to it with the name of the new leader, because the replica
+// that passes it on may be cut off, too. A leader that sends nothing for [picking.Stale] ends the streams to it.
+//
+// A replica that could lead says so to the leader each [offerEvery], by the call Lead with the epoch of that leader: a
+// blind one then gives up the lease.
 package places

@@ -3,6 +3,7 @@ package places
 import (
 	"context"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"steelyard/internal/lease"
+	"steelyard/internal/loops"
 	"steelyard/picking"
 	"steelyard/picking/queue"
 	"steelyard/xds/loads/loadsv1"
@@ -20,6 +22,12 @@ import (
 // relayedKey is the gRPC metadata of a stream that a replica passes on: the epoch of the leader for which it takes this
 // one.
 const relayedKey = "x-steelyard-relayed"
+
+// maxAddress is the length of the longest host:port.
+const maxAddress = 253 + len(":65535")
+
+// offerEvery is the time between two offers to a leader.
+const offerEvery = 2 * time.Second
 
 // A leader is the replica that grants places, from when this one learns of it until it learns of another.
 type leader struct {
@@ -104,6 +112,30 @@ func (s *Server) Lead(state lease.State) {
 	}
 }
 
+// offer tells the leader from time to time that this replica could lead in its stead, until ctx is done: a leader that
+// is blind gives up the lease only then.
+func (s *Server) offer(ctx context.Context) {
+	loops.Every(ctx, offerEvery, func(time.Time) { s.offerOnce(ctx) })
+}
+
+func (s *Server) offerOnce(ctx context.Context) {
+	l := s.current()
+	self, able := s.Offer()
+	if l.mine || l.ID == "" || !able {
+		return
+	}
+	conn, err := l.connect()
+	if err == nil {
+		limited, cancel := context.WithTimeout(ctx, offerEvery)
+		defer cancel()
+		self.Epoch = l.Epoch // which says that it does not lead: no other leader has that
+		_, err = loadsv1.NewQueueClient(conn).Lead(limited, messageOf(self))
+	}
+	if err != nil {
+		s.log.Debug("the replica that grants places was not told that this one could", "error", err)
+	}
+}
+
 // An announcement tells the leader before of a new one.
 type announcement struct {
 	leader *leader
@@ -143,12 +175,56 @@ func (s *Server) tell(ctx context.Context, a announcement) {
 		return
 	}
 	defer conn.Close()
-	_, err = loadsv1.NewQueueClient(conn).Lead(ctx, &loadsv1.Leader{Id: a.leader.ID, Name: a.leader.Name,
-		Address: a.leader.Address, Epoch: a.leader.Epoch}, grpc.WaitForReady(true))
+	_, err = loadsv1.NewQueueClient(conn).Lead(ctx, messageOf(a.leader.Record), grpc.WaitForReady(true))
 	if err != nil {
 		s.log.Debug("the announcement did not reach the replica that granted places before", "address", a.to, "error",
 			err)
 	}
+}
+
+// notOwner is errNotOwner with the replica that grants places, where one is known: a replica that is cut off from the
+// store learns of it so.
+func notOwner(owner lease.Record) error {
+	if owner.ID == "" {
+		return errNotOwner
+	}
+	with, err := status.Convert(errNotOwner).WithDetails(messageOf(owner))
+	if err != nil {
+		return errNotOwner
+	}
+	return with.Err()
+}
+
+// heed takes in the owner that the status of a stream to another replica names.
+func (s *Server) heed(from context.Context, err error) {
+	for _, d := range status.Convert(err).Details() {
+		if m, ok := d.(*loadsv1.Leader); ok {
+			if told := s.told(from, m); told != nil {
+				s.log.Debug("the name of the next owner does not count", "error", told)
+			}
+		}
+	}
+}
+
+// told takes in the replica that grants places, as the peer of a connection names it. The error is a status.
+func (s *Server) told(ctx context.Context, m *loadsv1.Leader) error {
+	if s.Trusted == nil || !s.Trusted(ctx) {
+		return status.Error(codes.PermissionDenied, "only replicas may say which one grants places")
+	}
+	if m.GetEpoch() > lease.MaxEpoch {
+		return status.Errorf(codes.InvalidArgument, "epoch %d, want at most %d", m.GetEpoch(), lease.MaxEpoch)
+	}
+	if len(m.GetAddress()) > maxAddress {
+		return status.Errorf(codes.InvalidArgument, "an address of %d bytes, want at most %d", len(m.GetAddress()),
+			maxAddress)
+	}
+	s.Told(lease.Record{ID: cut(m.GetId()), Name: cut(m.GetName()), Address: strings.Clone(m.GetAddress()),
+		Epoch: m.GetEpoch()})
+	return nil
+}
+
+func messageOf(r lease.Record) *loadsv1.Leader {
+	return &loadsv1.Leader{Id: r.ID, Name: r.Name, Address: r.Address, Epoch: r.Epoch}
 }
 
 // current is the replica that leads, as far as this one knows.
@@ -168,7 +244,7 @@ func (s *Server) await(g connection) (*leader, error) {
 		l := s.current()
 		switch from := metadata.ValueFromIncomingContext(g.Context(), relayedKey); {
 		case len(from) > 0 && (!l.mine || from[0] != strconv.FormatUint(l.Epoch, 10)):
-			return nil, errNotOwner
+			return nil, notOwner(l.Record)
 		case l.known():
 			return l, nil
 		}

@@ -3,13 +3,17 @@ package places
 import (
 	"context"
 	"log/slog"
+	"net"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"steelyard/e2e/rig/grpctest"
@@ -18,8 +22,8 @@ import (
 	"steelyard/xds/loads/loadsv1"
 )
 
-// replica is a server with a queue that other replicas reach.
-func replica(t *testing.T) (s *served, address string) {
+// replica is a server with a queue that other replicas reach; set changes it before it runs.
+func replica(t *testing.T, set ...func(*Server)) (s *served, address string) {
 	t.Helper()
 	r := &results{by: make(map[string]int)}
 	s = &served{Server: New(r, slog.New(slog.DiscardHandler), time.Time{}), t: t, results: r}
@@ -27,6 +31,10 @@ func replica(t *testing.T) (s *served, address string) {
 		return grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	}
 	s.Trusted = func(context.Context) bool { return true }
+	s.Told = func(lease.Record) {}
+	for _, set := range set {
+		set(s.Server)
+	}
 	address, _ = grpctest.Serve(t, s.Register)
 	s.conn = grpctest.Connect(t, address)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -184,5 +192,78 @@ func TestANewOwnerAnnouncesItselfToTheOneBefore(t *testing.T) {
 		Until: time.Now().Add(time.Hour)})
 	if got := <-told; got != next {
 		t.Errorf("it announced %+v", got)
+	}
+}
+
+// TestAReplicaThatIsCutOffFromTheLeaseLearnsOfTheNextOwnerFromTheOneBefore, which refuses what it passes on: unless
+// that is no replica.
+func TestAReplicaThatIsCutOffFromTheLeaseLearnsOfTheNextOwnerFromTheOneBefore(t *testing.T) {
+	a, addressA := replica(t)
+	told := make(chan lease.Record, 10)
+	var trusts atomic.Bool
+	b, _ := replica(t, func(s *Server) {
+		s.Told = func(r lease.Record) {
+			told <- r
+			s.Lead(lease.State{Owner: r})
+		}
+		s.Trusted = func(ctx context.Context) bool {
+			_, known := peer.FromContext(ctx)
+			return known && trusts.Load()
+		}
+	})
+	c, addressC := replica(t)
+	before := lease.Record{ID: "a", Name: "first", Address: addressA, Epoch: 1}
+	next := lease.Record{ID: "c", Name: "third", Address: addressC, Epoch: 2}
+	follow(a, b, before)
+	follow(c, a, next)
+	if _, _, _, err := verdict(b.asks(1)); status.Code(err) != codes.Aborted || len(told) > 0 {
+		t.Errorf("without trust the stream ends with %v, and a replica was trusted %d times", err, len(told))
+	}
+	trusts.Store(true)
+	if _, _, _, err := verdict(b.asks(1)); status.Code(err) != codes.Aborted || len(told) == 0 || <-told != next {
+		t.Fatalf("the stream to an owner that is none any more ends with %v", err)
+	}
+	if v, epoch, _, err := verdict(b.asks(1)); err != nil || v.GetEndpoint() == "" || epoch != 2 {
+		t.Errorf("the next stream has the verdict %v of epoch %d (%v)", v, epoch, err)
+	}
+}
+
+// TestAnOwnerThatHangsIsNotWaitedForWithoutEnd: its connection is open, and nothing comes on it.
+func TestAnOwnerThatHangsIsNotWaitedForWithoutEnd(t *testing.T) {
+	t.Parallel()
+	hangs, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hangs.Close() // it accepts nothing: the kernel does
+	s, _ := replica(t)
+	s.Lead(lease.State{Owner: lease.Record{ID: "a", Name: "first", Address: hangs.Addr().String(), Epoch: 1}})
+	if _, _, pending, err := verdict(s.asks(1)); status.Code(err) != codes.Aborted || !pending {
+		t.Errorf("the stream ends with %v; it had to wait: %t", err, pending)
+	}
+	if q, _ := s.State("llama"); !strings.Contains(q.Owner.Error, errHangs.Error()) {
+		t.Errorf("the state has the error %q, want that the owner hangs", q.Owner.Error)
+	}
+}
+
+// TestAFollowerOffersToGrantPlaces while it could, with the epoch of the owner.
+func TestAFollowerOffersToGrantPlaces(t *testing.T) {
+	t.Parallel()
+	told := make(chan lease.Record, 10)
+	a, address := replica(t, func(s *Server) { s.Told = func(r lease.Record) { told <- r } })
+	var able atomic.Bool
+	self := lease.Record{ID: "b", Name: "second", Address: "10.0.0.2:18000"}
+	b, _ := replica(t, func(s *Server) { s.Offer = func() (lease.Record, bool) { return self, able.Load() } })
+	follow(a, b, lease.Record{ID: "a", Address: address, Epoch: 7})
+	b.offerOnce(t.Context())
+	if len(told) > 0 {
+		t.Errorf("a replica that could not offers %v", <-told)
+	}
+	able.Store(true)
+	b.offerOnce(t.Context())
+	want := self
+	want.Epoch = 7
+	if got := <-told; got != want {
+		t.Errorf("it offers %v, want %v", got, want)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"steelyard/internal/loops"
+	"steelyard/picking"
 	"steelyard/xds/loads/loadsv1"
 )
 
@@ -24,13 +25,14 @@ func (s *Server) relay(g connection, first *loadsv1.WaitRequest, l *leader, wait
 	var passing sync.WaitGroup
 	defer passing.Wait()
 	defer cancel()
-	passing.Go(func() { waiter.end(answer(ctx, g, l, answers)) })
+	passing.Go(func() { waiter.end(s.answer(ctx, g, l, answers)) })
 	up, err := l.open(ctx, first)
 	if err == nil {
 		passing.Go(func() {
 			for {
 				m, err := up.Recv()
 				if err != nil {
+					s.heed(up.Context(), err)
 					s.lost(ctx, l, waiter, err)
 					return
 				}
@@ -71,21 +73,36 @@ func (l *leader) open(ctx context.Context, first *loadsv1.WaitRequest) (loadsv1.
 	return up, nil
 }
 
-// lost has the proxy try again in a moment, since its stream could not be passed on, or not any more.
+// lost has the proxy try again, since its stream could not be passed on, or not any more: in a moment, or at once where
+// another leader is known.
 func (s *Server) lost(ctx context.Context, l *leader, waiter *stream, err error) {
-	if ctx.Err() != nil {
+	select {
+	case <-ctx.Done():
 		return
+	case <-l.over: // the stream ends by that
+		return
+	default:
 	}
-	why := fmt.Errorf("passing requests on to replica %s at %s, which grants places: %w", l.Name, l.Address, err)
-	s.unreachable.Store(&why)
+	s.away(l, err)
 	loops.Pause(ctx, again)
 	waiter.end(errMoved)
 }
 
-// answer passes answers back, and tells the proxy between them that this replica is alive.
-func answer(ctx context.Context, g connection, l *leader, answers <-chan *loadsv1.WaitResponse) error {
-	beat := time.NewTicker(fencedBeat)
+// away has the state show why the leader cannot be reached.
+func (s *Server) away(l *leader, err error) {
+	why := fmt.Errorf("passing requests on to replica %s at %s, which grants places: %w", l.Name, l.Address, err)
+	s.unreachable.Store(&why)
+}
+
+// errHangs is why a stream ends that was passed on, and whose leader keeps its connection open.
+var errHangs = fmt.Errorf("it has sent nothing for %v", picking.Stale)
+
+// answer passes answers back, and tells the proxy between them that this replica is alive. A leader that sends nothing
+// for as long as requests wait without one ends the stream.
+func (s *Server) answer(ctx context.Context, g connection, l *leader, answers <-chan *loadsv1.WaitResponse) error {
+	beat, silent := time.NewTicker(fencedBeat), time.NewTimer(picking.Stale)
 	defer beat.Stop()
+	defer silent.Stop()
 	for {
 		m := &loadsv1.WaitResponse{Pending: true}
 		select {
@@ -94,7 +111,11 @@ func answer(ctx context.Context, g connection, l *leader, answers <-chan *loadsv
 		case <-l.over:
 			return errMoved
 		case <-beat.C:
+		case <-silent.C:
+			s.away(l, errHangs)
+			return errMoved
 		case m = <-answers:
+			silent.Reset(picking.Stale)
 		}
 		if err := g.Send(m); err != nil {
 			return err

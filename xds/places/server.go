@@ -43,8 +43,6 @@ const (
 	// MaxStreams is the number of streams at a time: at the owner, those of the whole fleet. xds.limits bounds what one
 	// client can take.
 	MaxStreams = 32_768
-	// maxEpoch is what every store can count up to without loss.
-	maxEpoch = 1 << 53
 
 	// tick is how late a request that has waited too long may be refused.
 	tick = 50 * time.Millisecond
@@ -66,11 +64,12 @@ type Observer interface {
 
 // A Server serves the queues of all clusters.
 type Server struct {
-	// Dial connects to another replica; Told is called with one that says that it grants places, if Trusted has it that
-	// the client of a context is a replica. They are set before Lead is called.
+	// Dial connects to another replica; Told is called with one that grants places, or could, if Trusted has it that
+	// the peer of a context is a replica; Offer says whether this one could. They are set before Lead and Run.
 	Dial    func(address string) (*grpc.ClientConn, error)
 	Told    func(lease.Record)
 	Trusted func(context.Context) bool
+	Offer   func() (self lease.Record, able bool)
 
 	loadsv1.UnimplementedQueueServer
 	log      *slog.Logger
@@ -91,7 +90,7 @@ type Server struct {
 // before opens, so that after a start the Envoys can first name the requests that they have in flight.
 func New(o Observer, log *slog.Logger, opens time.Time) *Server {
 	return &Server{log: log, observer: o, opens: opens, halls: make(map[string]*hall), leader: single(),
-		news: make(chan announcement, 1),
+		news: make(chan announcement, 1), Offer: func() (self lease.Record, able bool) { return self, false },
 		gate: streams.New(streams.Limits{Streams: MaxStreams, What: "streams wait for places"})}
 }
 
@@ -180,9 +179,10 @@ func (s *Server) owner(now time.Time) (o api.QueueOwner) {
 
 // Run refuses requests that have waited too long, until ctx is done.
 func (s *Server) Run(ctx context.Context) error {
-	var announcing sync.WaitGroup
-	defer announcing.Wait()
-	announcing.Go(func() { s.announce(ctx) })
+	var telling sync.WaitGroup
+	defer telling.Wait()
+	telling.Go(func() { s.announce(ctx) })
+	telling.Go(func() { s.offer(ctx) })
 	loops.Every(ctx, tick, func(now time.Time) {
 		for _, h := range s.all() {
 			h.tick(now)
@@ -215,13 +215,9 @@ type service struct{ *Server }
 
 // Lead takes in which replica grants places from now on.
 func (s service) Lead(ctx context.Context, l *loadsv1.Leader) (*loadsv1.Led, error) {
-	if s.Trusted == nil || !s.Trusted(ctx) {
-		return nil, status.Error(codes.PermissionDenied, "only replicas may say which one grants places")
+	if err := s.told(ctx, l); err != nil {
+		return nil, err
 	}
-	if l.GetEpoch() > maxEpoch {
-		return nil, status.Errorf(codes.InvalidArgument, "epoch %d, want at most %d", l.GetEpoch(), uint64(maxEpoch))
-	}
-	s.Told(lease.Record{ID: cut(l.GetId()), Name: cut(l.GetName()), Address: cut(l.GetAddress()), Epoch: l.GetEpoch()})
 	return &loadsv1.Led{}, nil
 }
 

@@ -175,7 +175,8 @@ type QueueClient interface {
 	// Wait puts requests into the queue of one cluster, and answers when each may be sent, and to which endpoint.
 	Wait(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[WaitRequest, WaitResponse], error)
 	// Lead announces to the replica that granted places before which one does from now on. It may be cut off from
-	// the lease. Only replicas may call it.
+	// the lease. With the epoch of the one that is called, the caller only says that it could grant places in its
+	// stead. Only replicas may call it.
 	Lead(ctx context.Context, in *Leader, opts ...grpc.CallOption) (*Led, error)
 }
 
@@ -217,7 +218,8 @@ type QueueServer interface {
 	// Wait puts requests into the queue of one cluster, and answers when each may be sent, and to which endpoint.
 	Wait(grpc.BidiStreamingServer[WaitRequest, WaitResponse]) error
 	// Lead announces to the replica that granted places before which one does from now on. It may be cut off from
-	// the lease. Only replicas may call it.
+	// the lease. With the epoch of the one that is called, the caller only says that it could grant places in its
+	// stead. Only replicas may call it.
 	Lead(context.Context, *Leader) (*Led, error)
 	mustEmbedUnimplementedQueueServer()
 }
