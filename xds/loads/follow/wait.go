@@ -36,8 +36,9 @@ const (
 	// fencedSilence is the time without a message after which a stream is regarded as broken where several replicas
 	// serve queues: four heartbeats. It ends before another replica grants places in the stead of one that hangs.
 	fencedSilence = time.Second
-	// nudge bounds the pause before the next stream where another replica grants places now.
-	nudge = 20 * time.Millisecond
+	// spread is the time over which the waiters of a fleet open their next streams where another replica grants places
+	// now. That one waits for longer (queue.Grace), so what comes on them keeps its order.
+	spread = 200 * time.Millisecond
 	// watchInterval is how late requests may be released.
 	watchInterval = 50 * time.Millisecond
 )
@@ -174,7 +175,7 @@ func (w *Waiter) Run(ctx context.Context) error {
 		}
 		if status.Code(err) == codes.Aborted {
 			w.log.Info("another replica grants the places of the queue", "cluster", w.cluster)
-			loops.Pause(ctx, rand.N(nudge))
+			loops.Pause(ctx, rand.N(spread))
 			continue
 		}
 		if errors.Is(err, errSwitchedOff) {

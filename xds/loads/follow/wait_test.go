@@ -15,12 +15,15 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/proto"
 
 	"steelyard/e2e/rig/grpctest"
 	"steelyard/picking"
+	"steelyard/picking/queue"
 	"steelyard/xds/loads/loadsv1"
 )
 
@@ -441,27 +444,38 @@ func TestAWaiterConnectsAgainAndReleasesWhatWaitsAtItsEnd(t *testing.T) {
 	}
 }
 
+// bubbled connects to a server by memory only, as a bubble of synctest needs it.
+func bubbled(t *testing.T, q loadsv1.QueueServer) (conn *Conn, stop func()) {
+	t.Helper()
+	listener := bufconn.Listen(1 << 16)
+	g := grpc.NewServer()
+	loadsv1.RegisterQueueServer(g, q)
+	c, err := grpc.NewClient("passthrough:///", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			return listener.DialContext(ctx)
+		}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = g.Serve(listener) })
+	return &Conn{ClientConn: c}, func() {
+		g.Stop()
+		c.Close()
+		serving.Wait()
+	}
+}
+
 // TestAStreamBreaksAfterSilenceAndNotBefore: the messages of Steelyard are its heartbeats.
 func TestAStreamBreaksAfterSilenceAndNotBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		listener := bufconn.Listen(1 << 16)
 		d := &desk{asked: make(chan *loadsv1.WaitRequest, 1), answers: make(chan *loadsv1.WaitResponse)}
-		g := grpc.NewServer()
-		loadsv1.RegisterQueueServer(g, d)
-		conn, err := grpc.NewClient("passthrough:///", grpc.WithTransportCredentials(insecure.NewCredentials()),
-			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-				return listener.DialContext(ctx)
-			}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn, stop := bubbled(t, d)
+		defer stop()
 		ctx, cancel := context.WithCancel(t.Context())
 		var loops sync.WaitGroup
-		loops.Go(func() { _ = g.Serve(listener) })
-		loops.Go(func() { _ = waiting(t, &Conn{ClientConn: conn}).Run(ctx) })
+		loops.Go(func() { _ = waiting(t, conn).Run(ctx) })
 		defer loops.Wait()
-		defer conn.Close()
-		defer g.Stop()
 		defer cancel()
 
 		<-d.asked
@@ -544,4 +558,63 @@ func TestVerdictsOfAnOwnerBeforeDoNotCount(t *testing.T) {
 	if !w.settle(of(7), noon.Add(picking.Stale+1)) || len(got) != 1 || got[0].Endpoint == "" {
 		t.Errorf("the verdicts are %+v: there is no way back", got)
 	}
+}
+
+// A mover tells all waiters at the same time that another replica grants places, and when each of them came again.
+type mover struct {
+	loadsv1.UnimplementedQueueServer
+	moved chan struct{} // closed then
+	first chan struct{}
+	again chan time.Time
+}
+
+func (m *mover) Wait(g grpc.BidiStreamingServer[loadsv1.WaitRequest, loadsv1.WaitResponse]) error {
+	select {
+	case <-m.moved:
+		m.again <- time.Now()
+		<-g.Context().Done()
+		return nil
+	default:
+	}
+	m.first <- struct{}{}
+	select {
+	case <-m.moved:
+	case <-g.Context().Done():
+	}
+	return status.Error(codes.Aborted, "another replica grants places")
+}
+
+// TestAFleetComesToTheNextOwnerOverAWhile, which is shorter than that one waits before it grants a place.
+func TestAFleetComesToTheNextOwnerOverAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const many, window = 50, 20 * time.Millisecond
+		m := &mover{moved: make(chan struct{}), first: make(chan struct{}, many), again: make(chan time.Time, many)}
+		conn, stop := bubbled(t, m)
+		defer stop()
+		ctx, cancel := context.WithCancel(t.Context())
+		var loops sync.WaitGroup
+		for range many {
+			loops.Go(func() { _ = waiting(t, conn).Run(ctx) })
+		}
+		defer loops.Wait()
+		defer cancel()
+		for range many {
+			<-m.first
+		}
+		at := time.Now()
+		close(m.moved)
+		var came []time.Duration
+		for range many {
+			came = append(came, (<-m.again).Sub(at))
+		}
+		slices.Sort(came)
+		if last := came[many-1]; last > spread || spread >= queue.Grace/2 {
+			t.Errorf("the last one comes after %v; the next owner grants places after %v", last, queue.Grace)
+		}
+		for i, d := range came {
+			if n, _ := slices.BinarySearch(came, d+window); n-i > many/2 {
+				t.Errorf("%d of %d come within %v", n-i, many, window)
+			}
+		}
+	})
 }
