@@ -171,12 +171,15 @@ type source struct {
 	failures    int // since the last success
 	lastSuccess time.Time
 	lastErr     error
+	failing     time.Time // when the first of the failures was
 }
 
 func (s *source) record(at time.Time, err error) {
 	s.lastErr = err
 	if err != nil {
-		s.failures++
+		if s.failures++; s.failures == 1 {
+			s.failing = at
+		}
 		return
 	}
 	s.failures, s.lastSuccess = 0, at

@@ -901,6 +901,37 @@ func TestDiscoveryIsDownOnlyWhenNothingWasEverFound(t *testing.T) {
 	}
 }
 
+// TestAClusterIsBlindWhileWhatItIsDecidedByFails, for longer than a moment.
+func TestAClusterIsBlindWhileWhatItIsDecidedByFails(t *testing.T) {
+	inLoop(t, testOptions(), func(c *Cluster, _ *recorder) {
+		blind := func(want string) {
+			t.Helper()
+			if got := c.Blind(time.Now()); got != want {
+				t.Errorf("it is blind because %q, want %q", got, want)
+			}
+		}
+		refused := errors.New("connection refused")
+		blind("discovery has not answered yet")
+		c.Discovered(time.Now(), nil)
+		c.SetEndpoints(addresses("10.0.0.1:80", "10.0.0.2:80"))
+		blind("")
+		c.Discovered(time.Now(), refused)
+		time.Sleep(blindAfter)
+		c.Discovered(time.Now(), refused)
+		blind("")
+		time.Sleep(time.Millisecond)
+		blind("discovery fails: connection refused")
+		c.Discovered(time.Now(), nil)
+		blind("")
+		c.Scraped("10.0.0.1:80", weighting.ServerReport{}, Scrape{At: time.Now(), Err: refused})
+		time.Sleep(blindAfter + time.Millisecond)
+		c.Scraped("10.0.0.1:80", weighting.ServerReport{}, Scrape{At: time.Now(), Err: refused})
+		blind("no endpoint can be scraped: connection refused")
+		c.Scraped("10.0.0.2:80", idle(time.Now()), Scrape{At: time.Now()})
+		blind("")
+	})
+}
+
 // TestProxiesWithoutReportsAreIdleUnlessThePoolHasRequests: a pool without traffic is
 // no fault, and one with traffic that no Envoy reports is seen.
 func TestProxiesWithoutReportsAreIdleUnlessThePoolHasRequests(t *testing.T) {

@@ -48,6 +48,26 @@ func (c *Cluster) unanswered(now time.Time) bool {
 	return !c.discovered && now.Sub(c.began) >= c.options.WarmUp
 }
 
+// blindAfter is how long what a cluster is decided by may fail until another replica may decide better.
+const blindAfter = 10 * time.Second
+
+// Blind says why another replica may decide better about the cluster: its endpoints are not known or no longer up to
+// date here, or none of them can be asked. It is empty if they are. Where nobody knows better, that is no fault.
+func (c *Cluster) Blind(now time.Time) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fails := func(s *source) bool { return s.lastErr != nil && now.Sub(s.failing) > blindAfter }
+	switch {
+	case !c.discovered:
+		return "discovery has not answered yet"
+	case fails(&c.discovery):
+		return fmt.Sprintf("discovery fails: %v", c.discovery.lastErr)
+	case c.options.Scraped && len(c.records) > 0 && fails(&c.scrapes):
+		return fmt.Sprintf("no endpoint can be scraped: %v", c.scrapes.lastErr)
+	}
+	return ""
+}
+
 // EverReady reports whether new Envoys could be served at some time since the first Apply. A cluster that is added
 // later and not ready delays only itself.
 func (m *Manager) EverReady() bool {

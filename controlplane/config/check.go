@@ -119,16 +119,22 @@ func (d *decoder) checkReplicas(cfg *Config) {
 		if _, ok := parsePort(port); err != nil || !ok || everyInterface(host) {
 			d.refuse(&r.Address, "is not host:port that another machine can connect to: for example, 10.0.0.5:18000")
 		}
+	} else if cfg.Lease(false) != "" && Loopback(cfg.XDS.Listen) {
+		d.conflict(&cfg.Replicas, &cfg.XDS.Listen, "the replica that grants the places of queues is reached by the "+
+			"others on its xDS port, and they cannot connect to %s: write another xds.listen; or, below this section, "+
+			"address: HOST:PORT, by which the others reach it, or lease: none if this replica is the only one",
+			cfg.XDS.Listen)
 	}
 	switch {
-	case cfg.Redis != nil || r.Lease == LeaseKubernetes:
-	case r.Lease == LeaseRedis:
+	case cfg.Redis != nil || r.Lease != LeaseRedis:
+	case d.written(&r.Lease):
 		d.conflict(&r.Lease, &cfg.Redis, "there is no redis section: add redis: {addresses: [127.0.0.1:6379]} at the "+
-			"top level, or write kubernetes")
+			"top level, or write kubernetes, or none for the only replica")
 	default:
 		d.conflict(&cfg.Replicas, &cfg.Redis, "replicas are connected through Redis, and there is no redis section: "+
 			"add redis: {addresses: [127.0.0.1:6379]} at the top level; or write lease: kubernetes below this "+
-			"section, for one queue of all replicas by a Lease, without shared counts; or remove this section")
+			"section, for one queue of all replicas by a Lease, without shared counts; or lease: none for the only "+
+			"replica; or remove this section")
 	}
 }
 

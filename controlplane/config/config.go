@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -260,16 +259,19 @@ type Replicas struct {
 	Prefix string `yaml:"prefix" default:"steelyard"`
 	// Name is shown to people for this replica: at most 256 bytes. Default none: the name of the host.
 	Name string `yaml:"name"`
-	// Lease says where the replicas agree on the one that grants the places of all queues: redis, or kubernetes for an
-	// object in the namespace of the Pod or of the kubeconfig. Default none: redis.
-	Lease string `yaml:"lease" oneof:"redis kubernetes"`
-	// Address is host:port where the other replicas reach the xDS listener of this one. Default none: XDS.Listen, and
-	// where that is all addresses of the machine, the one from which it reaches Redis or the Kubernetes API.
+	// Lease says where the replicas agree on the one that grants the places of all queues: redis; kubernetes for an
+	// object in the namespace of the Pod or of the kubeconfig; or none where this replica is the only one, with which
+	// nothing is shared. Default redis.
+	Lease string `yaml:"lease" oneof:"redis kubernetes none" default:"redis"`
+	// Address is host:port where the other replicas reach the xDS listener of this one. Needed with a queue where
+	// XDS.Listen is on loopback. Default none: XDS.Listen, and where that is all addresses of the machine, the one from
+	// which it reaches Redis or the Kubernetes API.
 	Address string `yaml:"address"`
 }
 
 // The places of the lease on the queues.
 const (
+	LeaseNone       = "none"
 	LeaseRedis      = "redis"
 	LeaseKubernetes = "kubernetes"
 )
@@ -279,10 +281,10 @@ const (
 func (c *Config) Lease(inPod bool) string {
 	queued := slices.ContainsFunc(c.Clusters, func(c Cluster) bool { return c.Queue != nil })
 	switch r := c.Replicas; {
-	case !queued:
+	case !queued, r != nil && r.Lease == LeaseNone:
 		return ""
 	case r != nil:
-		return cmp.Or(r.Lease, LeaseRedis)
+		return r.Lease
 	case inPod:
 		return LeaseKubernetes
 	}

@@ -41,7 +41,8 @@ func inKubernetes(t *testing.T) keeping {
 		if err := s.WriteKubeconfig(path, "https://"+link, token); err != nil {
 			t.Fatal(err)
 		}
-		return fmt.Sprintf("kubernetes: {kubeconfig: %q}\nreplicas: {name: replica-%d, lease: kubernetes}", path, i)
+		return fmt.Sprintf("kubernetes: {kubeconfig: %q}\nreplicas: {name: replica-%d, lease: kubernetes, "+
+			"address: $XDS}", path, i)
 	}}
 }
 

@@ -92,6 +92,7 @@ type Daemon struct {
 	guard        *access.Guard
 
 	applying sync.Mutex // one Apply at a time
+	epoch    uint64     // the highest that a keeper before has seen; guarded by applying
 
 	leading sync.Mutex             // what a keeper that was replaced says does not count
 	keeper  atomic.Pointer[keeper] // of the lease on the queues; nil for the only replica

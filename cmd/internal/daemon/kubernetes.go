@@ -55,20 +55,30 @@ func (k *kubernetesAPI) review(ctx context.Context, token string) (r admin.Revie
 // connectKubernetes makes the client that cfg needs. Nothing is asked yet.
 func (d *Daemon) connectKubernetes(cfg *config.Config) error {
 	needed := slices.ContainsFunc(cfg.Clusters, func(c config.Cluster) bool { return c.Endpoints.InKubernetes() })
-	needed = needed || cfg.Pools != nil || cfg.Admin.Kubernetes ||
-		cfg.Lease(kubernetes.InPod()) == config.LeaseKubernetes
-	if !needed || d.kubernetes.client != nil {
+	needed = needed || cfg.Pools != nil || cfg.Admin.Kubernetes
+	leased := cfg.Lease(kubernetes.InPod()) == config.LeaseKubernetes
+	if !needed && !leased || d.kubernetes.client != nil {
 		return nil
 	}
 	client, err := kubernetes.New(kubernetes.Options{
 		Kubeconfig: cfg.Kubernetes.Kubeconfig, Requested: d.metrics.KubernetesRequested, Log: d.options.Log,
 	})
+	if err != nil && !needed {
+		return withoutLease(err)
+	}
 	if err != nil {
 		return err
 	}
 	d.kubernetes.client = client
 	close(d.kubernetes.connected)
 	return nil
+}
+
+// withoutLease is why the replicas of Pods cannot have one queue.
+func withoutLease(err error) error {
+	return fmt.Errorf("replicas agree by a Lease in Kubernetes on the one that grants the places of queues, and "+
+		"cannot: %w; or write replicas: {lease: redis} with a section redis, or replicas: {lease: none} if this "+
+		"replica is the only one", err)
 }
 
 // run watches over the API server, until ctx is done.
@@ -105,7 +115,14 @@ func checkKubernetes(ctx context.Context, cfg *config.Config, c *config.Checker)
 			c.Fail(path, "%v: write the path of a kubeconfig with a current context", err)
 		}
 	}
+	leased := kubernetes.InPod() && cfg.Kubernetes.Kubeconfig == "" && cfg.Lease(true) == config.LeaseKubernetes
 	for i := range cfg.Clusters {
+		if leased && cfg.Clusters[i].Queue != nil {
+			if err := kubernetes.CheckPod(ctx); err != nil {
+				c.Fail(&cfg.Clusters[i].Queue, "%v", withoutLease(err))
+			}
+			leased = false
+		}
 		if s := cfg.Clusters[i].Endpoints.Kubernetes; s != nil && s.Selector != "" {
 			if err := kubernetes.CheckSelector(s.Selector); err != nil {
 				c.Fail(&s.Selector, "%v: write a label selector, such as app=llama", err)

@@ -70,7 +70,13 @@ func (d *Daemon) newKeeper(cfg *config.Config) (*keeper, error) {
 		}
 		store, towards = replicas.NewLease(clientOf(connect), r.Prefix), cfg.Redis.Addresses[0]
 	}
-	self.Address = cmp.Or(r.Address, reachable(d.XDSAddress(), towards))
+	if self.Address = r.Address; self.Address == "" {
+		var err error
+		if self.Address, err = reachable(d.XDSAddress(), towards); err != nil {
+			store.Close()
+			return nil, err
+		}
+	}
 	k := &keeper{where: where, ready: d.manager.EverReady, close: store.Close}
 	k.Keeper = lease.NewKeeper(self, store, func(s lease.State) {
 		d.leading.Lock()
@@ -79,6 +85,7 @@ func (d *Daemon) newKeeper(cfg *config.Config) (*keeper, error) {
 			d.places.Lead(s)
 		}
 	}, d.options.Log)
+	k.Blind = d.blind
 	return k, nil
 }
 
@@ -91,14 +98,37 @@ func (d *Daemon) nextKeeper(running, next *config.Config, c config.Change) (*kee
 	return d.newKeeper(next)
 }
 
-// followLease has the places be granted by the replica that the keeper finds; by this one without a keeper.
+// blind says why another replica may grant places better than this one; empty where this one has all that it needs.
+func (d *Daemon) blind() string {
+	for _, c := range d.configuration().Clusters {
+		if running := d.manager.Cluster(c.Name); c.Queue != nil && running != nil {
+			if why := running.Blind(time.Now()); why != "" {
+				return fmt.Sprintf("cluster %s: %s", c.Name, why)
+			}
+		}
+	}
+	return ""
+}
+
+// followLease has the places be granted by the replica that the keeper finds; by this one without a keeper. Epochs go
+// on rising from one keeper to the next, because proxies refuse lower ones.
 func (d *Daemon) followLease(k *keeper) {
-	d.leading.Lock()
-	defer d.leading.Unlock()
-	if d.keeper.Swap(k) == k {
+	before := d.keeper.Load()
+	if before == k {
 		return
 	}
-	d.places.Lead(lease.State{Mine: k == nil})
+	if before != nil {
+		d.epoch = before.Floor()
+	}
+	state := lease.State{Mine: true, Owner: lease.Record{Epoch: d.epoch}}
+	if k != nil {
+		k.Rise(d.epoch)
+		state = lease.State{}
+	}
+	d.leading.Lock()
+	defer d.leading.Unlock()
+	d.keeper.Store(k)
+	d.places.Lead(state)
 	replace(d.keepers, k)
 }
 
@@ -112,11 +142,15 @@ func replicaName(r *config.Replicas) string {
 }
 
 // reachable is a listener's address as other machines use it: where it listens on all addresses, the one from which
-// this machine reaches another host:port.
-func reachable(listener, towards string) string {
+// this machine reaches another host:port, unless that is on this machine, too.
+func reachable(listener, towards string) (string, error) {
 	host, port, err := net.SplitHostPort(listener)
-	if address, failed := netip.ParseAddr(host); err != nil || failed != nil || !address.IsUnspecified() {
-		return listener
+	address, failed := netip.ParseAddr(host)
+	switch {
+	case config.Loopback(listener):
+		return "", unreachable("other machines cannot connect to " + listener)
+	case err != nil || failed != nil || !address.IsUnspecified():
+		return listener, nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -124,15 +158,24 @@ func reachable(listener, towards string) string {
 	if conn, err := dialer.DialContext(ctx, "udp", towards); err == nil { // which sends nothing
 		defer conn.Close()
 		host, _, _ = net.SplitHostPort(conn.LocalAddr().String())
-		return net.JoinHostPort(host, port)
+		if from := net.JoinHostPort(host, port); !config.Loopback(from) {
+			return from, nil
+		}
 	}
 	addresses, _ := net.InterfaceAddrs()
 	for _, a := range addresses {
 		if network, ok := a.(*net.IPNet); ok && network.IP.IsGlobalUnicast() {
-			return net.JoinHostPort(network.IP.String(), port)
+			return net.JoinHostPort(network.IP.String(), port), nil
 		}
 	}
-	return listener
+	return "", unreachable("this machine has no address for other machines")
+}
+
+// unreachable is why no other replica can connect to this one.
+func unreachable(why string) error {
+	return fmt.Errorf("the replica that grants places is reached by the others on its xDS port, and %s: let "+
+		"xds.listen be an address of the network; or write replicas: {address: HOST:PORT}, by which the others reach "+
+		"it, or replicas: {lease: none} if this replica is the only one", why)
 }
 
 // connectReplicas has the queues reach other replicas: with the certificate of the xDS listener, and the authorities of
@@ -147,10 +190,16 @@ func (d *Daemon) connectReplicas(cfg *config.ServerTLS) {
 		return !mutual || slices.ContainsFunc(credentials.PeerIdentity(ctx).DNS,
 			func(name string) bool { return slices.Contains(d.replicaNames, name) })
 	}
-	d.places.Told = func(owner lease.Record) {
+	d.places.Told = func(r lease.Record) {
 		if k := d.keeper.Load(); k != nil {
-			k.Told(owner)
+			k.Told(r)
 		}
+	}
+	d.places.Offer = func() (self lease.Record, able bool) {
+		if k := d.keeper.Load(); k != nil {
+			return k.Offer()
+		}
+		return self, false
 	}
 }
 

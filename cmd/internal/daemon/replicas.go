@@ -19,7 +19,7 @@ import (
 
 // newLink makes the link to other replicas that cfg configures; nil for none.
 func (d *Daemon) newLink(cfg *config.Config) (*replicas.Link, error) {
-	if cfg.Replicas == nil || cfg.Redis == nil {
+	if cfg.Replicas == nil || cfg.Replicas.Lease == config.LeaseNone || cfg.Redis == nil {
 		return nil, nil
 	}
 	connect, err := inflight.Connector(d.redisOptions(cfg.Redis))

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -80,6 +82,10 @@ type Client struct {
 var ErrNoConfiguration = errors.New("this process runs in no Pod with a service account, so it cannot find the " +
 	"Kubernetes API: write kubernetes: {kubeconfig: FILE}")
 
+// ErrNoToken is the error of a Pod without a token.
+var ErrNoToken = errors.New("this Pod has no token of a service account for the Kubernetes API: write " +
+	"automountServiceAccountToken: true into its spec")
+
 // New makes a client. It reads the kubeconfig, and connects to nothing.
 func New(o Options) (*Client, error) {
 	c := &Client{
@@ -128,10 +134,15 @@ func (c *Client) connect(config *rest.Config) error {
 	return nil
 }
 
-// InPod reports whether this process runs in a Pod with a service account.
+// InPod reports whether this process runs in a Pod, with a token of a service account or without.
 func InPod() bool {
-	_, err := rest.InClusterConfig()
-	return err == nil
+	return os.Getenv("KUBERNETES_SERVICE_HOST") != "" && os.Getenv("KUBERNETES_SERVICE_PORT") != ""
+}
+
+// CheckPod reports why this process, in a Pod, has no access to the Kubernetes API.
+func CheckPod(ctx context.Context) error {
+	_, _, err := load(ctx, "")
+	return err
 }
 
 // Server is host:port of the API server.
@@ -152,6 +163,9 @@ func load(ctx context.Context, kubeconfig string) (*rest.Config, string, error) 
 		config, err := rest.InClusterConfig()
 		if errors.Is(err, rest.ErrNotInCluster) {
 			return nil, "", ErrNoConfiguration
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, "", ErrNoToken
 		}
 		if err != nil {
 			return nil, "", fmt.Errorf("reading the Pod's service account: %w", err)

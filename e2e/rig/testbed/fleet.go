@@ -24,7 +24,8 @@ type Plan struct {
 	// Cluster is the YAML of the cluster below its name and engine: endpoints are
 	// added unless it names some.
 	Cluster string
-	// Top is YAML of further sections, such as redis; More is YAML of further clusters.
+	// Top is YAML of further sections, such as redis, with $XDS for the address of Steelyard; More is YAML of further
+	// clusters.
 	Top, More string
 	Envoys    int      // 1 when 0
 	Bootstrap []string // more arguments of steelyard bootstrap
@@ -119,7 +120,7 @@ func (f *Fleet) WriteConfig(body string) {
 	f.T.Helper()
 	var b strings.Builder
 	fmt.Fprintf(&b, "xds: {listen: %s%s}\nadmin: {listen: %s%s}\n%s\nclusters:\n- name: %s\n",
-		f.XDS, f.Plan.Listen, f.Admin, f.Plan.Asked, f.Plan.Top, Cluster)
+		f.XDS, f.Plan.Listen, f.Admin, f.Plan.Asked, strings.ReplaceAll(f.Plan.Top, "$XDS", f.XDS), Cluster)
 	if !strings.Contains(body, "engine:") {
 		b.WriteString("  engine: vllm\n")
 	}

@@ -275,7 +275,7 @@ func (f *Fleet) config(r *replica, name string) string {
 		fmt.Fprintf(&b, "redis: {addresses: [%q]}\n", f.redis.Address())
 	}
 	if c.Replicas > 1 {
-		fmt.Fprintf(&b, "replicas: {name: %s}\n", name)
+		fmt.Fprintf(&b, "replicas: {name: %s, address: %s}\n", name, r.xds)
 	}
 	fmt.Fprintf(&b, "clusters:\n- name: %s\n  engine: vllm\n", clusterName)
 	if f.Size.Slots > 0 {
