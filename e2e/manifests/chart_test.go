@@ -213,6 +213,49 @@ func TestTwoReleasesInANamespaceShareNoObject(t *testing.T) {
 	}
 }
 
+// TestTwoReleasesInANamespaceHaveTwoQueues: each has a Lease of its own, or a prefix in Redis, and the right to it.
+func TestTwoReleasesInANamespaceHaveTwoQueues(t *testing.T) {
+	for _, c := range []struct{ release, values, prefix string }{
+		{"steelyard", "", "steelyard"},
+		{"other", "", "other-steelyard"},
+		{"other", "config: {replicas: {lease: kubernetes}}", "other-steelyard"},
+		{"other", "config: {redis: {addresses: ['redis:6379']}, replicas: {}}", "other-steelyard"},
+		{"other", "config: {replicas: {lease: kubernetes, prefix: mine}}", "mine"},
+	} {
+		files, err := renderAs(t, c.release, namespace, "", valuesOf(t, c.values))
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects := objectsOf(t, files)
+		called := c.release
+		if called == "other" {
+			called = "other-steelyard"
+		}
+		text := at[string](t, find(t, objects, "ConfigMap", called), "data", "steelyard.yaml")
+		cfg, err := config.Parse("steelyard.yaml", []byte(text))
+		if err != nil {
+			t.Errorf("%s, %q: %v", c.release, c.values, err)
+			continue
+		}
+		prefix := "steelyard"
+		if cfg.Replicas != nil {
+			prefix = cfg.Replicas.Prefix
+		}
+		role, err := yaml.Marshal(find(t, objects, "Role", called).Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if prefix != c.prefix || !strings.Contains(string(role), "- "+c.prefix+"-queue\n") {
+			t.Errorf("%s, %q: the prefix is %s, want %s, and the Role is\n%s", c.release, c.values, prefix, c.prefix,
+				role)
+		}
+	}
+	_, err := renderAs(t, "other", namespace, "", valuesOf(t, "config: {redis: {addresses: ['redis:6379']}}"))
+	if err == nil || !strings.Contains(err.Error(), "write config.replicas: {}") {
+		t.Errorf("with Redis and without replicas: %v", err)
+	}
+}
+
 func TestTheChartSignsWithAnIssuerOfYours(t *testing.T) {
 	objects := render(t, "values-production.yaml", valuesOf(t,
 		`certManager: {enabled: true, issuerRef: {name: internal, kind: ClusterIssuer, group: cert-manager.io}}`))

@@ -33,6 +33,27 @@ app.kubernetes.io/component: control-plane
 {{- end }}
 {{- end }}
 
+{{- /* What replicas share begins with it: two releases in a namespace, or with one Redis, have nothing in common. */}}
+{{- define "steelyard.prefix" -}}
+{{- (.Values.config.replicas | default dict).prefix | default (include "steelyard.fullname" .) }}
+{{- end }}
+
+{{- /* The configuration, with that prefix where it is not the default. */}}
+{{- define "steelyard.config" -}}
+{{- $config := deepCopy .Values.config }}
+{{- $prefix := include "steelyard.prefix" . }}
+{{- if ne $prefix "steelyard" }}
+{{- if hasKey $config "replicas" }}
+{{- $_ := set $config "replicas" (merge (dict "prefix" $prefix) ($config.replicas | default dict)) }}
+{{- else if not $config.redis }}
+{{- $_ := set $config "replicas" (dict "prefix" $prefix "lease" "kubernetes") }}
+{{- else }}
+{{- fail "config.redis without config.replicas: write config.replicas: {}, so that this release shares nothing with another one" }}
+{{- end }}
+{{- end }}
+{{- toYaml $config }}
+{{- end }}
+
 {{- /* Who signs: an authority of the chart, or the issuer that certManager.issuerRef names. */}}
 {{- define "steelyard.issuer" -}}
 {{- $own := dict "name" (include "steelyard.fullname" .) "kind" "Issuer" "group" "cert-manager.io" }}
