@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -45,15 +46,17 @@ type keeping struct {
 // inRedis keeps the lease in a Redis.
 func inRedis(t *testing.T) keeping {
 	return keeping{address: proctest.Redis(t, proc.RedisConfig{}).Address(), top: func(link string, i int) string {
-		return fmt.Sprintf("redis: {addresses: [%q]}\nreplicas: {name: replica-%d}", link, i)
+		return fmt.Sprintf("redis: {addresses: [%q]}\nreplicas: {name: replica-%d, address: $XDS}", link, i)
 	}}
 }
 
+// startReplicas starts n replicas and their Envoys; $I in the cluster is the number of the replica, from 0.
 func startReplicas(t *testing.T, n int, by keeping, pool []*modelsim.Server, cluster string) *replicas {
 	t.Helper()
 	r := &replicas{t: t}
 	for i := range n {
 		store := newLink(t, by.address)
+		cluster := strings.ReplaceAll(cluster, "$I", fmt.Sprint(i))
 		f := testbed.WithoutEnvoys(t, testbed.Plan{Servers: pool, Cluster: cluster, Edits: []testbed.Edit{stamped},
 			Top: by.top(store.Address(), i), Listen: by.listen})
 		door := newLink(t, f.XDS)
@@ -245,6 +248,18 @@ func (c *steady) answered() int {
 	return len(c.answers)
 }
 
+// answeredBy is how many requests are answered to the Envoy of a replica.
+func (c *steady) answeredBy(i int) (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, a := range c.answers {
+		if a.number%len(c.r.all) == i {
+			n++
+		}
+	}
+	return n
+}
+
 // more waits for so many more answers.
 func (c *steady) more(n int) {
 	c.r.t.Helper()
@@ -278,16 +293,24 @@ func kept(trips []trip) (worst time.Duration) {
 	}
 }
 
-// end wants all requests to have been answered, in order but for 50 ms and what the machine takes longer.
-func (c *steady) end(slack time.Duration) {
+// finish stops the load, and wants all requests to have been answered.
+func (c *steady) finish() {
 	c.r.t.Helper()
 	close(c.stop)
 	c.sending.Wait()
-	var trips []trip
 	for _, a := range c.answers {
 		if a.code != http.StatusOK || a.err != nil {
 			c.r.t.Fatalf("request %d: %+v", a.number, a)
 		}
+	}
+}
+
+// end wants all requests to have been answered, in order but for 50 ms and what the machine takes longer.
+func (c *steady) end(slack time.Duration) {
+	c.r.t.Helper()
+	c.finish()
+	var trips []trip
+	for _, a := range c.answers {
 		arrived, sent := a.at(c.r.t, "X-Held")
 		trips = append(trips, trip{arrived, sent})
 	}
@@ -302,13 +325,13 @@ func (c *steady) end(slack time.Duration) {
 // A blow is what happens to the replica that grants places.
 type blow struct {
 	name string
-	hit  func(r *replicas, i, other int)
+	dead bool // it serves no Envoy any more
+	hit  func(r *replicas, i int)
 	heal func(r *replicas, i int)
 }
 
 var blows = []blow{
-	{"killed", func(r *replicas, i, other int) {
-		r.lead(i, other)
+	{"killed", true, func(r *replicas, i int) {
 		if err := r.all[i].Control.Kill(); err != nil {
 			r.t.Fatal(err)
 		}
@@ -316,8 +339,7 @@ var blows = []blow{
 		r.starts++
 		r.all[i].Control = r.all[i].StartControl(fmt.Sprint("again-", r.starts))
 	}},
-	{"stopped", func(r *replicas, i, other int) {
-		r.lead(i, other)
+	{"stopped", true, func(r *replicas, i int) {
 		if err := r.all[i].Control.Pause(); err != nil {
 			r.t.Fatal(err)
 		}
@@ -326,7 +348,7 @@ var blows = []blow{
 			r.t.Fatal(err)
 		}
 	}},
-	{"cut off from the lease", func(r *replicas, i, _ int) { r.store[i].Hang(true) },
+	{"cut off from the lease", false, func(r *replicas, i int) { r.store[i].Hang(true) },
 		func(r *replicas, i int) { r.store[i].Hang(false) }},
 }
 
@@ -353,7 +375,10 @@ func (r *replicas) strike(b blow, seen *doubles) {
 	before, at := seen.count(), time.Now()
 	inFlight := seen.began(at.Add(-100*time.Millisecond), at)
 	r.away = owner
-	b.hit(r, i, (i+1)%len(r.all))
+	if b.dead {
+		r.lead(i, (i+1)%len(r.all))
+	}
+	b.hit(r, i)
 	r.all[0].Eventually("another replica grants places", func() error {
 		if o := r.owner(); o == nil {
 			return errors.New("not yet")
