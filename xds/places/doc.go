@@ -4,10 +4,9 @@
 //
 // Each Envoy has one stream for each cluster. It reports arrivals and ends, and gets verdicts, and at least one message
 // each [Heartbeat], by which it knows that its requests still wait. It sends one as often: a stream whose Envoy has
-// sent nothing for [picking.Stale] is ended, because an Envoy that hangs reports no ends. A stream whose first message
-// does not promise heartbeats (an older module) ends with its connection only. When a stream ends, its requests are
-// forgotten: what waited is released by its Envoy, or arrives again on the next stream with the time that it has
-// waited; what was in flight is named by the first message of that stream.
+// sent nothing for [picking.Stale] is ended, because an Envoy that hangs reports no ends. When a stream ends, its
+// requests are forgotten: what waited is released by its Envoy, or arrives again on the next stream with the time that
+// it has waited; what was in flight is named by the first message of that stream.
 //
 // # Order
 //

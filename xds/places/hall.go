@@ -222,7 +222,7 @@ func (h *hall) tick(now time.Time) {
 		switch {
 		case late:
 			s.heard = now
-		case s.beats && now.Sub(s.heard) > picking.Stale:
+		case now.Sub(s.heard) > picking.Stale:
 			h.forget(s, errSilent)
 			h.give(h.queue.Gone(now, s.number))
 		case !h.closes.IsZero() && now.Sub(h.closes) > picking.Stale:

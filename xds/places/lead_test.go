@@ -66,7 +66,7 @@ func (s *served) asks(id uint64, held ...*loadsv1.Held) loadsv1.Queue_WaitClient
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	m := &loadsv1.WaitRequest{Cluster: "llama", Picker: "envoy", Heartbeats: true, Waiter: "w", Held: held}
+	m := &loadsv1.WaitRequest{Cluster: "llama", Picker: "envoy", Waiter: "w", Held: held}
 	if id > 0 {
 		m.Arrivals = []*loadsv1.Arrival{{Id: id, Class: "all"}}
 	}

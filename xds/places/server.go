@@ -251,7 +251,7 @@ func (s *Server) receive(g connection, waiter *stream) error {
 
 // serve puts the requests of a stream into the queue of this replica.
 func (s *Server) serve(g connection, m *loadsv1.WaitRequest, h *hall, l *leader, waiter *stream) error {
-	waiter.beats, waiter.shared, waiter.waiter = m.GetHeartbeats(), m.GetShared(), cut(m.GetWaiter())
+	waiter.shared, waiter.waiter = m.GetShared(), cut(m.GetWaiter())
 	waiter.relayed = len(metadata.ValueFromIncomingContext(g.Context(), relayedKey)) > 0
 	log := s.log.With("cluster", h.cluster, "picker", cut(m.GetPicker()))
 	if p, ok := peer.FromContext(g.Context()); ok {
@@ -294,7 +294,6 @@ func ended(err error) error {
 type stream struct {
 	number  uint64
 	wake    loops.Signal // there are verdicts
-	beats   bool         // it sends heartbeats, so it can be silent
 	shared  bool         // several Envoys may ask its picker
 	relayed bool         // another replica passes it on
 	waiter  string       // the same for all streams of one picker; empty where unknown

@@ -92,13 +92,6 @@ func newTestHall(o Observer, opens time.Time) *hall {
 // join adds a stream.
 func (h *hall) join(s *stream) { _ = h.enter(s, h.leader, time.Now()) }
 
-// newBeating is a stream that sends heartbeats.
-func newBeating(now time.Time) *stream {
-	s := newStream(now)
-	s.beats = true
-	return s
-}
-
 func TestTheSlotsOfAnEndpointAreKnownOrUnknown(t *testing.T) {
 	law := weighting.NewLaw(weighting.DefaultParams())
 	d := law.Step(time.Now(), weighting.Snapshot{Endpoints: []weighting.Endpoint{{Address: "10.0.0.1:80", Capacity: 4},
@@ -267,7 +260,7 @@ func TestAPlaceIsGrantedWhereAnEnvoySaysThatThePromptIs(t *testing.T) {
 				o := one(time.Hour)
 				o.LongestMatch = c.longest
 				h.configure(o, now)
-				s := newBeating(now)
+				s := newStream(now)
 				h.join(s)
 				d := weighting.NewLaw(weighting.DefaultParams()).Step(now, weighting.Snapshot{
 					Endpoints: []weighting.Endpoint{{Address: "10.0.0.1:80", Capacity: 4},
@@ -336,19 +329,16 @@ func TestABrokenStreamGivesItsPlacesToTheOthers(t *testing.T) {
 	}
 }
 
-// TestAnEnvoyThatHangsGivesItsPlacesToTheOthers, though its connection stays open; one that promised no heartbeats
-// keeps them.
+// TestAnEnvoyThatHangsGivesItsPlacesToTheOthers, though its connection stays open.
 func TestAnEnvoyThatHangsGivesItsPlacesToTheOthers(t *testing.T) {
 	for what, c := range map[string]struct {
-		beats  bool
 		pause  time.Duration // between two ticks
 		silent time.Duration // of the stream that holds the place
 		gone   bool
 	}{
-		"three heartbeats are missing": {true, tick, picking.Stale + tick, true},
-		"the third is late":            {true, tick, picking.Stale, false},
-		"an older module":              {false, tick, time.Minute, false},
-		"Steelyard hung itself":        {true, 2 * picking.Stale, 2 * picking.Stale, false},
+		"three heartbeats are missing": {tick, picking.Stale + tick, true},
+		"the third is late":            {tick, picking.Stale, false},
+		"Steelyard hung itself":        {2 * picking.Stale, 2 * picking.Stale, false},
 	} {
 		t.Run(what, func(t *testing.T) {
 			r := &results{by: make(map[string]int)}
@@ -360,8 +350,7 @@ func TestAnEnvoyThatHangsGivesItsPlacesToTheOthers(t *testing.T) {
 				h.decided(&d, now)
 			}
 			publish()
-			hangs, waits := newStream(now), newBeating(now)
-			hangs.beats = c.beats
+			hangs, waits := newStream(now), newStream(now)
 			for _, s := range []*stream{hangs, waits} {
 				h.join(s)
 				if err := h.receive(s, &loadsv1.WaitRequest{Arrivals: []*loadsv1.Arrival{{Id: 1}}}, now); err != nil {
@@ -398,7 +387,7 @@ func TestAnEnvoyThatHangsGivesItsPlacesToTheOthers(t *testing.T) {
 func TestAStreamWhoseEnvoyHangsEndsWithTheReason(t *testing.T) {
 	s := serve(t)
 	s.keepDeciding()
-	c := s.join(&loadsv1.WaitRequest{Cluster: "llama", Heartbeats: true})
+	c := s.join(&loadsv1.WaitRequest{Cluster: "llama"})
 	if err := c.ended(); status.Code(err) != codes.DeadlineExceeded {
 		t.Errorf("it ended with %v", err)
 	}

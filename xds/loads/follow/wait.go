@@ -302,8 +302,7 @@ func (w *Waiter) open() *loadsv1.WaitRequest {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.streamed = true
-	m := &loadsv1.WaitRequest{Cluster: w.cluster, Picker: w.name, Heartbeats: true, Shared: w.Shared,
-		Waiter: w.id}
+	m := &loadsv1.WaitRequest{Cluster: w.cluster, Picker: w.name, Shared: w.Shared, Waiter: w.id}
 	w.arrivals, w.ends = w.arrivals[:0], nil
 	for id, r := range w.requests {
 		if r.endpoint == "" {

@@ -703,6 +703,8 @@ func (x *Cost) GetCached() float64 {
 	return 0
 }
 
+// The picker sends a message at least once a second, an empty one where it has nothing to report. Steelyard regards it
+// as gone, with its requests, when none came for three seconds.
 type WaitRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Of the first message, and not repeated: the cluster, and the picker's name.
@@ -717,9 +719,6 @@ type WaitRequest struct {
 	// When the message was sent, by a clock of the sender that begins anywhere and is never set. Steelyard compares it
 	// with its own clock: by how much longer than others a message was on its way, its requests came earlier. 0: unknown.
 	SentMicroseconds uint64 `protobuf:"varint,6,opt,name=sent_microseconds,json=sentMicroseconds,proto3" json:"sent_microseconds,omitempty"`
-	// The picker sends a message at least once a second, an empty one where it has nothing to report. Steelyard regards
-	// it as gone, with its requests, when none came for three seconds. Of the first message.
-	Heartbeats bool `protobuf:"varint,7,opt,name=heartbeats,proto3" json:"heartbeats,omitempty"`
 	// Several proxies may ask this picker, so that one stream has the requests of all. Of the first message.
 	Shared bool `protobuf:"varint,8,opt,name=shared,proto3" json:"shared,omitempty"`
 	// Unique for each run of a picker, and the same on all its streams for a cluster: a new one replaces the one before.
@@ -799,13 +798,6 @@ func (x *WaitRequest) GetSentMicroseconds() uint64 {
 		return x.SentMicroseconds
 	}
 	return 0
-}
-
-func (x *WaitRequest) GetHeartbeats() bool {
-	if x != nil {
-		return x.Heartbeats
-	}
-	return false
 }
 
 func (x *WaitRequest) GetShared() bool {
@@ -1215,17 +1207,14 @@ const file_loads_proto_rawDesc = "" +
 	"\bper_byte\x18\x02 \x01(\x01R\aperByte\x12\x12\n" +
 	"\x04mean\x18\x03 \x01(\x01R\x04mean\x12\x12\n" +
 	"\x04most\x18\x04 \x01(\x01R\x04most\x12\x16\n" +
-	"\x06cached\x18\x05 \x01(\x01R\x06cached\"\xb9\x02\n" +
+	"\x06cached\x18\x05 \x01(\x01R\x06cached\"\x99\x02\n" +
 	"\vWaitRequest\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x16\n" +
 	"\x06picker\x18\x02 \x01(\tR\x06picker\x12,\n" +
 	"\x04held\x18\x03 \x03(\v2\x18.steelyard.loads.v1.HeldR\x04held\x127\n" +
 	"\barrivals\x18\x04 \x03(\v2\x1b.steelyard.loads.v1.ArrivalR\barrivals\x12\x14\n" +
 	"\x05ended\x18\x05 \x03(\x04R\x05ended\x12+\n" +
-	"\x11sent_microseconds\x18\x06 \x01(\x04R\x10sentMicroseconds\x12\x1e\n" +
-	"\n" +
-	"heartbeats\x18\a \x01(\bR\n" +
-	"heartbeats\x12\x16\n" +
+	"\x11sent_microseconds\x18\x06 \x01(\x04R\x10sentMicroseconds\x12\x16\n" +
 	"\x06shared\x18\b \x01(\bR\x06shared\x12\x16\n" +
 	"\x06waiter\x18\t \x01(\tR\x06waiter\"2\n" +
 	"\x04Held\x12\x0e\n" +
