@@ -28,6 +28,10 @@ const (
 // control plane configured it to (drop_overloads).
 const headerDropped = "X-Envoy-Drop-Overload"
 
+// shortCompletion is the body of a request without a Completion. An endpoint picker of a gateway refuses one without a
+// model and a prompt.
+const shortCompletion = `{"model":"m","prompt":"hi"}`
+
 // maxAnswer bounds how much of an answer is read, in bytes.
 const maxAnswer = 16 << 20
 
@@ -176,7 +180,7 @@ func (r *runner) newRequest(index int, a Arrival) (*http.Request, error) {
 	target := r.plan.Targets[a.Target]
 	// POST, as inference is: the transport would silently repeat a GET when a
 	// connection breaks, and the servers would see more load than was planned.
-	var body io.Reader = strings.NewReader("{}")
+	var body io.Reader = strings.NewReader(shortCompletion)
 	if a.Completion != nil {
 		body = a.Completion.reader()
 	}
