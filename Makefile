@@ -20,7 +20,7 @@ PAGE_MODULE := e2e/page
 # And the tests with the control planes of gateways.
 GATEWAYS_MODULE := e2e/gateways
 MODULES := $(BENCH_MODULE) $(ENVOY_MODULE) $(PAGE_MODULE) $(MANIFESTS_MODULE) $(GATEWAYS_MODULE) \
-	e2e/kubernetes/inferencepool tools
+	e2e/kubernetes/inferencepool e2e/bench/epp tools
 
 LINTER := .tools/bin/golangci-lint
 RUNNER := .tools/bin/gotestsum
@@ -285,7 +285,7 @@ programs := tools-envoy tools-redis tools-promtool tools-prometheus tools-triton
 .PHONY: tools
 tools: need-go $(programs) ## all that the tests run, into .tools/bin
 
-.PHONY: $(programs) tools-zig tools-rootfs tools-envoy-gateway tools-envoys tools-istio
+.PHONY: $(programs) tools-zig tools-rootfs tools-envoy-gateway tools-envoys tools-istio tools-epp
 tools-envoy: ## Envoy 1.40: ENVOY=, else from PATH, else downloaded
 tools-envoys: ## Envoy 1.36.4, 1.37.0, 1.38.3, 1.39.3 and 1.40.0, downloaded
 tools-redis: ## redis-server: REDIS_SERVER=, else from PATH, else Debian's
@@ -299,7 +299,8 @@ tools-zig: ## Zig's C compiler: the module for amd64 and arm64, from any of them
 tools-rootfs: ## what stands for the base images in `make images`, of unpacked Debian packages
 tools-envoy-gateway: ## Envoy Gateway 1.9: ENVOY_GATEWAY=, else built from Go modules
 tools-istio: ## istiod and pilot-agent 1.31: PILOT_DISCOVERY= and PILOT_AGENT=, else built from Go modules
-$(programs) tools-zig tools-rootfs tools-envoy-gateway tools-envoys tools-istio: tools-%:
+tools-epp: ## the Inference Extension's endpoint picker 1.5: EPP=, else built from Go modules
+$(programs) tools-zig tools-rootfs tools-envoy-gateway tools-envoys tools-istio tools-epp: tools-%:
 	@tools/$*.sh
 
 .PHONY: clean

@@ -27,6 +27,7 @@ const (
 	ProgramEnvoyGateway   Program = "envoy-gateway"
 	ProgramPilotAgent     Program = "pilot-agent"
 	ProgramPilotDiscovery Program = "pilot-discovery"
+	ProgramEndpointPicker Program = "epp"
 )
 
 // variable names the environment variable that overrides where the program is.
