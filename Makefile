@@ -224,7 +224,8 @@ bench-llm: need-go tools-envoy ## times to the first token of LLM requests on En
 	@bin/bench-llm $(ARGS)
 
 .PHONY: bench-faults
-bench-faults: need-go tools-envoy ## how soon a failing server gets nothing new, and what is lost (ARGS="--quick")
+bench-faults: tools-envoy tools-epp tools-etcd tools-apiserver
+bench-faults: need-go ## how soon a failing server gets nothing new, and what is lost (ARGS="--quick")
 	@go build -C $(BENCH_MODULE) -o $(CURDIR)/bin/bench-faults ./faults
 	@bin/bench-faults $(ARGS)
 

@@ -12,4 +12,6 @@
 // A fault of the metrics page is none of serving: there the share should stay near 1.
 //
 // All rows have the retries and the outlier detection of `steelyard bootstrap`; LEAST_REQUEST is Envoy's own with both.
+// How the row of the Inference Extension's picker is set up, and why, is in the comment of package extension: it is the
+// only row that also has readiness probes, because the picker relies on them.
 package main

@@ -35,7 +35,7 @@ type options struct {
 
 func defaults() options {
 	o := options{
-		policies: []string{"least_request", "steelyard_scrape_250ms", "steelyard_access_log"},
+		policies: []string{"least_request", "inference_extension", "steelyard_scrape_250ms", "steelyard_access_log"},
 		runs:     3, envoys: 4, servers: 8, slots: 4, service: 250 * time.Millisecond, load: 0.5,
 		warmUp: 15 * time.Second, length: time.Minute, drain: 10 * time.Second, seed: 1,
 	}

@@ -7,6 +7,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"steelyard/e2e/bench/placement/extension"
 	"steelyard/e2e/rig/proc"
 	envoybootstrap "steelyard/envoy-bootstrap"
 )
@@ -45,6 +46,9 @@ func (p Policy) bootstrap(name, xds, picker string, servers []string) ([]byte, e
 	text, err := envoybootstrap.Render(o)
 	if err != nil {
 		return nil, err
+	}
+	if p.Extension {
+		return extension.Bootstrap(text, listenerName, clusterName, picker, servers)
 	}
 	return native(text, p.Native, servers)
 }

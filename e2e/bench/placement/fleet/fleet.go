@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
+	"steelyard/e2e/bench/placement/extension"
 	"steelyard/e2e/rig/load"
 	"steelyard/e2e/rig/modelsim"
 	"steelyard/e2e/rig/proc"
@@ -38,6 +39,8 @@ type Fleet struct {
 	envoys   []*proc.Envoy
 	pickers  []picker // one for each Envoy; empty where the policy has none
 	urls     []string // where requests go: of the Envoys' listeners, or of the servers
+
+	extension *extension.Picker // of all Envoys; nil where the policy has none
 
 	redis   *proc.Redis
 	client  *redis.Client
@@ -157,33 +160,13 @@ func (f *Fleet) startRedis(ctx context.Context) (modelsim.Observer, error) {
 	return counter, nil
 }
 
-func (f *Fleet) startServers(observer modelsim.Observer) error {
-	for i := range f.Size.Servers {
-		s, err := modelsim.Start(f.Size.serverOptions(i, f.Policy, observer))
-		if err != nil {
-			return err
-		}
-		f.servers = append(f.servers, s)
-		if counter, ok := observer.(*modelsim.Counter); ok {
-			counter.Track(s.Address())
-		}
-	}
-	return nil
-}
-
-// Servers returns the model servers of the row, in the order of Size.
-func (f *Fleet) Servers() []*modelsim.Server { return f.servers }
-
-func (f *Fleet) addresses() []string {
-	all := make([]string, len(f.servers))
-	for i, s := range f.servers {
-		all[i] = s.Address()
-	}
-	return all
-}
-
-// startControl starts `steelyard serve`, where the policy has one.
+// startControl starts `steelyard serve`, or the extension's picker, where the policy has one.
 func (f *Fleet) startControl(ctx context.Context) error {
+	if f.Policy.Extension {
+		var err error
+		f.extension, err = extension.Start(ctx, f.dir, f.addresses())
+		return err
+	}
 	if f.Policy.Control == nil {
 		return nil
 	}
@@ -339,6 +322,9 @@ func (f *Fleet) startEnvoy(ctx context.Context, i int) error {
 		xds = f.replicas[i%n].xds
 	}
 	picker := ""
+	if f.extension != nil {
+		picker = f.extension.Address()
+	}
 	if c := f.Policy.Control; c != nil && c.Picker {
 		var err error
 		if picker, err = f.startPicker(ctx, i, xds); err != nil {
@@ -433,6 +419,9 @@ func (f *Fleet) Close() error {
 		if p.process != nil {
 			errs = append(errs, p.process.Stop())
 		}
+	}
+	if f.extension != nil {
+		errs = append(errs, f.extension.Close())
 	}
 	for _, r := range f.replicas {
 		errs = append(errs, r.process.Stop())

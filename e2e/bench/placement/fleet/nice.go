@@ -46,6 +46,9 @@ func (f *Fleet) standBack() error {
 	if f.redis != nil {
 		errs = append(errs, standBack(f.redis.Pid()))
 	}
+	if f.extension != nil {
+		errs = append(errs, standBack(f.extension.Process().Pid()))
+	}
 	for _, r := range f.replicas {
 		errs = append(errs, standBack(r.process.Pid()))
 	}

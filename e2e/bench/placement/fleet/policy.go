@@ -14,12 +14,14 @@ type Policy struct {
 	Name  string // in the JSON
 	Title string // in tables and plots
 
-	// One of these three. Native is the policy of Envoys without
-	// Steelyard; Direct has no Envoys: the load generator sees every request and
-	// picks.
-	Native  Native
-	Control *Control
-	Direct  bool
+	// One of these four. Native is the policy of Envoys without
+	// Steelyard; Extension has Envoys that ask the endpoint picker of the Gateway API
+	// Inference Extension; Direct has no Envoys: the load generator sees every request
+	// and picks.
+	Native    Native
+	Control   *Control
+	Extension bool
+	Direct    bool
 }
 
 // Native is a load balancing policy of Envoy's own.
@@ -85,6 +87,11 @@ func Policies() []Policy {
 	}
 }
 
+// inferenceExtension is a row that only runs if it is named, because it needs a Kubernetes API.
+func inferenceExtension() Policy {
+	return Policy{Name: "inference_extension", Title: "Inference Extension's picker", Extension: true}
+}
+
 // Variants of a row with Steelyard, as suffixes of its name.
 const (
 	variantRoundRobin = "+round_robin" // Envoy's ROUND_ROBIN under the weights, instead of what bootstrap writes
@@ -119,13 +126,13 @@ func (p Policy) With(variants string) (Policy, error) {
 	return p.with(variants)
 }
 
-// Named returns the policy of a name, one of Policies or a variant of one.
+// Named returns the policy of a name: one of Policies, a variant of one, or inference_extension.
 func Named(name string) (Policy, error) {
 	base, variants := name, ""
 	if i := strings.Index(name, "+"); i >= 0 {
 		base, variants = name[:i], name[i:]
 	}
-	all := Policies()
+	all := append(Policies(), inferenceExtension())
 	i := slices.IndexFunc(all, func(p Policy) bool { return p.Name == base })
 	if i < 0 {
 		var names []string
