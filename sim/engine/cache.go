@@ -78,17 +78,3 @@ func (c *cache) leave(at int32) {
 		c.newest = b.older
 	}
 }
-
-// lookUp finds what of a prompt is cached: whole blocks, and never its last token.
-func (e *Engine) lookUp(r *Request) {
-	if e.cache != nil {
-		r.Cached = CacheBlock * e.cache.has(r.Blocks[:min(len(r.Blocks), (r.Prompt-1)/CacheBlock)])
-	}
-}
-
-// keep puts what is computed of a request into the cache.
-func (e *Engine) keep(r *Request) {
-	if e.cache != nil {
-		e.cache.use(r.Blocks[:min(len(r.Blocks), (r.Prompt+r.Generated)/CacheBlock)])
-	}
-}
