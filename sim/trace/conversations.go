@@ -9,18 +9,6 @@ import (
 	"time"
 )
 
-// A Content is what a request shares with others.
-type Content struct {
-	// Blocks are hashes of the prompt and the answer, each of all up to the end of a
-	// block of BlockTokens.
-	Blocks []uint64
-	// Ends are the whole blocks up to the end of each message of the prompt.
-	Ends []int32
-}
-
-// BlockTokens is the size of a block of a Content.
-const BlockTokens = 128
-
 // dialogs describe conversations that share system prompts, go on, and branch.
 type dialogs struct {
 	requests     int

@@ -1,12 +1,9 @@
 package trace
 
 import (
-	"bytes"
 	"cmp"
-	_ "embed" // the trace of Azure
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"time"
 )
 
@@ -26,24 +23,17 @@ type Trace struct {
 	Contents []Content
 }
 
-// AzureSource names the source and the licence of [Azure]: they have to be shown with
-// every figure made with it.
-const AzureSource = "Azure LLM inference trace 2023, conversation (Microsoft, github.com/Azure/AzurePublicDataset, " +
-	"CC-BY 4.0)"
-
-//go:embed testdata/azure-llm-2023-conv.csv.gz
-var azure []byte
-
-var readAzure = sync.OnceValues(func() (*Trace, error) { return Read("azure-llm-2023-conv", bytes.NewReader(azure)) })
-
-// Azure is the conversation trace of 2023, which must not be changed.
-func Azure() *Trace {
-	t, err := readAzure()
-	if err != nil {
-		panic(err) // the file is part of the program, and a test reads it
-	}
-	return t
+// A Content is what a request shares with others.
+type Content struct {
+	// Blocks are hashes of the prompt and the answer, each of all up to the end of a
+	// block of BlockTokens.
+	Blocks []uint64
+	// Ends are the whole blocks up to the end of each message of the prompt.
+	Ends []int32
 }
+
+// BlockTokens is the size of a block of a Content.
+const BlockTokens = 128
 
 // Span is the time from the first request to the last.
 func (t *Trace) Span() time.Duration { return t.Requests[len(t.Requests)-1].At }
