@@ -188,3 +188,10 @@ func (p *places) trustLatest() {
 		at.trustLatest()
 	}
 }
+
+// An Endpoint is an endpoint as an update describes it.
+type Endpoint struct {
+	picking.Endpoint
+	InFlight float64 // requests in flight there, of all proxies; NaN where unknown
+	AtOnce   float64 // requests that it executes at once; NaN where unknown
+}
