@@ -194,6 +194,20 @@ func (l *Listener) enter(c *conn) (victim *conn, full int) {
 	return victim, full
 }
 
+func (l *Listener) connection(remote, local net.Addr) *conn {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.table.open[addressesOf(remote, local)]
+}
+
+// closeHolder closes the connection that holds the most unread bytes, if there is one to close.
+func (l *Listener) closeHolder(victim *conn) {
+	if victim != nil {
+		l.holders.Add("peer", victim.pair.remote, "limit", l.options.Unread)
+		victim.Close()
+	}
+}
+
 // Busy marks the start and the end of a request on a connection whose requests do not pass through Intercept.
 func (c *conn) Busy(busy bool) {
 	c.listener.mu.Lock()
