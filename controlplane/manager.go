@@ -3,6 +3,7 @@ package controlplane
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -250,6 +251,13 @@ func (m *Manager) Cluster(name string) *Cluster {
 	return nil
 }
 
+// refreshOverrides gives a cluster its current overrides.
+func (m *Manager) refreshOverrides(cluster string) {
+	if c := m.Cluster(cluster); c != nil {
+		c.setOverrides(m.overrides.Of(cluster, time.Now()))
+	}
+}
+
 // Endpoints returns those of a cluster; false before its source has answered.
 func (m *Manager) Endpoints(name string) ([]discovery.Endpoint, bool) {
 	c := m.Cluster(name)
@@ -301,4 +309,45 @@ func optionsOf(c config.Cluster, cfg *config.Config, cost push.Cost) Options {
 		o.CountInterval = cfg.Redis.Interval
 	}
 	return o
+}
+
+// EverReady reports whether new Envoys could be served at some time since the first Apply. A cluster that is added
+// later and not ready delays only itself.
+func (m *Manager) EverReady() bool {
+	m.mu.Lock()
+	been, settled, clusters := m.beenReady, m.settled, slices.Collect(maps.Values(m.clusters))
+	m.mu.Unlock()
+	if been || !settled {
+		return been
+	}
+	ready, without := readyWithout(clusters, time.Now())
+	if !ready {
+		return false
+	}
+	m.mu.Lock()
+	first := !m.beenReady
+	m.beenReady = true
+	m.mu.Unlock()
+	if first && len(without) > 0 {
+		m.log.Warn("ready without clusters whose discovery has never answered", "clusters", without)
+	}
+	return true
+}
+
+// readyWithout reports whether new Envoys can be served, and which clusters they do without: those whose discovery does
+// not answer. One of them, such as a DNS name that is gone, would otherwise keep every restarted replica from the
+// Envoys of all others. Where none has an answer, the fault is more likely here, and other replicas serve better; where
+// there are no clusters, those of pools are still to come.
+func readyWithout(clusters []*running, now time.Time) (ready bool, without []string) {
+	for _, c := range clusters {
+		switch {
+		case c.Ready():
+		case c.unanswered(now):
+			without = append(without, c.name)
+		default:
+			return false, nil
+		}
+	}
+	slices.Sort(without)
+	return len(without) < len(clusters), without
 }

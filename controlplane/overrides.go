@@ -3,23 +3,14 @@ package controlplane
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"steelyard/controlplane/override"
 	"steelyard/internal/api"
 	"steelyard/internal/spelling"
-	"steelyard/weighting"
 )
 
 // Overrides are what operators decided about endpoints of any cluster.
 func (m *Manager) Overrides() *override.Registry { return m.overrides }
-
-// refreshOverrides gives a cluster its current overrides.
-func (m *Manager) refreshOverrides(cluster string) {
-	if c := m.Cluster(cluster); c != nil {
-		c.setOverrides(m.overrides.Of(cluster, time.Now()))
-	}
-}
 
 // Override puts an override in force: of an endpoint that there is, as long as another one is left that serves.
 func (m *Manager) Override(o api.Override) error {
@@ -47,16 +38,6 @@ type NotFound struct{ error }
 
 // Unwrap returns the cause.
 func (n NotFound) Unwrap() error { return n.error }
-
-func (c *Cluster) setOverrides(overrides map[string]api.Override) {
-	c.mu.Lock()
-	some := len(c.overrides)+len(overrides) > 0
-	c.overrides = overrides
-	c.mu.Unlock()
-	if some {
-		c.poke()
-	}
-}
 
 // admits refuses an override that would leave no endpoint to serve, or more than all of the traffic.
 func (c *Cluster) admits(o api.Override) error {
@@ -94,13 +75,4 @@ func (c *Cluster) admits(o api.Override) error {
 			100*pinned)
 	}
 	return nil
-}
-
-// override is what the law applies to an endpoint.
-func (c *Cluster) override(address string, now time.Time) weighting.Override {
-	o, ok := c.overrides[address]
-	if !ok || !now.Before(o.Until.Time) {
-		return weighting.Override{}
-	}
-	return weighting.Override{Drained: o.Kind == api.OverrideDrain, Share: o.Share.Or(0)}
 }

@@ -2,36 +2,10 @@ package controlplane
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"steelyard/weighting"
 )
-
-// becomeReady reports whether the cluster may be published. Once ready, a cluster
-// stays so, whatever fails. A pool without endpoints has nothing to publish; its
-// first endpoints begin the first round.
-func (c *Cluster) becomeReady(now time.Time) bool {
-	c.mu.Lock()
-	was, warmUp, endpoints := c.ready, c.options.WarmUp, len(c.endpoints)
-	var waiting string
-	var waited time.Duration
-	if !was && !c.populated.IsZero() {
-		waiting, waited = c.waitingFor(), now.Sub(c.populated)
-		c.ready = waiting == "" || waited >= warmUp
-	}
-	ready := c.ready
-	c.mu.Unlock()
-	switch {
-	case was || !ready:
-	case waiting == "":
-		c.log.Info("ready", "endpoints", endpoints, "after", waited)
-	default:
-		c.log.Warn("published without a full round of reports", "warm_up", warmUp, "waiting_for", waiting)
-	}
-	return ready
-}
 
 // Ready reports whether the cluster has something worth publishing, or nothing to publish.
 func (c *Cluster) Ready() bool {
@@ -66,47 +40,6 @@ func (c *Cluster) Blind(now time.Time) string {
 		return fmt.Sprintf("no endpoint can be scraped: %v", c.scrapes.lastErr)
 	}
 	return ""
-}
-
-// EverReady reports whether new Envoys could be served at some time since the first Apply. A cluster that is added
-// later and not ready delays only itself.
-func (m *Manager) EverReady() bool {
-	m.mu.Lock()
-	been, settled, clusters := m.beenReady, m.settled, slices.Collect(maps.Values(m.clusters))
-	m.mu.Unlock()
-	if been || !settled {
-		return been
-	}
-	ready, without := readyWithout(clusters, time.Now())
-	if !ready {
-		return false
-	}
-	m.mu.Lock()
-	first := !m.beenReady
-	m.beenReady = true
-	m.mu.Unlock()
-	if first && len(without) > 0 {
-		m.log.Warn("ready without clusters whose discovery has never answered", "clusters", without)
-	}
-	return true
-}
-
-// readyWithout reports whether new Envoys can be served, and which clusters they do without: those whose discovery does
-// not answer. One of them, such as a DNS name that is gone, would otherwise keep every restarted replica from the
-// Envoys of all others. Where none has an answer, the fault is more likely here, and other replicas serve better; where
-// there are no clusters, those of pools are still to come.
-func readyWithout(clusters []*running, now time.Time) (ready bool, without []string) {
-	for _, c := range clusters {
-		switch {
-		case c.Ready():
-		case c.unanswered(now):
-			without = append(without, c.name)
-		default:
-			return false, nil
-		}
-	}
-	slices.Sort(without)
-	return len(without) < len(clusters), without
 }
 
 // enoughTries is how often in a row an endpoint or a source is tried without success
