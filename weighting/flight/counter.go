@@ -30,65 +30,6 @@ type Counter struct {
 	basis Basis
 }
 
-// Sums are cumulative where they are kept, and changes of those where a step returns them.
-type Sums struct {
-	Issued uint64 // requests that began
-	Hashed uint64 // of Issued, those whose endpoint a hash chose (affinity), and not the weights
-	Ended  uint64 // requests that are over, however they ended
-
-	Failed    uint64  // requests that the endpoint failed
-	Errors    uint64  // other requests that ended in an error
-	Succeeded uint64  // requests that were answered without one
-	Answered  uint64  // requests with an answer, and
-	Latency   float64 // the time to its last byte, in seconds
-
-	Sized uint64  // of Issued, those whose size was logged
-	Bytes float64 // of their bodies; a float64 does not wrap around, whatever sizes are made up
-
-	Refused      uint64  // of Sized, those that the endpoint refused: it answered with a 4xx
-	RefusedBytes float64 // of their bodies
-}
-
-// Add adds a change.
-func (s *Sums) Add(change *Sums) {
-	s.Issued += change.Issued
-	s.Hashed += change.Hashed
-	s.Ended += change.Ended
-	s.Failed += change.Failed
-	s.Errors += change.Errors
-	s.Succeeded += change.Succeeded
-	s.Answered += change.Answered
-	s.Latency += change.Latency
-	s.Sized += change.Sized
-	s.Bytes += change.Bytes
-	s.Refused += change.Refused
-	s.RefusedBytes += change.RefusedBytes
-}
-
-// A Size is a number of bytes that may be unknown, which is not zero.
-type Size struct {
-	Bytes uint64
-	Known bool
-}
-
-// largestSize is what a larger body counts as, in bytes: no engine takes more, and any client can announce more. It
-// keeps the sums exact.
-const largestSize = 1 << 28
-
-// Counted is the number of bytes that count, of a size that is known.
-func (s Size) Counted() float64 { return float64(min(s.Bytes, largestSize)) }
-
-// A Change is what a step changed.
-type Change struct {
-	InFlight int32 // change of the number of requests in flight
-	Sums     Sums  // change of the sums
-	// Close is how many of the oldest open requests have ended without a logged end. An end of one of them that is
-	// logged after all is Closed.
-	Close int32
-	// Corrected is how many requests a report added to the count by the log, or took from it.
-	Corrected int32
-}
-
 // InFlight is the number of requests in flight.
 func (c *Counter) InFlight() int32 {
 	switch c.basis {
@@ -102,16 +43,6 @@ func (c *Counter) InFlight() int32 {
 
 // Open is the number of requests that were logged to begin and have not ended.
 func (c *Counter) Open() int32 { return c.open }
-
-// A Beginning is a logged beginning of a request.
-type Beginning struct {
-	Size   Size // of its body
-	Hashed bool // as in Sums
-	// Untracked marks a beginning whose end has come already, or could not be matched: it is issued, and not open.
-	Untracked bool
-	// Reported says that a process of the proxy sends load reports, which show the request as issued, too.
-	Reported bool
-}
 
 // InProgress is the number of requests in progress by the last report of each process.
 func (c *Counter) InProgress() int32 { return c.gauge }
@@ -133,16 +64,6 @@ func (c *Counter) Begin(b Beginning) (change Change) {
 	c.done(before, &change)
 	return change
 }
-
-// A Pairing says which beginning an end belongs to.
-type Pairing uint8
-
-// The pairings.
-const (
-	Open     Pairing = iota // to that of an open request
-	Closed                  // to one that was closed without its end, and is in Ended
-	Unpaired                // to none that was logged
-)
 
 // End takes in a logged end, and returns with the change what of adds counts in the sums.
 func (c *Counter) End(pairing Pairing, adds Sums) (change Change) {
@@ -228,13 +149,3 @@ func (c *Counter) done(before int32, change *Change) {
 	change.InFlight = c.InFlight() - before
 	c.unended = clamp(int64(c.unended) + int64(change.Sums.Issued) - int64(change.Sums.Ended))
 }
-
-// maxKept is the largest number that a counter keeps: a larger one is made up.
-const maxKept = 1_000_000_000
-
-func clamp(n int64) int32 { return int32(max(-maxKept, min(maxKept, n))) }
-
-// median of three.
-func median(a, b, c int32) int32 { return max(min(a, b), min(max(a, b), c)) }
-
-func abs(x int32) int32 { return max(x, -x) }

@@ -2,35 +2,9 @@ package flight
 
 import "time"
 
-// A Report is the part of a load report about the endpoint: zero where the endpoint is left out. All but
-// InProgress is since the report before.
-type Report struct {
-	InProgress, Issued, Succeeded, Errors int32
-	Hashed                                int32 // of Issued, as in Sums
-
-	// Process sent the report, as one of Processes that report for the proxy or are about to, this one
-	// among them.
-	Process   uint8
-	Processes int
-	// Joins is set in a first report, and in the first of a process that had left (Leave). Of a first one
-	// only InProgress counts, because its counters reach back to an unknown time.
-	Joins, First bool
-	Round        Round
-	// Due asks to compare Issued with the sum in the log.
-	Due bool
-	// Logged says that since the report before a log showed the same requests, and how they ended.
-	Logged bool
-}
-
 // ComparePeriod is the least time between two reports of a process that are Due: a little less than between
 // two reports next to a log.
 const ComparePeriod = 900 * time.Millisecond
-
-// A Round is a time in which each process reported once. With one process, each report is a round.
-type Round struct {
-	Begins, Ends bool // with this report
-	First        bool // the first report of a process is in it
-}
 
 // Report takes in a load report.
 func (c *Counter) Report(r *Report) (change Change) {
@@ -166,3 +140,8 @@ func (c *Counter) Share(process uint8) {
 		c.shared.of(process).gauge = c.gauge
 	}
 }
+
+// median of three.
+func median(a, b, c int32) int32 { return max(min(a, b), min(max(a, b), c)) }
+
+func abs(x int32) int32 { return max(x, -x) }
