@@ -79,15 +79,6 @@ func (p *Picker) longest(cached []Cached) (picked int, reason Reason, ok bool) {
 	return picked, ReasonPrefix, ok
 }
 
-// uncached returns the cost of a request of which nothing is cached, from its cost in the mean.
-func (c Cost) uncached(cost float64) float64 {
-	cost = c.Base + max(0, cost-c.Base)/(1-c.Cached)
-	if c.Most > 0 {
-		cost = min(cost, c.Most)
-	}
-	return cost
-}
-
 // drawBy returns the index of a candidate with a chance in proportion to its room over all keys, and always the same
 // for one key: by weighted rendezvous hashing, where a change of one room moves only those keys that it has to. All
 // pickers draw alike, so that prompts that none of them knows gather where they will be cached.

@@ -9,8 +9,6 @@ import (
 )
 
 const (
-	// Stale is the age from which an update is not used.
-	Stale = 3 * time.Second
 	// Settle is the time from a choice until an update may contain the request, the age of the load not included.
 	Settle = 15 * time.Millisecond
 	// Lag is the time from a change of the loads until an update has it, half of the interval between two updates
@@ -20,87 +18,6 @@ const (
 	// 16,000 between two scrapes of 250 ms. The oldest are forgotten first. None is remembered for longer than Stale.
 	MaxOwn = 4096
 )
-
-// An Endpoint is an endpoint as an Update describes it.
-type Endpoint struct {
-	Address string // IP:port
-	weighting.Vessel
-	Avoid Avoidance
-	// LoadAge is the time from the reading that the load rests on to the decision; 0 where that is not known.
-	LoadAge time.Duration
-	// Restarts counts the observed restarts of its server: a rise means that its prefix cache is empty.
-	Restarts int
-	// Share of the requests, 0..1, that go there whatever its load; 0: by its load.
-	Share float64
-}
-
-// An Avoidance is whether other endpoints are to be preferred. Requests go to one with a higher value only where all
-// others have at least that, too.
-type Avoidance int
-
-// The order of avoidance.
-const (
-	AvoidNone    Avoidance = iota
-	AvoidFlagged           // overloaded or failing
-	AvoidDrained           // an operator wants it empty
-)
-
-// avoidanceOf returns that of an endpoint in a decision.
-func avoidanceOf(e *weighting.EndpointDecision) Avoidance {
-	switch {
-	case e.Override.Drained:
-		return AvoidDrained
-	case e.Overloaded || e.Failing:
-		return AvoidFlagged
-	}
-	return AvoidNone
-}
-
-// A Cost is what a request adds to the load of its endpoint, in the unit of the loads:
-// Base + PerByte · size, at most Most.
-type Cost struct {
-	Base    float64 // of any request
-	PerByte float64 // 0 if the size has no influence
-	Mean    float64 // of a request whose size is not known
-	Most    float64 // 0: no limit
-	// Cached is the share of the prompts that prefix caches answer, 0..1 and less than 1: PerByte and Mean apply to the
-	// rest.
-	Cached float64
-}
-
-// Requests returns the cost if the unit of load is the request.
-func Requests() Cost { return Cost{Base: 1, Mean: 1} }
-
-// of returns the cost of a request.
-func (c Cost) of(r Request) float64 {
-	if r.Size < 0 || c.PerByte == 0 {
-		return c.Mean
-	}
-	cost := c.Base + c.PerByte*float64(r.Size)
-	if c.Most > 0 {
-		cost = min(cost, c.Most)
-	}
-	return cost
-}
-
-// A Request is what is known of a request before it is sent.
-type Request struct {
-	Size int64 // bytes of its body, negative where unknown
-	// Subset are the only addresses that it may go to; empty for all.
-	Subset []string
-	// May reports whether it may go to an address; nil for all.
-	May func(address string) bool
-	// Cached are the endpoints that have a part of its prompt in their cache.
-	Cached []Cached
-	// Key, unless it is 0, replaces chance: among equal endpoints, requests with one key get the same one.
-	Key uint64
-}
-
-// A Cached is a part of a prompt that an endpoint need not compute.
-type Cached struct {
-	Address string
-	Share   float64 // of the prompt, 0..1
-}
 
 // Reason is the reason for a choice, or for none.
 type Reason string

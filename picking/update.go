@@ -6,6 +6,33 @@ import (
 	"steelyard/weighting"
 )
 
+// An Endpoint is an endpoint as an Update describes it.
+type Endpoint struct {
+	Address string // IP:port
+	weighting.Vessel
+	Avoid Avoidance
+	// LoadAge is the time from the reading that the load rests on to the decision; 0 where that is not known.
+	LoadAge time.Duration
+	// Restarts counts the observed restarts of its server: a rise means that its prefix cache is empty.
+	Restarts int
+	// Share of the requests, 0..1, that go there whatever its load; 0: by its load.
+	Share float64
+}
+
+// An Avoidance is whether other endpoints are to be preferred. Requests go to one with a higher value only where all
+// others have at least that, too.
+type Avoidance int
+
+// The order of avoidance.
+const (
+	AvoidNone    Avoidance = iota
+	AvoidFlagged           // overloaded or failing
+	AvoidDrained           // an operator wants it empty
+)
+
+// Stale is the age from which an update is not used.
+const Stale = 3 * time.Second
+
 // An Update has the loads of one cluster at one time.
 type Update struct {
 	Endpoints   []Endpoint
@@ -59,24 +86,13 @@ func UpdateOf(d *weighting.Decision) Update {
 	return u
 }
 
-const (
-	// mostCost bounds the guess of one request, in mean requests: a large body may be an image, or never be sent.
-	mostCost = 32
-	// MostCached bounds the Cached of a Cost: what is not cached is taken for at most ten times the mean.
-	MostCached = 0.9
-)
-
-// CostOf returns what a request adds to a load: one request, or by the formula of the law (package weighting) (prompt +
-// D) / (P + D), with D the decode of a mean request in prompt tokens.
-func CostOf(w *weighting.Work) Cost {
-	if w == nil {
-		return Requests()
+// avoidanceOf returns that of an endpoint in a decision.
+func avoidanceOf(e *weighting.EndpointDecision) Avoidance {
+	switch {
+	case e.Override.Drained:
+		return AvoidDrained
+	case e.Overloaded || e.Failing:
+		return AvoidFlagged
 	}
-	decode := w.Decode()
-	whole := w.PromptTokens + decode
-	c := Cost{Base: decode / whole, Mean: 1, Most: mostCost, Cached: min(w.Cached, MostCached)}
-	if w.BySize {
-		c.PerByte = w.TokensPerByte / whole
-	}
-	return c
+	return AvoidNone
 }
