@@ -39,10 +39,8 @@ func newAdder(replica string, interval time.Duration, own func(cluster string) m
 		added: make(map[Key]bool)}
 }
 
-// SetAdding replaces the keys whose scores get what this process counts. The Requests of their results are then those
-// that others count. What was added to the scores of a key that is not in it any more is taken out of them again.
-func (p *Poller) SetAdding(keys map[Key]bool) {
-	a := p.adder
+// set replaces the keys: see SetAdding.
+func (a *adder) set(keys map[Key]bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.adding = maps.Clone(keys)

@@ -3,6 +3,7 @@ package inflight
 import (
 	"fmt"
 	"strings"
+	"time"
 )
 
 // A Key is one sorted set to read and the cluster whose counts it holds.
@@ -20,6 +21,9 @@ func companion(key string) string {
 	}
 	return "{" + key + "}" + suffix
 }
+
+// syncTimeout bounds the exchanges that write to one set.
+const syncTimeout = time.Second
 
 // MaxMembers is how many members one sorted set may have.
 const MaxMembers = 10_000

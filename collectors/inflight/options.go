@@ -1,7 +1,9 @@
 package inflight
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"strings"
@@ -69,6 +71,43 @@ func (o Options) checkFiles(ctx context.Context) error {
 	_, err := passwordIn(ctx, o.PasswordFile)
 	_, ofSentinels := passwordIn(ctx, o.SentinelPasswordFile)
 	return errors.Join(err, ofSentinels)
+}
+
+// transport returns the TLS configuration of connections, with the files that are current for each; nil for plain text.
+// It reads all files once, so that one that cannot be used is an error at the start.
+func (o Options) transport() (tlsConfig, error) {
+	if err := o.checkFiles(context.Background()); err != nil {
+		return nil, fmt.Errorf("redis: %w", err)
+	}
+	if o.TLS == nil {
+		return nil, nil
+	}
+	config := func(ctx context.Context, host string) (*tls.Config, error) {
+		own := *o.TLS
+		own.ServerName = cmp.Or(own.ServerName, host)
+		return o.Credentials.Client(ctx, own)
+	}
+	if _, err := config(context.Background(), ""); err != nil {
+		return nil, fmt.Errorf("redis: tls: %w", err)
+	}
+	return config, nil
+}
+
+// Connector returns a function that makes clients of the same Redis for another use, each with a function that closes
+// it and waits for its connections. It reads the files as New does.
+func Connector(o Options) (func() (client redis.UniversalClient, stop func()), error) {
+	config, err := o.transport()
+	if err != nil {
+		return nil, err
+	}
+	return func() (redis.UniversalClient, func()) {
+		d := newDialer(config, max(background, o.Timeout))
+		client := redis.NewUniversalClient(o.universal(d))
+		return client, func() {
+			_ = client.Close() // before the dialer, as in Run
+			d.close()
+		}
+	}, nil
 }
 
 // passwordIn reads a password file; without one there is no password.

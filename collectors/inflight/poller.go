@@ -1,9 +1,7 @@
 package inflight
 
 import (
-	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -20,10 +18,8 @@ type Poller struct {
 	dialer *dialer
 	sink   func([]Result)
 	log    *slog.Logger
-
-	replication replication // used by read only
-	members     *members
-	adder       *adder
+	source
+	members *members
 
 	mu   sync.Mutex
 	keys []Key // replaced as a whole, never modified
@@ -44,45 +40,7 @@ func New(o Options, sink func([]Result), log *slog.Logger) (*Poller, error) {
 	redis.SetLogger(libraryLog{log})
 	return &Poller{
 		o: o, dialer: newDialer(config, max(background, o.Timeout)), sink: sink, log: log,
-		replication: replication{maxSilence: maxSilence}, members: newMembers(o.Replica),
-		adder: newAdder(o.Replica, o.Interval, o.Own),
-	}, nil
-}
-
-// transport returns the TLS configuration of connections, with the files that are current for each; nil for plain text.
-// It reads all files once, so that one that cannot be used is an error at the start.
-func (o Options) transport() (tlsConfig, error) {
-	if err := o.checkFiles(context.Background()); err != nil {
-		return nil, fmt.Errorf("redis: %w", err)
-	}
-	if o.TLS == nil {
-		return nil, nil
-	}
-	config := func(ctx context.Context, host string) (*tls.Config, error) {
-		own := *o.TLS
-		own.ServerName = cmp.Or(own.ServerName, host)
-		return o.Credentials.Client(ctx, own)
-	}
-	if _, err := config(context.Background(), ""); err != nil {
-		return nil, fmt.Errorf("redis: tls: %w", err)
-	}
-	return config, nil
-}
-
-// Connector returns a function that makes clients of the same Redis for another use, each with a function that closes
-// it and waits for its connections. It reads the files as New does.
-func Connector(o Options) (func() (client redis.UniversalClient, stop func()), error) {
-	config, err := o.transport()
-	if err != nil {
-		return nil, err
-	}
-	return func() (redis.UniversalClient, func()) {
-		d := newDialer(config, max(background, o.Timeout))
-		client := redis.NewUniversalClient(o.universal(d))
-		return client, func() {
-			_ = client.Close() // before the dialer, as in Run
-			d.close()
-		}
+		source: newSource(&o), members: newMembers(o.Replica),
 	}, nil
 }
 
@@ -93,6 +51,15 @@ func (p *Poller) SetKeys(keys []Key) {
 	defer p.mu.Unlock()
 	p.keys = keys
 }
+
+// SetMembers replaces the sets to keep equal to endpoints, each with its endpoints. A set without endpoints is left as
+// it is until there are some: before the first discovery they are unknown. A set that had endpoints and has none any
+// more is emptied as far as the other replicas agree.
+func (p *Poller) SetMembers(wanted map[Key][]string) { p.members.set(wanted) }
+
+// SetAdding replaces the keys whose scores get what this process counts. The Requests of their results are then those
+// that others count. What was added to the scores of a key that is not in it any more is taken out of them again.
+func (p *Poller) SetAdding(keys map[Key]bool) { p.adder.set(keys) }
 
 func (p *Poller) snapshot() []Key {
 	p.mu.Lock()
@@ -111,7 +78,7 @@ func (p *Poller) Run(ctx context.Context) error {
 	}()
 	ctx, stop := context.WithCancel(ctx)
 	var syncing sync.WaitGroup
-	syncing.Go(func() { p.members.run(ctx, p, client) })
+	syncing.Go(func() { p.members.run(ctx, p.adder, client, p.log) })
 	defer func() {
 		syncing.Wait()
 		p.adder.withdraw(context.WithoutCancel(ctx), client, true)
@@ -127,11 +94,6 @@ func (p *Poller) Run(ctx context.Context) error {
 		}
 		return results
 	})
-}
-
-// unreachable reports whether Redis could not be asked for one of the keys.
-func unreachable(results []Result) bool {
-	return slices.ContainsFunc(results, func(r Result) bool { return errors.As(r.Err, new(sourceError)) })
 }
 
 // loop is Run without the network.

@@ -35,19 +35,37 @@ type sourceError struct{ error }
 
 func (e sourceError) Unwrap() error { return e.error }
 
+// unreachable reports whether Redis could not be asked for one of the keys.
+func unreachable(results []Result) bool {
+	return slices.ContainsFunc(results, func(r Result) bool { return errors.As(r.Err, new(sourceError)) })
+}
+
+// A source is the Redis that is read.
+type source struct {
+	addresses   []string
+	timeout     time.Duration // of one poll
+	replication replication   // used by read only
+	adder       *adder
+}
+
+func newSource(o *Options) source {
+	return source{addresses: o.Addresses, timeout: o.Timeout, replication: replication{maxSilence: maxSilence},
+		adder: newAdder(o.Replica, o.Interval, o.Own)}
+}
+
 // read does one poll: all keys in one pipeline, one result per key in the same
 // order. A single server is asked for its role in the same round trip.
-func (p *Poller) read(ctx context.Context, client redis.UniversalClient, keys []Key) []Result {
-	ctx, cancel := context.WithTimeout(ctx, p.o.Timeout)
+func (s *source) read(ctx context.Context, client redis.UniversalClient, keys []Key) []Result {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	start := time.Now()
-	cmds, adding := make([]redis.Cmder, len(keys)), p.adder.adds()
-	defer p.adder.asked()
+	cmds, adding := make([]redis.Cmder, len(keys)), s.adder.adds()
+	defer s.adder.asked()
 	var role *redis.Cmd // nil in a Redis Cluster
 	_, err := client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for i, k := range keys {
 			if adding[k] {
-				cmds[i] = p.adder.ask(ctx, pipe, k)
+				cmds[i] = s.adder.ask(ctx, pipe, k)
 				continue
 			}
 			cmds[i] = pipe.ZRangeWithScores(ctx, k.Key, 0, MaxMembers) // inclusive: one more than allowed
@@ -58,7 +76,7 @@ func (p *Poller) read(ctx context.Context, client redis.UniversalClient, keys []
 		return nil
 	})
 	if slices.ContainsFunc(cmds, lacksScript) {
-		p.adder.askAgain(ctx, client, keys, cmds)
+		s.adder.askAgain(ctx, client, keys, cmds)
 		err = nil // of a command, which was answered
 	}
 	took := time.Since(start)
@@ -67,36 +85,36 @@ func (p *Poller) read(ctx context.Context, client redis.UniversalClient, keys []
 	results := make([]Result, len(keys))
 	explained := role != nil && role.Err() != nil
 	for i, k := range keys {
-		members, keyErr := p.scores(k, cmds[i])
+		members, keyErr := s.scores(k, cmds[i])
 		explained = explained || cmds[i].Err() != nil
 		results[i] = Result{Cluster: k.Cluster, Key: k.Key, At: at, Took: took}
-		p.fill(&results[i], members, keyErr)
+		s.fill(&results[i], members, keyErr)
 	}
 	if role != nil {
-		p.discardStale(results, p.replication.check(role.Val(), role.Err(), at))
+		s.discardStale(results, s.replication.check(role.Val(), role.Err(), at))
 	}
 	if err != nil && !explained {
 		// The pipeline failed and no command has an error: none of them was answered.
 		for i, k := range keys {
 			results[i] = Result{Cluster: k.Cluster, Key: k.Key, At: at, Took: took}
-			p.fill(&results[i], nil, err)
+			s.fill(&results[i], nil, err)
 		}
 	}
 	return results
 }
 
 // scores returns the members of a key, each with what pickers count for it, by the answer to read's command.
-func (p *Poller) scores(k Key, cmd redis.Cmder) ([]redis.Z, error) {
+func (s *source) scores(k Key, cmd redis.Cmder) ([]redis.Z, error) {
 	if c, ok := cmd.(*redis.Cmd); ok {
-		return p.adder.others(k, c)
+		return s.adder.others(k, c)
 	}
 	return cmd.(*redis.ZSliceCmd).Result()
 }
 
 // fill turns Redis' answer for one key into its result.
-func (p *Poller) fill(r *Result, members []redis.Z, err error) {
+func (s *source) fill(r *Result, members []redis.Z, err error) {
 	if err != nil {
-		r.Err = p.explain(r.Key, err)
+		r.Err = s.explain(r.Key, err)
 		return
 	}
 	switch {
@@ -114,12 +132,12 @@ func tooMany(key string) error {
 
 // discardStale removes the counts from the results of a replica that has lost its primary. If that cannot be
 // determined, the counts stay and the results have that as an error.
-func (p *Poller) discardStale(results []Result, err error) {
+func (s *source) discardStale(results []Result, err error) {
 	for i := range results {
 		r := &results[i]
 		switch {
 		case errors.As(err, new(lostPrimary)):
-			r.Requests, r.Err = nil, p.explain(r.Key, err)
+			r.Requests, r.Err = nil, s.explain(r.Key, err)
 		case err != nil && r.Err == nil:
 			r.Err = fmt.Errorf("in-flight key %q: %w", r.Key, err)
 		}
@@ -127,7 +145,7 @@ func (p *Poller) discardStale(results []Result, err error) {
 }
 
 // explain returns an error with what to do about a failed read.
-func (p *Poller) explain(key string, err error) error {
+func (s *source) explain(key string, err error) error {
 	switch {
 	case strings.HasPrefix(err.Error(), "WRONGTYPE"):
 		return fmt.Errorf("in-flight key %q is not a sorted set; delete it, or name the one the pickers write: %w", key,
@@ -140,10 +158,10 @@ func (p *Poller) explain(key string, err error) error {
 		return fmt.Errorf("in-flight key %q: the ACL user may not read it; grant +zrange, the key's pattern and, "+
 			"with a db, +select: %w", key, err)
 	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded):
-		err = fmt.Errorf("no answer within %v: %w", p.o.Timeout, err)
+		err = fmt.Errorf("no answer within %v: %w", s.timeout, err)
 	}
 	return sourceError{fmt.Errorf("reading in-flight key %q from Redis (%s): %w", key,
-		strings.Join(p.o.Addresses, ", "), err)}
+		strings.Join(s.addresses, ", "), err)}
 }
 
 // counts separates the members that hold a count from those that do not.

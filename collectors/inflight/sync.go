@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -20,7 +21,6 @@ var syncScript string
 // Times of the members that are synchronised.
 const (
 	syncEvery    = time.Second      // without a change of the endpoints
-	syncTimeout  = time.Second      // of one set
 	listLasts    = 5 * time.Second  // after a replica last wrote it
 	unknownGrace = 10 * time.Second // for a member that is on no list
 	goneKept     = time.Minute      // that a member was removed
@@ -44,11 +44,8 @@ func newMembers(replica string) *members {
 	}
 }
 
-// SetMembers replaces the sets to keep equal to endpoints, each with its endpoints. A set without endpoints is left as
-// it is until there are some: before the first discovery they are unknown. A set that had endpoints and has none any
-// more is emptied as far as the other replicas agree.
-func (p *Poller) SetMembers(wanted map[Key][]string) {
-	m := p.members
+// set replaces the sets: see SetMembers.
+func (m *members) set(wanted map[Key][]string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	wanted = maps.Clone(wanted)
@@ -64,8 +61,8 @@ func (p *Poller) SetMembers(wanted map[Key][]string) {
 	m.changed.Set()
 }
 
-// run synchronises the sets until ctx is done.
-func (m *members) run(ctx context.Context, p *Poller, client redis.UniversalClient) {
+// run synchronises the sets, and has the adder withdraw what it adds no longer, until ctx is done.
+func (m *members) run(ctx context.Context, a *adder, client redis.UniversalClient, log *slog.Logger) {
 	tick := time.NewTicker(syncEvery)
 	defer tick.Stop()
 	for {
@@ -81,11 +78,11 @@ func (m *members) run(ctx context.Context, p *Poller, client redis.UniversalClie
 			m.errs[k] = err
 			m.mu.Unlock()
 			if added+removed > 0 {
-				p.log.Info("members of an in-flight key are synchronised", "cluster", k.Cluster, "key", k.Key,
+				log.Info("members of an in-flight key are synchronised", "cluster", k.Cluster, "key", k.Key,
 					"added", added, "removed", removed)
 			}
 		}
-		p.adder.withdraw(ctx, client, false)
+		a.withdraw(ctx, client, false)
 		select {
 		case <-ctx.Done():
 			return
