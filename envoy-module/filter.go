@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	grpccredentials "google.golang.org/grpc/credentials"
@@ -161,23 +160,4 @@ func (f *filter) choose(r picking.Request, prompt *prefix.Prompt) (endpoints, re
 		return "", string(c.Reason)
 	}
 	return strings.Join(append([]string{c.Address}, c.Others...), ","), string(c.Reason)
-}
-
-// mostPanics is the number of panics after which the filter steps aside for good.
-const mostPanics = 3
-
-// panics are all, and uncounted those that no counter of Envoy has yet.
-var panics, uncounted atomic.Int64
-
-// aside reports whether the filter has stepped aside.
-func aside() bool { return panics.Load() >= mostPanics }
-
-// guard recovers from a panic of the entry that defers it, and counts it.
-func guard() {
-	if r := recover(); r != nil {
-		n := panics.Add(1)
-		uncounted.Add(1)
-		logger().Error("panic recovered, which is a defect; after the third, a filter steps aside, and "+
-			"requests follow the weights; a router goes on", "panic", r, "count", n)
-	}
 }
