@@ -14,6 +14,17 @@ func EnvoyOf(c *api.Connection) envoyid.ID {
 	return envoyid.ID{NodeID: c.NodeID, Host: hostOf(c.Address), Certificate: c.Certificate}
 }
 
+func (t *tracker) watching(cluster string) []envoyid.ID {
+	t.mu.Lock()
+	out := make([]envoyid.ID, 0, len(t.watches.clusters[cluster]))
+	for envoy := range t.watches.clusters[cluster] {
+		out = append(out, envoy)
+	}
+	t.mu.Unlock()
+	slices.SortFunc(out, envoyid.Compare)
+	return out
+}
+
 // clients takes a snapshot of all streams and merges those of each Envoy.
 func (t *tracker) clients() []api.Connection {
 	clients := group(t.snapshot())

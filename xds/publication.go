@@ -27,35 +27,6 @@ type publishedAt struct {
 	at  time.Time
 }
 
-// published records that update seq of the cache is about to change the cluster's content.
-func (t *tracker) published(cluster string, seq uint64, at time.Time, proxyTime time.Duration) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	p := t.clusters[cluster]
-	if p == nil {
-		p = &publication{}
-		t.clusters[cluster] = p
-	}
-	p.pushes[p.count%recentPushes] = publishedAt{seq, at}
-	p.count++
-	p.proxyTime = proxyTime
-}
-
-func (t *tracker) removed(cluster string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.clusters, cluster)
-}
-
-func (t *tracker) ackDelay(cluster string) time.Duration {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if p := t.clusters[cluster]; p != nil {
-		return p.ackDelay
-	}
-	return 0
-}
-
 // versionAt returns the version of the cluster's latest push up to update seq of the cache, and its time. If the
 // tracker no longer has it, because the cluster was removed or pushed many times since, it returns the version of the
 // update and a zero time.

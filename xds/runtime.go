@@ -48,15 +48,6 @@ type RuntimeClient struct {
 	Acks uint64
 }
 
-// SetRuntime sets an Envoy's runtime layer: percentages by key, which it limits to 0..100; nil is the default,
-// Options.Runtime. The server sends the layer if it differs from the previous one. It also keeps the layer of an Envoy
-// that is not connected, until it is set to nil.
-func (s *Server) SetRuntime(w envoyid.ID, layer map[string]float64) { s.runtimes.set(w, layer) }
-
-// RuntimeClients returns the Envoys with a stream of runtime values, sorted by node id, host and peer. The caller may
-// change the result.
-func (s *Server) RuntimeClients() []RuntimeClient { return s.runtimes.clients() }
-
 // runtimes serves each Envoy its layer over a stream of its own (state of the world). It answers the first request at
 // once, because an Envoy waits for its runtime layers when it starts.
 type runtimes struct {

@@ -6,31 +6,22 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"log/slog"
-
-	"steelyard/internal/api"
-
 	mathrand "math/rand/v2"
+	"net"
 	"strconv"
-	"strings"
 	"time"
 
-	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
-
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-
 	endpointservice "github.com/envoyproxy/go-control-plane/envoy/service/endpoint/v3"
-
 	runtimev3 "github.com/envoyproxy/go-control-plane/envoy/service/runtime/v3"
-
 	cachev3 "github.com/envoyproxy/go-control-plane/pkg/cache/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/server/sotw/v3"
-
 	serverv3 "github.com/envoyproxy/go-control-plane/pkg/server/v3"
 	"google.golang.org/grpc"
 
-	"steelyard/weighting/push"
-	"steelyard/xds/assignment"
+	"steelyard/internal/api"
+	"steelyard/internal/envoyid"
 	"steelyard/xds/port"
 )
 
@@ -51,22 +42,6 @@ type Server struct {
 	seq      uint64 // of the latest update of the cache
 	clusters map[string]*cluster
 	kept     map[string]kept // the latest call of Publish, by cluster
-}
-
-// A cluster is the state of one name.
-type cluster struct {
-	last    *pushed // nil before the first push
-	builder assignment.Builder
-	failing bool // the last assignment could not be built
-}
-
-// A pushed is the latest assignment pushed under a name.
-type pushed struct {
-	at        time.Time
-	number    uint64 // of the Publish that it came from
-	version   string
-	endpoints int
-	message   *endpointv3.ClusterLoadAssignment
 }
 
 // NewServer makes a server without clusters. It starts no goroutine.
@@ -116,6 +91,9 @@ func (s *Server) Register(g *grpc.Server) {
 	runtimev3.RegisterRuntimeDiscoveryServiceServer(streams, s.runtimes)
 }
 
+// Listener wraps l so that the server sees how connections end. Without it, Gone is empty.
+func (s *Server) Listener(l net.Listener) net.Listener { return watchedListener{l, s.tracker} }
+
 // streamsOnly registers the streams of a service without its unary methods, such as FetchEndpoints, so that gRPC
 // answers those with Unimplemented: polled weights are late, and a unary call that sends no request would keep the
 // server from stopping.
@@ -144,115 +122,39 @@ func versionPrefix(start time.Time) string {
 	return hex.EncodeToString(unique[:]) + "." + strconv.FormatInt(start.Unix(), 36) + "."
 }
 
-// publish builds the assignment of a name and wakes its watches. If it cannot be built, Envoys keep the previous one.
-func (s *Server) publish(name string, number uint64, v *push.Verdict) error {
-	c := s.clusters[name]
-	if c == nil {
-		c = &cluster{}
-		s.clusters[name] = c
-	}
-	options := assignment.Options{EndpointStaleAfter: v.StaleAfter, Previous: c.message(),
-		Unweighted: strings.HasSuffix(name, membersSuffix)}
-	message, err := c.builder.Build(name, v.Decision, options, s.dither)
-	if err != nil {
-		return s.failed(name, c, err)
-	}
-	next := &pushed{at: s.now(), number: number, endpoints: len(v.Decision.Endpoints), message: message}
-	if err := s.push(name, next, v.ProxyTime); err != nil {
-		return s.failed(name, c, err)
-	}
-	s.succeeded(name, c, next)
-	return nil
-}
-
-// push updates the cache, which wakes the watches of the cluster.
-func (s *Server) push(name string, p *pushed, proxyTime time.Duration) error {
-	s.seq++
-	p.version = s.prefix + strconv.FormatUint(s.seq, 10)
-	// The tracker comes first, because a stream may send the new version before set returns.
-	s.tracker.published(name, s.seq, p.at, proxyTime)
-	return s.cache.set(name, p.message)
-}
-
-func (s *Server) succeeded(name string, c *cluster, next *pushed) {
-	switch {
-	case c.last == nil:
-		s.mu.logLater(slog.LevelInfo, "cluster is served",
-			"cluster", name, "endpoints", next.endpoints, "version", next.version)
-	case c.failing:
-		s.mu.logLater(slog.LevelInfo, "assignment can be built again", "cluster", name, "version", next.version)
-	}
-	c.last, c.failing = next, false
-}
-
-// failed logs an assignment that could not be pushed, at level Error only if the one before succeeded.
-func (s *Server) failed(name string, c *cluster, err error) error {
-	level := slog.LevelDebug
-	if !c.failing {
-		level = slog.LevelError
-	}
-	c.failing = true
-	s.mu.logLater(level, "assignment not pushed, the previous one stays", "cluster", name, "error", err)
-	return err
-}
-
-// latest returns the latest push under a name; nil if there is none.
-func (c *cluster) latest() *pushed {
-	if c == nil {
-		return nil
-	}
-	return c.last
-}
-
-func (c *cluster) version() string {
-	if last := c.latest(); last != nil {
-		return last.version
-	}
-	return ""
-}
-
-func (c *cluster) message() *endpointv3.ClusterLoadAssignment {
-	if last := c.latest(); last != nil {
-		return last.message
-	}
-	return nil
-}
-
-// Remove stops serving a cluster under all its names. Envoys that have an assignment keep it: as long as the cluster is
-// in Envoy's configuration, the last known assignment is better than none. An Envoy that subscribes afterwards waits.
-// (With endpoint_stale_after, Envoy drops the endpoints when that time has passed.)
-func (s *Server) Remove(cluster string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.kept, cluster)
-	for _, suffix := range []string{"", failsafeSuffix, fallbackSuffix, membersSuffix} {
-		s.remove(cluster + suffix)
-	}
-}
-
-func (s *Server) remove(name string) {
-	c := s.clusters[name]
-	if c == nil {
-		return
-	}
-	delete(s.clusters, name)
-	if c.last == nil {
-		return
-	}
-	s.tracker.removed(name)
-	s.seq++ // the cache counts removals too
-	if err := s.cache.drop(name); err != nil {
-		s.mu.logLater(slog.LevelError, "removing a cluster from the cache", "cluster", name, "error", err)
-	}
-	s.mu.logLater(slog.LevelInfo, "cluster is no longer served", "cluster", name)
-}
-
 // Clients returns the connected Envoys, with what each was sent and what it answered, sorted by node id, peer and
 // transport. The caller may change the result.
 func (s *Server) Clients() []api.Connection { return s.tracker.clients() }
 
+// Gone returns the Envoys that vanished in the last ten minutes and have not reconnected, the latest first.
+func (s *Server) Gone() []api.GoneEnvoy { return s.tracker.vanished() }
+
+// Watchers returns the Envoys that subscribe to the cluster under any of its names, each once, sorted by node id and
+// host. cluster is the base name. The caller may change the result.
+func (s *Server) Watchers(cluster string) []envoyid.ID { return s.tracker.watching(cluster) }
+
+// Shadowed reports whether Envoys subscribe to the cluster, and none of them by a name that carries weights: their
+// requests go where their own clusters send them.
+func (s *Server) Shadowed(cluster string) bool {
+	t := s.tracker
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	w := &t.watches
+	return len(w.clusters[cluster]) > 0 && w.names[cluster]+w.names[cluster+failsafeSuffix] == 0
+}
+
+// WatchGeneration changes whenever the result of Watchers may have changed, for any cluster. It costs one atomic load.
+func (s *Server) WatchGeneration() uint64 { return s.tracker.watches.generation.Load() }
+
 // Names returns the number of subscriptions of all streams together, to names of clusters and to other types.
 func (s *Server) Names() api.Bound { return s.tracker.names.Usage() }
+
+// Paced returns how many requests were handled later because their Envoy had used more than it is entitled to.
+func (s *Server) Paced() uint64 {
+	s.tracker.mu.Lock()
+	defer s.tracker.mu.Unlock()
+	return s.tracker.paced
+}
 
 // AckDelay returns the time from a push of the cluster to an Envoy's ACK, smoothed over about one ACK of each
 // subscribed Envoy. Of the two names that carry weights, it is that of the slower one. Zero is unknown: no Envoy has
@@ -260,6 +162,20 @@ func (s *Server) Names() api.Bound { return s.tracker.names.Usage() }
 func (s *Server) AckDelay(cluster string) time.Duration {
 	return max(s.tracker.ackDelay(cluster), s.tracker.ackDelay(cluster+failsafeSuffix))
 }
+
+// Settled reports whether every responsive Envoy has answered the latest push of its clusters. An Envoy that has left a
+// response unanswered for longer than patience, or to which none could be sent for as long, may be frozen and does not
+// count.
+func (s *Server) Settled(patience time.Duration) bool { return s.tracker.settled(patience) }
+
+// SetRuntime sets an Envoy's runtime layer: percentages by key, which it limits to 0..100; nil is the default,
+// Options.Runtime. The server sends the layer if it differs from the previous one. It also keeps the layer of an Envoy
+// that is not connected, until it is set to nil.
+func (s *Server) SetRuntime(w envoyid.ID, layer map[string]float64) { s.runtimes.set(w, layer) }
+
+// RuntimeClients returns the Envoys with a stream of runtime values, sorted by node id, host and peer. The caller may
+// change the result.
+func (s *Server) RuntimeClients() []RuntimeClient { return s.runtimes.clients() }
 
 type noObserver struct{}
 

@@ -2,11 +2,6 @@ package xds
 
 import "time"
 
-// Settled reports whether every responsive Envoy has answered the latest push of its clusters. An Envoy that has left a
-// response unanswered for longer than patience, or to which none could be sent for as long, may be frozen and does not
-// count.
-func (s *Server) Settled(patience time.Duration) bool { return s.tracker.settled(patience) }
-
 func (t *tracker) settled(patience time.Duration) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

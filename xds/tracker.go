@@ -50,77 +50,6 @@ type tracker struct {
 	paced    uint64 // requests that had to wait
 }
 
-// streamKey identifies a stream: go-control-plane numbers the two protocols apart.
-type streamKey struct {
-	delta bool
-	id    int64
-}
-
-// A stream is one open stream.
-type stream struct {
-	ctx           context.Context // done when the Envoy has ended the stream, or the connection has ended
-	node          api.Node
-	transport     string
-	peer, host    string // host is peer without its port
-	certificate   string // the names in that of the client, empty without one
-	connected     time.Time
-	subscriptions map[string]*subscription
-	held          map[string]struct{} // type URLs
-	pending       []response          // sent and not answered, oldest first
-	pace          *pace               // nil until the stream has named its node
-	requests      uint64
-	changes       int // of subscriptions, by the current request
-}
-
-// A streamIndex finds streams by one of their properties.
-type streamIndex[K comparable] map[K]map[*stream]struct{}
-
-func (x streamIndex[K]) add(key K, st *stream) {
-	if x[key] == nil {
-		x[key] = make(map[*stream]struct{}, 1)
-	}
-	x[key][st] = struct{}{}
-}
-
-func (x streamIndex[K]) remove(key K, st *stream) {
-	delete(x[key], st)
-	if len(x[key]) == 0 {
-		delete(x, key)
-	}
-}
-
-// A subscription is one cluster on one stream.
-type subscription struct {
-	since    time.Time
-	ackDelay time.Duration // smoothed; zero if there was no ACK
-	api.Subscription
-}
-
-// A response is an unanswered one.
-type response struct {
-	nonce string
-	at    time.Time
-	parts []part
-}
-
-// A part is one cluster in a response.
-type part struct {
-	cluster   string
-	version   string    // of the cluster, not of the response
-	published time.Time // when version was pushed, zero when that is no longer known
-}
-
-// A request is what the tracker needs of one, in either protocol.
-type request struct {
-	node                   api.Node
-	typeURL                string
-	nonce                  string
-	refused                bool
-	message                string // of the refusal
-	subscribe, unsubscribe []string
-	replace                bool // subscribe is the whole list (state of the world)
-}
-
 func newTracker(prefix string, now func() time.Time, log *slog.Logger, o Observer, names *port.Quota) *tracker {
 	return &tracker{
 		prefix:          prefix,
@@ -374,4 +303,47 @@ func (t *tracker) sent(key streamKey, nonce, version string, parts []part) {
 	}
 	st.pending = append(st.pending, response{nonce: nonce, at: now, parts: parts})
 	t.spend(st, parts, now)
+}
+
+// spend uses the parts of a response.
+func (t *tracker) spend(st *stream, parts []part, now time.Time) {
+	for _, p := range parts {
+		if c := t.clusters[p.cluster]; c != nil && st.pace != nil {
+			st.pace.Use(now, c.proxyTime)
+		}
+	}
+}
+
+// wait returns when the request may be handled, or its stream or the server ends.
+func (t *tracker) wait(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	case <-t.ended:
+	}
+}
+
+// joinPace adds the stream to the pace of its Envoy.
+func (t *tracker) joinPace(st *stream) {
+	p := t.paces[st.watcher()]
+	if p == nil {
+		p = &pace{}
+		t.paces[st.watcher()] = p
+	}
+	p.streams++
+	st.pace = p
+}
+
+func (t *tracker) leavePace(st *stream) {
+	if st.pace == nil {
+		return
+	}
+	if st.pace.streams--; st.pace.streams == 0 {
+		delete(t.paces, st.watcher())
+	}
 }

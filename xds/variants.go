@@ -1,12 +1,9 @@
 package xds
 
 import (
-	"cmp"
-	"net/netip"
 	"strings"
 
 	"steelyard/weighting"
-	"steelyard/weighting/push"
 )
 
 // A cluster is served under four names, because an EDS resource has one policy for all its subscribers, and an Envoy
@@ -33,67 +30,6 @@ const (
 	fallbackSuffix = "/fallback"
 	membersSuffix  = "/members"
 )
-
-// kept has the verdict of the latest call of Publish.
-type kept struct {
-	number  uint64 // of the call
-	verdict push.Verdict
-}
-
-// Publish pushes a decision under all names of the cluster that have subscribers and for which the verdict says that it
-// is due, and returns the version of the weights. Envoys with a fallback drop the endpoints if they get no assignment
-// for StaleAfter; 0 is never. The server keeps the decision until the next call, so the caller must not change it. If
-// an assignment cannot be built, Publish returns the reason, and the Envoys keep the previous one.
-func (s *Server) Publish(cluster string, v push.Verdict) (version string, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	latest := kept{s.kept[cluster].number + 1, v}
-	s.kept[cluster] = latest
-	failsafe := s.tracker.subscribed(cluster + failsafeSuffix)
-	if failsafe {
-		err = s.publishVariant(cluster+failsafeSuffix, latest)
-		version = s.clusters[cluster+failsafeSuffix].version()
-	}
-	if !failsafe || s.tracker.subscribed(cluster) {
-		err = cmp.Or(err, s.publishVariant(cluster, latest))
-		version = s.clusters[cluster].version()
-	}
-	for _, suffix := range []string{fallbackSuffix, membersSuffix} {
-		name := cluster + suffix
-		if s.tracker.subscribed(name) && (v.Members || s.clusters[name].version() == "") {
-			err = cmp.Or(err, s.publishVariant(name, latest))
-		}
-	}
-	return version, err
-}
-
-// publishVariant publishes the assignment of one name.
-func (s *Server) publishVariant(name string, latest kept) error {
-	v := latest.verdict
-	if !strings.HasSuffix(name, failsafeSuffix) {
-		v.StaleAfter = 0
-	}
-	switch {
-	case strings.HasSuffix(name, failsafeSuffix):
-		v.Decision.DropFraction = 0
-	case strings.HasSuffix(name, fallbackSuffix):
-		v.Decision = fallback(v.Decision)
-	case strings.HasSuffix(name, membersSuffix):
-		v.Decision = members(v.Decision)
-	}
-	return s.publish(name, latest.number, &v)
-}
-
-// firstSubscriber publishes the latest decision under a name that has its first subscriber, if it is the name of a
-// cluster: an assignment that was built under it before may be old.
-func (s *Server) firstSubscriber(name string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	latest, ok := s.kept[BaseName(name)]
-	if last := s.clusters[name].latest(); ok && (last == nil || last.number != latest.number) {
-		_ = s.publishVariant(name, latest) // the error is logged, and the next Publish returns it
-	}
-}
 
 // fallback returns a decision that has only the endpoints of d, with equal shares and DEGRADED.
 func fallback(d weighting.Decision) weighting.Decision {
@@ -140,31 +76,4 @@ func BaseName(name string) string {
 		}
 	}
 	return name
-}
-
-// Weights returns the weights of the latest push of a cluster, under either name that carries weights, by address.
-func (s *Server) Weights(cluster string) map[string]uint32 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	last := newer(s.clusters[cluster].latest(), s.clusters[cluster+failsafeSuffix].latest())
-	if last == nil {
-		return nil
-	}
-	weights := make(map[string]uint32, last.endpoints)
-	for _, l := range last.message.GetEndpoints() {
-		for _, e := range l.GetLbEndpoints() {
-			a := e.GetEndpoint().GetAddress().GetSocketAddress()
-			address := netip.AddrPortFrom(netip.MustParseAddr(a.GetAddress()), uint16(a.GetPortValue()))
-			weights[address.String()] = e.GetLoadBalancingWeight().GetValue()
-		}
-	}
-	return weights
-}
-
-// newer returns the later of two pushes, a if they have the same time; either may be nil.
-func newer(a, b *pushed) *pushed {
-	if a == nil || b != nil && b.at.After(a.at) {
-		return b
-	}
-	return a
 }
