@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strings"
 	"time"
+	"unicode"
 
 	"go.yaml.in/yaml/v4"
 )
@@ -158,4 +159,15 @@ func (d *decoder) complain(n *yaml.Node, path, format string, args ...any) {
 // warn adds a warning at a node; path is what it is about.
 func (d *decoder) warn(n *yaml.Node, path, format string, args ...any) {
 	d.warnings.add(n.Line, n.Column, "%s: %s", path, fmt.Sprintf(format, args...))
+}
+
+// checkWord wants a text without white space, of so many bytes at most; write says what to write instead.
+func (d *decoder) checkWord(word *string, longest int, write string) {
+	unfit := func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }
+	switch {
+	case strings.ContainsFunc(*word, unfit):
+		d.refuse(word, "has white space in it: write %s", write)
+	case len(*word) > longest:
+		d.refuse(word, "has %d bytes: write at most %d", len(*word), longest)
+	}
 }
