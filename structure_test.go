@@ -18,8 +18,7 @@ import (
 var product = []string{"weighting", "xds", "collectors", "controlplane", "cmd", "envoy-bootstrap", "picking", "sim",
 	"internal", "envoy-module"}
 
-// Listed are the exceptions to the rules below, with their present numbers. A number may only fall, and who lowers it
-// changes the list.
+// The exceptions to the rules below, with their present numbers. A number may only fall, and the list falls with it.
 var (
 	listedUp = map[string]int{ // arrows that run back up, by package
 		"cmd/internal/daemon":               22,
@@ -42,7 +41,7 @@ var (
 )
 
 // TestFilesDependOnEachOtherInOneDirection: in each package, there is an order of the files in which most use only
-// what is declared further down. So who reads a package from above needs one file after the other.
+// what is declared further down. So a reader goes from one file to the next, and rarely back.
 func TestFilesDependOnEachOtherInOneDirection(t *testing.T) {
 	const most = 0.1 // of the arrows may run back up; in a small package one
 	packages := map[string][]*ast.File{}

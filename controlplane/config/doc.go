@@ -16,8 +16,8 @@
 //
 // The tags of the structs in config.go hold keys, defaults, bounds and words, and everything else follows from them:
 // the decoder applies them, a test compares the comments and steelyard.example.yaml with them. Checks of one value
-// against another are in check.go and endpoints.go. Defaults come first, the file goes over them, then all is checked;
-// the only default that depends on another key is a timeout, which is at most 4/5 of its interval.
+// against another are in check.go, endpoints.go and queue.go. Defaults come first, the file goes over them, then all is
+// checked; the only default that depends on another key is a timeout, which is at most 4/5 of its interval.
 //
 // # YAML
 //
