@@ -126,7 +126,8 @@ func onlyListed(t *testing.T, above, listed map[string]int, want string) {
 	}
 	for name, n := range listed {
 		if above[name] < n {
-			t.Errorf("%s has %d by the list, and %d in fact (0: within the bound): lower the entry", name, n, above[name])
+			t.Errorf("%s has %d by the list, and %d in fact (0: within the bound): lower the entry", name, n,
+				above[name])
 		}
 	}
 }
