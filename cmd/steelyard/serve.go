@@ -20,7 +20,7 @@ import (
 )
 
 func serveCommand() *cobra.Command {
-	var path string
+	var path, service string
 	var l logging
 	c := &cobra.Command{
 		Use:   "serve --config FILE",
@@ -38,15 +38,17 @@ Envoys keep their last weights.`,
 				return err
 			}
 			defer log.Close(logFlush)
-			return serve(path, log, minimum)
+			return serve(path, service, log, minimum)
 		},
 	}
 	configFlag(c, &path)
+	c.Flags().StringVar(&service, "service", "", "Kubernetes Service of the xDS ports of all replicas, by which they find "+
+		"each other\nunless the configuration has a section replicas")
 	l.flags(c)
 	return c
 }
 
-func serve(path string, out *asynclog.Log, minimum *slog.LevelVar) error {
+func serve(path, service string, out *asynclog.Log, minimum *slog.LevelVar) error {
 	log := slog.New(out.Handler())
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
@@ -69,7 +71,7 @@ func serve(path string, out *asynclog.Log, minimum *slog.LevelVar) error {
 		return err
 	}
 	d, err = daemon.New(cfg, daemon.Options{
-		Version: version, Log: log, LogLevel: minimum, ConfigStatus: watcher.Status,
+		Version: version, Log: log, Service: service, LogLevel: minimum, ConfigStatus: watcher.Status,
 		LogStatus: out.Status,
 	})
 	if err != nil {

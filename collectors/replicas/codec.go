@@ -21,8 +21,7 @@ const (
 
 // Bounds on what a message holds.
 const (
-	maxMessage = 256 << 10 // bytes of one that is published
-	maxState   = 2 << 20   // bytes of a whole state
+	maxMessage = 256 << 10 // bytes
 	maxText    = 1024      // bytes of a name or an address
 	maxCount   = 1 << 30   // requests in flight, or Envoys
 	maxAge     = 24 * time.Hour

@@ -123,7 +123,6 @@ func FuzzDecode(f *testing.F) {
 		}
 		p := merge.New("self", noon)
 		p.SetMembers(map[string][]string{"llama": {"10.0.0.1:8000"}})
-		p.Echo(noon)
 		p.Take(noon, m)
 		p.Tick(noon)
 	})

@@ -21,6 +21,12 @@ var (
 	hold, release = redis.NewScript(holdScript), redis.NewScript(releaseScript)
 )
 
+// A Client is a connection to Redis.
+type Client struct {
+	redis.UniversalClient
+	Stop func() // closes it, and waits for what it dialled
+}
+
 // A Lease keeps the lease on the queue in Redis, under PREFIX:{queue}:owner. Its epoch is in PREFIX:{queue}:epoch, in
 // the same slot of a Redis Cluster. It is a lease.Store.
 type Lease struct {

@@ -2,14 +2,13 @@ package replicas
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	"google.golang.org/grpc"
 
 	"steelyard/collectors/replicas/merge"
 	"steelyard/internal/api"
@@ -23,25 +22,16 @@ const (
 	beat       = 100 * time.Millisecond // between two messages at most
 	turns      = 10                     // beats in which all endpoints are repeated once
 	checkEvery = 50 * time.Millisecond  // between two checks for silent replicas
-	again      = 200 * time.Millisecond // between two attempts to connect
-	exchange   = 300 * time.Millisecond // a message may take
-	storing    = 2 * time.Second        // between two states in the hash
-	valid      = 5 * time.Second        // of a state in the hash
 	farewell   = 200 * time.Millisecond // the last message may take
+	settled    = time.Second            // counts are missing for so long before the log says so
 )
-
-// A Client is a connection to Redis.
-type Client struct {
-	redis.UniversalClient
-	Stop func() // closes it, and waits for what it dialled
-}
 
 // Options configure a Link.
 type Options struct {
-	// Connect makes a client. It does not wait for Redis.
-	Connect func() Client
-	Prefix  string // of the channel and the key, the same for all replicas
-	Name    string // of this replica, for display
+	// Dial makes a connection to the xDS port of another replica, host:port.
+	Dial func(address string) (*grpc.ClientConn, error)
+	// Trusted reports whether the client of a stream is another replica.
+	Trusted func(context.Context) bool
 	Log     *slog.Logger
 
 	// Own returns the counts of this replica's Envoys for a cluster. It may overwrite into.
@@ -50,37 +40,85 @@ type Options struct {
 	Changed func(clusters []string)
 }
 
-// A Link publishes this replica's state, and follows the others.
+// A Link sends this replica's state to the others, and follows theirs. Without Configure it does neither.
 type Link struct {
 	o       Options
 	id      merge.ID
-	log     *slog.Logger
 	changed loops.Signal // there is something to send
+	named   loops.Signal // there are other addresses
+	serving sync.WaitGroup
 
 	mu       sync.Mutex
+	settings Settings
 	peers    *merge.Peers
 	clusters []string // that are configured here
 	dirty    map[string]struct{}
-	client   *Client                 // of the current session; nil between two
-	abort    context.CancelCauseFunc // ends that session
-	whole    bool                    // the next message has everything
-	err      error                   // why there is no session, or the latest message could not be sent
-	known    map[string]api.ReplicaState
-	wasCut   bool // as of the last line of the log
-	warned   bool // of a cut, in the log
+	whole    bool // the next message has everything
+	stale    bool // counts of others changed, which the next look reports
+	others
+	reported
+}
+
+// Settings of a Link.
+type Settings struct {
+	Enabled bool   // there may be other replicas
+	Name    string // of this replica, for display
+}
+
+// others are the other replicas as the link knows them, besides the counts that package merge has.
+type others struct {
+	targets   map[string]*target // that this one follows, by address
+	followers map[merge.ID]*follower
+	found     bool  // the addresses are known
+	lookup    error // why they were not found again
+	left      bool  // this replica has taken leave
+}
+
+// reported is what the latest lines of the log say.
+type reported struct {
+	states map[string]api.ReplicaState
+	warned bool // that counts are missing
 }
 
 // New makes a link. No run of any replica may have had its id before.
 func New(id merge.ID, o Options) *Link {
 	return &Link{
-		o: o, id: id, log: o.Log, changed: loops.NewSignal(), peers: merge.New(id, time.Now()),
-		dirty: make(map[string]struct{}),
-		known: make(map[string]api.ReplicaState), wasCut: true,
+		o: o, id: id, changed: loops.NewSignal(), named: loops.NewSignal(), peers: merge.New(id, time.Now()),
+		dirty:    make(map[string]struct{}),
+		others:   others{targets: make(map[string]*target), followers: make(map[merge.ID]*follower)},
+		reported: reported{states: make(map[string]api.ReplicaState)},
 	}
 }
 
 // ID returns the id of this replica.
 func (l *Link) ID() merge.ID { return l.id }
+
+// Configure replaces the settings. The caller looks for the other replicas again, and calls SetPeers.
+func (l *Link) Configure(s Settings) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.settings, l.found, l.lookup = s, false, nil
+	if !s.Enabled {
+		l.retarget(nil)
+		for _, f := range l.followers {
+			l.dismiss(f)
+		}
+	}
+	l.judge(time.Now())
+}
+
+// SetPeers replaces the addresses, host:port, of the other replicas. That of this one may be among them. With an error,
+// which says why they were not found, those known stay where there are none.
+func (l *Link) SetPeers(addresses []string, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lookup = err
+	if err == nil || len(addresses) > 0 {
+		l.found = true
+		l.retarget(addresses)
+	}
+	l.judge(time.Now())
+}
 
 // SetMembers replaces the endpoints of all clusters.
 func (l *Link) SetMembers(members map[string][]string) {
@@ -98,11 +136,14 @@ func (l *Link) CountsChanged(cluster string) {
 	l.changed.Set()
 }
 
-// Merge calls merge.Peers.Merge under the lock.
+// Merge calls merge.Peers.Merge under the lock, where there may be other replicas.
 func (l *Link) Merge(now time.Time, cluster string, own flight.Watchers, parts []flight.Part, counts []flight.Counts,
 	before time.Time) flight.Watchers {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if !l.settings.Enabled {
+		return own
+	}
 	return l.peers.Merge(now, cluster, own, parts, counts, before)
 }
 
@@ -113,27 +154,11 @@ func (l *Link) Served(now time.Time, address string, requests float64) {
 	l.peers.Served(now, address, requests)
 }
 
-// Status returns the state of the link.
-func (l *Link) Status() api.Replicas {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	cut, since := l.peers.Cut()
-	s := api.Replicas{Enabled: true, ID: string(l.id), Name: l.o.Name, Connected: !cut, Since: api.At(since),
-		Messages: l.peers.Messages, Others: l.peers.Status()}
-	switch {
-	case cut && l.err != nil:
-		s.Error = l.err.Error()
-	case cut:
-		s.Error = errSilent.Error()
-	}
-	return s
-}
-
-// Run connects the replicas until ctx is done, and then publishes that this one leaves. Call it once.
+// Run connects the replicas until ctx is done, and then says that this one leaves. Call it once.
 func (l *Link) Run(ctx context.Context) error {
 	connected, stop := context.WithCancel(context.WithoutCancel(ctx)) // until the last message is sent
 	var all sync.WaitGroup
-	all.Go(func() { l.follow(connected) })
+	all.Go(func() { l.attend(connected) })
 	all.Go(func() { l.look(connected) })
 	l.send(ctx)
 	stop()
@@ -144,46 +169,18 @@ func (l *Link) Run(ctx context.Context) error {
 // look checks periodically which replicas are silent, and reports changes.
 func (l *Link) look(ctx context.Context) {
 	loops.Every(ctx, checkEvery, func(time.Time) {
+		now := time.Now()
 		l.mu.Lock()
-		changed := l.peers.Tick(time.Now())
-		clusters, lines := l.clusters, l.news()
+		changed := l.peers.Tick(now)
+		changed = l.judge(now) || changed || l.stale
+		l.stale = false
+		clusters, lines := l.clusters, l.news(now)
 		l.mu.Unlock()
 		for _, line := range lines {
-			l.log.Log(ctx, line.level, line.text, line.args...)
+			l.o.Log.Log(ctx, line.level, line.text, line.args...)
 		}
 		if changed {
 			l.o.Changed(clusters)
 		}
 	})
-}
-
-// A line is a line of the log.
-type line struct {
-	level slog.Level
-	text  string
-	args  []any
-}
-
-// news returns the changes since the last check, as lines of the log.
-func (l *Link) news() (lines []line) {
-	cut, _ := l.peers.Cut()
-	if cut != l.wasCut || cut && !l.warned && l.err != nil { // the first time it may never have been open
-		l.wasCut, l.warned = cut, cut
-		if cut {
-			lines = append(lines, line{slog.LevelWarn, "replicas cannot be reached through Redis: using only the " +
-				"counts of this replica's Envoys", []any{"error", fmt.Sprint(l.err)}})
-		} else {
-			lines = append(lines, line{slog.LevelInfo, "the replicas are connected through Redis", nil})
-		}
-	}
-	seen := make(map[string]api.ReplicaState)
-	for _, p := range l.peers.Status() {
-		seen[p.ID] = p.State
-		if l.known[p.ID] != p.State {
-			lines = append(lines, line{slog.LevelInfo, "another replica is " + string(p.State),
-				[]any{"replica", p.Name, "id", p.ID}})
-		}
-	}
-	l.known = seen
-	return lines
 }

@@ -6,22 +6,25 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"steelyard/collectors/replicas/merge"
+	"steelyard/e2e/rig/grpctest"
+	"steelyard/e2e/rig/link"
 	"steelyard/e2e/rig/output"
-	"steelyard/e2e/rig/proc"
-	"steelyard/e2e/rig/proc/proctest"
 	"steelyard/internal/api"
 	"steelyard/weighting/flight"
 )
-
-// The tests in this file are with a real Redis.
 
 const (
 	llama = "llama"
@@ -30,33 +33,33 @@ const (
 
 // A node is a replica whose own counts the test sets.
 type node struct {
-	t    *testing.T
-	link *Link
-	stop func()
+	t       *testing.T
+	link    *Link
+	address string
+	log     output.Buffer
+	stop    func() // takes leave
+	close   func() // ends its server
 
-	mu  sync.Mutex
-	own map[string]flight.Part
+	mu        sync.Mutex
+	own       map[string]flight.Part
+	distrusts bool
 }
 
-func startNode(t *testing.T, address, name string) *node {
-	t.Helper()
-	return startNodeAs(t, address, name, "", slog.DiscardHandler)
-}
-
-// startNodeAs starts one with a user of Redis.
-func startNodeAs(t *testing.T, address, name, user string, log slog.Handler) *node {
+// startNode starts a replica that does not know of any other yet.
+func startNode(t *testing.T, name string) *node {
 	t.Helper()
 	n := &node{t: t, own: map[string]flight.Part{x: {Address: x}, y: {Address: y}}}
 	n.link = New(merge.ID("run of "+name), Options{
-		Connect: func() Client {
-			c := redis.NewClient(&redis.Options{Addr: address, Username: user, Password: user, MaxRetries: -1,
-				DialerRetries: 1, ContextTimeoutEnabled: true})
-			return Client{UniversalClient: c, Stop: func() { _ = c.Close() }}
+		Dial: func(address string) (*grpc.ClientConn, error) {
+			return grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 		},
-		Prefix: "test", Name: name, Log: slog.New(log),
-		Own: n.counts, Changed: func([]string) {},
+		Trusted: func(context.Context) bool { n.mu.Lock(); defer n.mu.Unlock(); return !n.distrusts },
+		Log:     slog.New(slog.NewTextHandler(&n.log, nil)),
+		Own:     n.counts, Changed: func([]string) {},
 	})
+	n.link.Configure(Settings{Enabled: true, Name: name})
 	n.link.SetMembers(map[string][]string{llama: {x, y}})
+	n.address, n.close = grpctest.Serve(t, n.link.Register)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -66,6 +69,29 @@ func startNodeAs(t *testing.T, address, name, user string, log slog.Handler) *no
 	n.stop = sync.OnceFunc(func() { cancel(); <-done })
 	t.Cleanup(n.stop)
 	return n
+}
+
+// startNodes starts replicas that know each other.
+func startNodes(t *testing.T, names ...string) (nodes []*node) {
+	t.Helper()
+	for _, name := range names {
+		nodes = append(nodes, startNode(t, name))
+	}
+	for _, n := range nodes {
+		n.knows(nodes...)
+	}
+	for _, n := range nodes {
+		n.until("the others are live", n.others(slices.Repeat([]api.ReplicaState{api.ReplicaLive}, len(nodes)-1)...))
+	}
+	return nodes
+}
+
+func (n *node) knows(others ...*node) {
+	var addresses []string
+	for _, o := range others {
+		addresses = append(addresses, o.address)
+	}
+	n.link.SetPeers(addresses, nil)
 }
 
 func (n *node) counts(_ string, into []flight.Part) (flight.Watchers, []flight.Part) {
@@ -85,12 +111,12 @@ func (n *node) request(address string, count int64) {
 	n.link.CountsChanged(llama)
 }
 
-// inFlight returns what the node merges for each endpoint.
-func (n *node) inFlight() map[string]float64 {
+// merged returns what the node merges for each endpoint.
+func (n *node) merged() []flight.Counts {
 	head, parts := n.counts(llama, nil)
 	counts := []flight.Counts{{Address: x}, {Address: y}}
 	n.link.Merge(time.Now(), llama, head, parts, counts, time.Time{})
-	return map[string]float64{x: counts[0].InFlight.Value, y: counts[1].InFlight.Value}
+	return counts
 }
 
 func (n *node) until(what string, holds func() error) {
@@ -107,156 +133,96 @@ func (n *node) until(what string, holds func() error) {
 func (n *node) untilInFlight(want map[string]float64) {
 	n.t.Helper()
 	n.until("the counts of all", func() error {
-		if got := n.inFlight(); !maps.Equal(got, want) {
+		c := n.merged()
+		if got := map[string]float64{x: c[0].InFlight.Value, y: c[1].InFlight.Value}; !maps.Equal(got, want) {
 			return fmt.Errorf("in flight %v, want %v", got, want)
 		}
 		return nil
 	})
 }
 
-// other wants one other replica in a state.
-func (n *node) other(state api.ReplicaState) func() error {
+// others wants other replicas in these states, by name, and counts to be missing if one of them is unreachable.
+func (n *node) others(want ...api.ReplicaState) func() error {
 	return func() error {
 		s := n.link.Status()
-		if !s.Connected || len(s.Others) != 1 || s.Others[0].State != state {
-			return fmt.Errorf("connected %t, others %+v", s.Connected, s.Others)
+		var got []api.ReplicaState
+		for _, o := range s.Others {
+			got = append(got, o.State)
+		}
+		connected := !slices.Contains(want, api.ReplicaUnreachable)
+		if !slices.Equal(got, want) || s.Connected != connected || (s.Error == "") != connected {
+			return fmt.Errorf("connected %t, error %q, others %+v", s.Connected, s.Error, s.Others)
 		}
 		return nil
 	}
 }
 
-func startStore(t *testing.T) *proc.Redis { return proctest.Redis(t, proc.RedisConfig{}) }
-
-func TestCountsReachTheOther(t *testing.T) {
-	store := startStore(t)
-	a, b := startNode(t, store.Address(), "a"), startNode(t, store.Address(), "b")
-	a.until("the other is live", a.other(api.ReplicaLive))
-	b.until("the other is live", b.other(api.ReplicaLive))
+func TestCountsReachAllOthers(t *testing.T) {
+	nodes := startNodes(t, "a", "b", "c")
+	a, b, c := nodes[0], nodes[1], nodes[2]
 	a.request(x, 3)
 	b.request(x, 1)
-	b.request(y, 2)
-	want := map[string]float64{x: 4, y: 2}
-	a.untilInFlight(want)
-	b.untilInFlight(want)
-
+	c.request(y, 2)
+	for _, n := range nodes {
+		n.untilInFlight(map[string]float64{x: 4, y: 2})
+	}
+	for _, o := range a.link.Status().Others {
+		if !o.Follows || o.Error != "" || o.Name == "" || o.Address == "" || o.Envoys != 1 {
+			t.Errorf("a sees %+v", o)
+		}
+	}
 	a.stop()
-	b.until("one that stops is gone", b.other(api.ReplicaGone))
+	b.until("one that stops is gone", b.others(api.ReplicaGone, api.ReplicaLive))
 	if o := b.link.Status().Others[0]; o.Since.Sub(o.LastMessage.Time) > merge.Silence/2 {
 		t.Errorf("gone %v after its last message, though it took leave", o.Since.Sub(o.LastMessage.Time))
 	}
-	if n, err := redisOf(t, store).HLen(t.Context(), "test:replicas:state").Result(); err != nil || n > 1 {
-		t.Errorf("%d states are left, %v", n, err)
-	}
 }
 
-func redisOf(t *testing.T, store *proc.Redis) *redis.Client {
-	t.Helper()
-	c := redis.NewClient(&redis.Options{Addr: store.Address()})
-	t.Cleanup(func() { _ = c.Close() })
-	return c
-}
-
-// The hash has the state of one that is silent at the moment.
-func TestOneThatJoinsLateBeginsWithTheStoredStates(t *testing.T) {
-	store := startStore(t)
-	a := startNode(t, store.Address(), "a")
-	a.request(x, 5)
-	client := redisOf(t, store)
-	a.until("its state is stored", func() error {
-		state, err := client.HGet(t.Context(), "test:replicas:state", "run of a").Result()
-		if err != nil {
-			return err
-		}
-		_, blob, _ := cut(state)
-		m, err := decode([]byte(blob), maxState)
-		if err == nil && m.Clusters[0].Parts[0].InFlight != 5 {
-			err = fmt.Errorf("%+v", m)
-		}
-		return err
-	})
-	if left := client.PTTL(t.Context(), "test:replicas:state").Val(); left <= 0 || left > 2*valid {
-		t.Errorf("the hash expires in %v", left)
+// A follower is a connection to a node without a replica behind it.
+func (n *node) followed(hello []byte) grpc.ClientStream {
+	conn := grpctest.Connect(n.t, n.address)
+	stream, err := conn.NewStream(n.t.Context(), &service.Streams[0], method)
+	if err == nil {
+		err = stream.SendMsg(&wrapperspb.BytesValue{Value: hello})
 	}
-	// Nothing comes over the channel of this one.
-	late := New("late", Options{Prefix: "test", Log: slog.New(slog.DiscardHandler), Changed: func([]string) {}})
-	late.SetMembers(map[string][]string{llama: {x, y}})
-	states, err := late.loadStates(t.Context(), Client{UniversalClient: client})
 	if err != nil {
-		t.Fatal(err)
+		n.t.Fatal(err)
 	}
-	late.echoed(time.Now(), states)
-	counts := []flight.Counts{{Address: x}, {Address: y}}
-	late.Merge(time.Now(), llama, flight.Watchers{}, []flight.Part{{Address: x}, {Address: y}}, counts, time.Time{})
-	if got := counts[0].InFlight.Value; got != 5 {
-		t.Errorf("%v in flight at once, want 5", got)
-	}
+	return stream
 }
 
-func cut(state string) (expiry, blob string, ok bool) {
-	for i := range state {
-		if state[i] == ' ' {
-			return state[:i], state[i+1:], true
-		}
+func received(stream grpc.ClientStream) (*merge.Message, error) {
+	var in wrapperspb.BytesValue
+	if err := stream.RecvMsg(&in); err != nil {
+		return nil, err
 	}
-	return "", "", false
+	return decode(in.GetValue(), maxMessage)
 }
 
-func TestStatesThatAreOldAreRemovedByTheClockOfRedis(t *testing.T) {
-	client := redisOf(t, startStore(t))
-	keys := []string{"h"}
-	// The other way round the whole hash would expire, as all replicas write for equally long.
-	for _, s := range []struct {
-		id string
-		ms int64
-	}{{"old", 1}, {"new", 60_000}} {
-		if err := store.Run(t.Context(), client, keys, s.id, s.ms, "state of "+s.id).Err(); err != nil {
+func TestOneThatJoinsGetsTheWholeStateAtOnce(t *testing.T) {
+	nodes := startNodes(t, "a", "b")
+	nodes[0].request(x, 5)
+	nodes[1].untilInFlight(map[string]float64{x: 5, y: 0})
+	stream := nodes[0].followed(encode(&merge.Message{From: "late", Seq: 1}))
+	for {
+		m, err := received(stream)
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	n := &node{t: t}
-	n.until("only the new one is left", func() error {
-		got, err := load.Run(t.Context(), client, keys).StringSlice()
-		left := client.HLen(t.Context(), "h").Val()
-		if err == nil && (len(got) != 1 || got[0] != "state of new" || left != 1) {
-			err = fmt.Errorf("%v of %d", got, left)
+		if len(m.Clusters) == 0 || len(m.Clusters[0].Parts) < 2 {
+			continue // of the time before it joined
 		}
-		return err
-	})
-}
-
-func TestMessagesOfAnotherVersionAndNonsenseAreIgnoredAndCounted(t *testing.T) {
-	store := startStore(t)
-	a := startNode(t, store.Address(), "a")
-	a.until("it is connected", func() error {
-		if s := a.link.Status(); !s.Connected {
-			return errors.New(s.Error)
+		if p := m.Clusters[0].Parts[0]; p.Address != x || p.InFlight != 5 {
+			t.Errorf("it gets %+v", p)
 		}
-		return nil
-	})
-	client := redisOf(t, store)
-	foreign := encode(&merge.Message{From: "b", Seq: 1})
-	foreign[len(magic)]++
-	for _, m := range [][]byte{foreign, foreign, []byte("hello")} {
-		if err := client.Publish(t.Context(), "test:replicas", m).Err(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	a.until("they are counted", func() error {
-		if c := a.link.Status().Messages; c.Foreign != 2 || c.Invalid != 1 || c.LastForeign.IsZero() {
-			return fmt.Errorf("%+v", c)
-		}
-		return nil
-	})
-	if others := a.link.Status().Others; len(others) != 0 {
-		t.Errorf("others: %+v", others)
+		return
 	}
 }
 
 // Each message has what changed in 5 ms: requests that begin all the time are not a message each.
 func TestChangesAreGathered(t *testing.T) {
-	store := startStore(t)
-	a, b := startNode(t, store.Address(), "a"), startNode(t, store.Address(), "b")
-	b.until("the other is live", b.other(api.ReplicaLive))
+	nodes := startNodes(t, "a", "b")
+	a, b := nodes[0], nodes[1]
 	before, began := b.link.Status().Messages.Received, time.Now()
 	const requests = 2000
 	for range requests {
@@ -270,83 +236,307 @@ func TestChangesAreGathered(t *testing.T) {
 	}
 }
 
-func TestRedisKilledAndBack(t *testing.T) {
-	store := startStore(t)
-	a, b := startNode(t, store.Address(), "a"), startNode(t, store.Address(), "b")
+func TestAReplicaThatDiesIsGoneAndItsNextRunIsFollowed(t *testing.T) {
+	nodes := startNodes(t, "a", "b")
+	a, b := nodes[0], nodes[1]
 	a.request(x, 2)
 	b.untilInFlight(map[string]float64{x: 2, y: 0})
-	if err := store.Kill(); err != nil {
-		t.Fatal(err)
+	a.close()
+	a.stop()
+	b.until("nothing listens there", b.others(api.ReplicaGone))
+	o := b.link.Status().Others[0]
+	if o.Address != a.address || !strings.Contains(o.Error, "refused") {
+		t.Errorf("it is shown as %+v", o)
 	}
-	b.until("the way is cut, and why", func() error {
+
+	next := startNode(t, "next")
+	next.request(x, 1)
+	next.knows(b)
+	b.until("it follows one that this one does not know", func() error {
 		s := b.link.Status()
-		if s.Connected || s.Error == "" || s.Others[0].State != api.ReplicaUnreachable {
+		i := slices.IndexFunc(s.Others, func(r api.Replica) bool { return r.Name == "next" })
+		if s.Connected || i < 0 || !s.Others[i].Follows || !strings.Contains(s.Others[i].Error, "none of the addresses") {
 			return fmt.Errorf("%+v", s)
 		}
 		return nil
 	})
-	proctest.Redis(t, proc.RedisConfig{Address: store.Address()})
-	b.until("the other is live", b.other(api.ReplicaLive))
-	b.untilInFlight(map[string]float64{x: 2, y: 0})
+	b.knows(next)
+	b.until("it is live, and the one before is gone", b.others(api.ReplicaGone, api.ReplicaLive))
 }
 
-func TestAReplicaThatMayNotPublishIsCutAndSaysWhy(t *testing.T) {
-	store := startStore(t)
-	client := redisOf(t, store)
-	acl := func(rule ...any) {
-		if err := client.Do(t.Context(), append([]any{"ACL", "SETUSER", "mute"}, rule...)...).Err(); err != nil {
+// betweenTwo leads what a sends to b, and b to a, through links.
+func betweenTwo(t *testing.T, a, b *node) [2]*link.Link {
+	t.Helper()
+	var links [2]*link.Link
+	for i, to := range []string{b.address, a.address} {
+		l, err := link.Open("127.0.0.1:0", to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(l.Close)
+		links[i] = l
+	}
+	return links
+}
+
+func TestAPairThatIsCutIsShownOnBothSidesAndNotByTheThird(t *testing.T) {
+	a, b, c := startNode(t, "a"), startNode(t, "b"), startNode(t, "c")
+	links := betweenTwo(t, a, b)
+	a.link.SetPeers([]string{links[0].Address(), c.address}, nil)
+	b.link.SetPeers([]string{links[1].Address(), c.address}, nil)
+	c.knows(a, b)
+	for _, n := range []*node{a, b, c} {
+		n.until("the others are live", n.others(api.ReplicaLive, api.ReplicaLive))
+	}
+	a.request(x, 3)
+	c.request(y, 1)
+	b.untilInFlight(map[string]float64{x: 3, y: 1})
+
+	links[0].Hang(true)
+	links[1].Hang(true)
+	a.until("b cannot be reached", a.others(api.ReplicaUnreachable, api.ReplicaLive))
+	b.until("a cannot be reached", b.others(api.ReplicaUnreachable, api.ReplicaLive))
+	b.until("it says why", func() error {
+		if o := b.link.Status().Others[0]; !strings.Contains(o.Error, errSilent.Error()) {
+			return fmt.Errorf("%+v", o)
+		}
+		return nil
+	})
+	if !b.merged()[0].Proxies.Partial || c.merged()[0].Proxies.Partial {
+		t.Error("counts are partial where they are not missing, or not partial where they are")
+	}
+	if err := c.others(api.ReplicaLive, api.ReplicaLive)(); err != nil {
+		t.Errorf("the third: %v", err)
+	}
+	a.request(x, 1)
+	c.untilInFlight(map[string]float64{x: 4, y: 1})
+
+	logged := func(line string) func() error {
+		return func() error {
+			if log := b.log.String(); strings.Count(log, line) != 1 {
+				return fmt.Errorf("the log has\n%s", log)
+			}
+			return nil
+		}
+	}
+	b.until("it is logged", logged("counts of other replicas are missing"))
+	links[0].Hang(false)
+	links[1].Hang(false)
+	a.until("b is live", a.others(api.ReplicaLive, api.ReplicaLive))
+	b.until("a is live", b.others(api.ReplicaLive, api.ReplicaLive))
+	b.untilInFlight(map[string]float64{x: 4, y: 1})
+	if b.merged()[0].Proxies.Partial {
+		t.Error("counts are partial, though none are missing")
+	}
+	b.until("it is logged", logged("the messages of all replicas arrive"))
+}
+
+// Only one direction: who cannot connect says so, and the other has all counts.
+func TestAReplicaThatIsNotTrustedSaysWhyAndGetsNothing(t *testing.T) {
+	a, b := startNode(t, "a"), startNode(t, "b")
+	a.distrusts = true
+	a.knows(b)
+	b.knows(a)
+	b.until("it says why", func() error {
+		s := b.link.Status()
+		if s.Connected || len(s.Others) != 2 || !strings.Contains(s.Error, "certificate") || // its address, and who it is
+			s.Others[0].State != api.ReplicaUnreachable || !s.Others[1].Follows {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	})
+	a.until("the other is live", a.others(api.ReplicaLive))
+	if o := a.link.Status().Others[0]; o.Follows {
+		t.Errorf("it is followed: %+v", o)
+	}
+	a.mu.Lock()
+	a.distrusts = false
+	a.mu.Unlock()
+	b.until("the other is live", b.others(api.ReplicaLive))
+}
+
+func TestItsOwnAddressAndASecondOneOfAnotherAreLeftOut(t *testing.T) {
+	a, b := startNode(t, "a"), startNode(t, "b")
+	second := betweenTwo(t, a, b)[0].Address()
+	b.knows(a, b)
+	a.link.SetPeers([]string{a.address, b.address, second}, nil)
+	a.request(x, 1)
+	b.request(x, 1)
+	a.until("each is there once", a.others(api.ReplicaLive))
+	b.until("each is there once", b.others(api.ReplicaLive))
+	a.untilInFlight(map[string]float64{x: 2, y: 0})
+	b.untilInFlight(map[string]float64{x: 2, y: 0})
+	a.until("one of two addresses is left out", func() error {
+		a.link.mu.Lock()
+		defer a.link.mu.Unlock()
+		open, same := 0, 0
+		for _, t := range a.link.targets {
+			if t.open {
+				open++
+			}
+			if t.same {
+				same++
+			}
+		}
+		if open != 1 || same != 2 {
+			return fmt.Errorf("%d open, %d left out", open, same)
+		}
+		return nil
+	})
+}
+
+func TestWhileTheOthersAreNotKnownCountsAreMissing(t *testing.T) {
+	a := startNode(t, "a")
+	if s := a.link.Status(); s.Connected || s.Error == "" || !a.merged()[0].Proxies.Partial {
+		t.Errorf("before the first answer: %+v", s)
+	}
+	a.link.SetPeers(nil, errors.New("the API server is away"))
+	if s := a.link.Status(); s.Connected || !strings.Contains(s.Error, "the API server is away") {
+		t.Errorf("without an answer: %+v", s)
+	}
+	a.link.SetPeers([]string{}, nil)
+	if s := a.link.Status(); !s.Connected || s.Error != "" || a.merged()[0].Proxies.Partial {
+		t.Errorf("the only one: %+v", s)
+	}
+	b := startNode(t, "b")
+	a.knows(b)
+	b.knows(a)
+	a.until("the other is live", a.others(api.ReplicaLive))
+	a.link.SetPeers(nil, errors.New("the API server is away"))
+	if s := a.link.Status(); !s.Connected || s.Lookup != "the API server is away" {
+		t.Errorf("with what was known: %+v", s)
+	}
+	a.link.SetPeers([]string{}, nil)
+	a.until("one that is not named is gone", func() error {
+		if s := a.link.Status(); s.Others[0].State == api.ReplicaLive {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	})
+}
+
+func TestWithoutTheSectionThereIsNoOther(t *testing.T) {
+	nodes := startNodes(t, "a", "b")
+	a, b := nodes[0], nodes[1]
+	b.request(x, 1)
+	a.untilInFlight(map[string]float64{x: 1, y: 0})
+	a.link.Configure(Settings{})
+	if s := a.link.Status(); s.Enabled || len(s.Others) > 0 {
+		t.Errorf("it shows %+v", s)
+	}
+	counts := a.merged()
+	if counts[0].InFlight.Known() || counts[0].Proxies.Partial {
+		t.Errorf("it merges %+v", counts[0])
+	}
+	b.until("the other hears why", func() error {
+		if s := b.link.Status(); !strings.Contains(s.Error, "no replicas are configured there") {
+			return errors.New(s.Error)
+		}
+		return nil
+	})
+}
+
+// serveRaw serves messages in the place of a replica, and then says nothing until the test ends.
+func serveRaw(t *testing.T, messages ...[]byte) (address string) {
+	t.Helper()
+	raw := service
+	raw.Streams = slices.Clone(raw.Streams)
+	raw.Streams[0].Handler = func(_ any, stream grpc.ServerStream) error {
+		for _, m := range messages {
+			if err := stream.SendMsg(&wrapperspb.BytesValue{Value: m}); err != nil {
+				return err
+			}
+		}
+		<-stream.Context().Done()
+		return nil
+	}
+	address, _ = grpctest.Serve(t, func(g *grpc.Server) { g.RegisterService(&raw, nil) })
+	return address
+}
+
+func TestMessagesOfAnotherVersionAndNonsenseAreRefusedAndCounted(t *testing.T) {
+	a := startNode(t, "a")
+	foreign := encode(&merge.Message{From: "b", Seq: 1})
+	foreign[len(magic)]++
+	a.link.SetPeers([]string{serveRaw(t, foreign), serveRaw(t, []byte("hello"))}, nil)
+	a.until("they are counted, and why their counts are missing is shown", func() error {
+		s := a.link.Status()
+		if s.Messages.Foreign == 0 || s.Messages.Invalid == 0 || s.Messages.LastForeign.IsZero() || s.Connected ||
+			len(s.Others) != 2 {
+			return fmt.Errorf("%+v", s)
+		}
+		errs := s.Others[0].Error + s.Others[1].Error
+		if !strings.Contains(errs, "another version") || !strings.Contains(errs, "not a replica's message") {
+			return errors.New(errs)
+		}
+		return nil
+	})
+	for _, hello := range [][]byte{foreign, []byte("hello")} {
+		if _, err := received(a.followed(hello)); status.Code(err) != codes.FailedPrecondition {
+			t.Errorf("one that says %q: %v", hello, err)
+		}
+	}
+}
+
+func TestAFollowerThatDoesNotReadLosesMessagesAndDelaysNoOther(t *testing.T) {
+	nodes := startNodes(t, "a", "b")
+	a, b := nodes[0], nodes[1]
+	slow := a.followed(encode(&merge.Message{From: "slow", Seq: 1}))
+	if _, err := received(slow); err != nil {
+		t.Fatal(err)
+	}
+	requests := 0.0
+	a.until("messages are lost", func() error {
+		a.request(x, 1)
+		requests++
+		if f := a.link.Status().Messages.Failed; f < 10 {
+			return fmt.Errorf("%d", f)
+		}
+		return nil
+	})
+	b.untilInFlight(map[string]float64{x: requests, y: 0})
+	for {
+		m, err := received(slow)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(m.Clusters) > 0 && len(m.Clusters[0].Parts) > 0 && m.Clusters[0].Parts[0].InFlight == int64(requests) {
+			return // it has caught up
+		}
+	}
+}
+
+func TestReplicasThatFollowAreBounded(t *testing.T) {
+	a := startNode(t, "a")
+	for i := range merge.MaxReplicas {
+		stream := a.followed(encode(&merge.Message{From: merge.ID(fmt.Sprint(i)), Seq: 1}))
+		if _, err := received(stream); err != nil {
 			t.Fatal(err)
 		}
 	}
-	acl("on", ">mute", "~test:*", "&test:*", "+subscribe", "+ping", "+evalsha", "+eval", "+time", "+hset", "+hgetall",
-		"+hdel", "+pexpire") // all that the documents ask for, without +publish
-	var log output.Buffer
-	a := startNode(t, store.Address(), "a")
-	mute := startNodeAs(t, store.Address(), "mute", "mute", slog.NewTextHandler(&log, nil))
-	mute.until("it tried for several connections", func() error {
-		s := mute.link.Status()
-		if s.Connected || len(s.Others) > 0 {
-			t.Fatalf("it counts as connected: %+v", s)
-		}
-		if s.Messages.Failed < 8 {
-			return fmt.Errorf("%+v", s)
-		}
-		return nil
-	})
-	if err := mute.link.Status().Error; !strings.Contains(err, "NOPERM") {
-		t.Errorf("the error is %v", err)
+	if _, err := received(a.followed(encode(&merge.Message{From: "more", Seq: 1}))); status.Code(err) !=
+		codes.ResourceExhausted {
+		t.Errorf("one more: %v", err)
 	}
-	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "NOPERM") {
-		t.Errorf("the log has\n%s", got)
+	again := a.followed(encode(&merge.Message{From: "0", Seq: 1}))
+	if _, err := received(again); err != nil {
+		t.Errorf("a newer stream of the same: %v", err)
 	}
-	if others := a.link.Status().Others; len(others) > 0 {
-		t.Errorf("the other has heard of it: %+v", others)
-	}
-	acl("+publish")
-	mute.until("the other is live", mute.other(api.ReplicaLive))
-	a.until("the other is live", a.other(api.ReplicaLive))
 }
 
-// TestAReplicaOfRedisIsRefused: of two that are connected to a primary and to its replica, only one would hear of the
-// other.
-func TestAReplicaOfRedisIsRefused(t *testing.T) {
-	store := startStore(t)
-	_, port, _ := strings.Cut(store.Address(), ":")
-	copied := proctest.Redis(t, proc.RedisConfig{Name: "copy", Args: []string{"--replicaof", "127.0.0.1 " + port}})
-	wrong := startNode(t, copied.Address(), "wrong")
-	wrong.until("it says why", func() error {
-		if s := wrong.link.Status(); s.Connected || !strings.Contains(s.Error, "a replica of 127.0.0.1:"+port) {
-			return fmt.Errorf("%+v", s)
-		}
-		return nil
-	})
-	if err := redisOf(t, copied).Do(t.Context(), "REPLICAOF", "NO", "ONE").Err(); err != nil {
-		t.Fatal(err)
-	}
-	wrong.until("a primary now, it is connected", func() error {
-		if s := wrong.link.Status(); !s.Connected || s.Error != "" {
-			return fmt.Errorf("%+v", s)
-		}
-		return nil
-	})
+func TestNamesStandForAllTheirAddresses(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	LookUp(ctx, []string{"10.0.0.1:18000", "[::1]:18000", "localhost:18000", "no..name:18000"},
+		func(addresses []string, err error) {
+			cancel()
+			if err == nil || !strings.Contains(err.Error(), "no..name") {
+				t.Errorf("a name that is none: %v", err)
+			}
+			for _, want := range []string{"10.0.0.1:18000", "[::1]:18000", "127.0.0.1:18000"} {
+				if !slices.Contains(addresses, want) {
+					t.Errorf("%s is not among %v", want, addresses)
+				}
+			}
+		})
 }

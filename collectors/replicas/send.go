@@ -2,7 +2,6 @@ package replicas
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -18,7 +17,6 @@ type sender struct {
 	sent   map[string]*sentCluster
 	at     time.Time // of the last message
 	beaten time.Time // of the last beat
-	stored time.Time
 	turn   int
 	parts  []flight.Part // reused
 }
@@ -28,7 +26,7 @@ type sentCluster struct {
 	parts map[string]flight.Part
 }
 
-// send publishes changes and beats until ctx is done, and then a message that this replica leaves.
+// send sends changes and beats to the followers until ctx is done, and then a message that this replica leaves.
 func (l *Link) send(ctx context.Context) {
 	s := &sender{Link: l, sent: make(map[string]*sentCluster)}
 	timer := time.NewTimer(0)
@@ -51,19 +49,18 @@ func (l *Link) send(ctx context.Context) {
 			}
 		}
 		const idle = 4 // times what a message takes to make
-		rest = max(gather, min(beat/2, idle*s.step(ctx, time.Now())))
+		rest = max(gather, min(beat/2, idle*s.step(time.Now())))
 	}
 }
 
 // step sends what changed, and with a beat a part of the rest. It returns how long it took to make the message.
-func (s *sender) step(ctx context.Context, now time.Time) (making time.Duration) {
+func (s *sender) step(now time.Time) (making time.Duration) {
 	const stoodStill = 250 * time.Millisecond
 	s.mu.Lock()
-	client, whole, dirty := s.client, s.whole, s.dirty
+	followed, whole, dirty := len(s.followers) > 0, s.whole, s.dirty
 	s.dirty = make(map[string]struct{})
-	if client != nil {
-		s.whole = false
-	}
+	s.whole = whole && !followed
+	m := &merge.Message{From: s.id, Name: s.settings.Name}
 	clusters := s.clusters
 	s.mu.Unlock()
 	beats := now.Sub(s.beaten) >= beat
@@ -73,10 +70,9 @@ func (s *sender) step(ctx context.Context, now time.Time) (making time.Duration)
 		s.beaten = now
 		s.turn = (s.turn + 1) % turns
 	}
-	if client == nil {
-		return 0 // the next session begins with everything
+	if !followed {
+		return 0 // the next follower begins with everything
 	}
-	m := &merge.Message{From: s.id, Name: s.o.Name}
 	for _, name := range clusters {
 		if _, changed := dirty[name]; changed || beats || whole {
 			if c, any := s.changes(name, beats, whole); any {
@@ -87,13 +83,7 @@ func (s *sender) step(ctx context.Context, now time.Time) (making time.Duration)
 	making = time.Since(now)
 	maps.DeleteFunc(s.sent, func(name string, _ *sentCluster) bool { return !slices.Contains(clusters, name) })
 	if beats || whole || len(m.Clusters) > 0 {
-		if !s.publish(ctx, client, m) {
-			return making // not stored: a replica that joins would start with the state of one that sends nothing
-		}
-	}
-	if now.Sub(s.stored) >= storing {
-		s.stored = now
-		s.store(ctx, client, clusters)
+		s.publish(m)
 	}
 	return making
 }
@@ -124,31 +114,26 @@ func (s *sender) changes(name string, beats, whole bool) (c merge.Cluster, any b
 	return c, beats || whole || moved || len(c.Parts) > 0
 }
 
-// publish sends a message, split if it is large, and reports whether Redis accepted it.
-func (s *sender) publish(ctx context.Context, client *Client, m *merge.Message) bool {
-	ctx, cancel := context.WithTimeout(ctx, exchange)
-	defer cancel()
-	pipe := client.Pipeline()
-	pieces := split(m)
-	for _, piece := range pieces {
+// publish sends a message to all followers, split if it is large.
+func (s *sender) publish(m *merge.Message) {
+	var encoded [][]byte
+	for _, piece := range split(m) {
 		s.seq++
 		piece.Seq = s.seq
-		pipe.Publish(ctx, s.channel(), encode(piece))
+		encoded = append(encoded, encode(piece))
 	}
-	_, err := pipe.Exec(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err != nil {
-		s.peers.Messages.Failed += uint64(len(pieces))
-		if s.client == client { // unless that session has ended
-			s.client = nil
-			s.abort(fmt.Errorf("publishing on %q: %w", s.channel(), err))
+	for _, f := range s.followers {
+		for _, b := range encoded {
+			select {
+			case f.out <- b:
+				s.peers.Messages.Sent++
+			default:
+				s.peers.Messages.Failed++
+			}
 		}
-		return false
 	}
-	s.peers.Messages.Sent += uint64(len(pieces))
-	s.err = nil
-	return true
 }
 
 // split divides a message into pieces of maxMessage bytes at most.
@@ -182,34 +167,27 @@ func split(m *merge.Message) (pieces []*merge.Message) {
 	return pieces
 }
 
-// store writes the whole state into the hash.
-func (s *sender) store(ctx context.Context, client *Client, clusters []string) {
-	m := &merge.Message{From: s.id, Name: s.o.Name, Seq: s.seq}
-	for _, name := range clusters {
-		head, parts := s.o.Own(name, nil)
-		m.Clusters = append(m.Clusters, merge.Cluster{Name: name, Head: head, Parts: parts})
-	}
-	state := encode(m)
-	if len(state) > maxState || s.seq == 0 {
-		return // the beats send the same within a second
-	}
-	ctx, cancel := context.WithTimeout(ctx, exchange)
-	defer cancel()
-	if err := store.Run(ctx, client, []string{s.hash()}, string(s.id), valid.Milliseconds(), state).Err(); err != nil {
-		s.failed(err)
-	}
-}
-
-// leave sends the last message.
+// leave sends the last message, and ends the streams of all followers when they have it.
 func (s *sender) leave() {
 	s.mu.Lock()
-	client := s.client
+	m := &merge.Message{From: s.id, Name: s.settings.Name, Leaving: true}
 	s.mu.Unlock()
-	if client == nil {
-		return
+	s.publish(m)
+	s.mu.Lock()
+	s.left = true
+	for _, f := range s.followers {
+		s.dismiss(f)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), farewell)
-	defer cancel()
-	s.publish(ctx, client, &merge.Message{From: s.id, Name: s.o.Name, Leaving: true})
-	client.HDel(ctx, s.hash(), string(s.id))
+	s.mu.Unlock()
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		s.serving.Wait()
+	}()
+	limit := time.NewTimer(farewell)
+	defer limit.Stop()
+	select {
+	case <-sent:
+	case <-limit.C: // the server ends the streams of those that do not read
+	}
 }

@@ -124,7 +124,8 @@ func typical(now time.Time) fixed {
 				Messages: api.ReplicaMessages{Sent: 90_211, Failed: 2, Received: 88_120, Lost: 1, Stale: 3, Foreign: 4,
 					Invalid: 5, Refused: 6, LastForeign: api.At(now.Add(-time.Hour))},
 				Others: []api.Replica{
-					{ID: "ON2GKZLMPFQXEZBNGEWXG5DFMVWG", Name: "steelyard-1", State: "live", Envoys: 3,
+					{ID: "ON2GKZLMPFQXEZBNGEWXG5DFMVWG", Name: "steelyard-1", Address: "10.0.8.2:18000",
+						State: "live", Follows: true, Envoys: 3,
 						Since:       api.At(now.Add(-2 * time.Hour)),
 						LastMessage: api.At(now.Add(-40 * time.Millisecond))},
 				}},

@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"net"
 	"reflect"
 	"regexp"
 	"slices"
@@ -107,34 +106,6 @@ func (d *decoder) checkRedis(r *Redis) {
 		d.checkPair(&r.TLS.CertFile, &r.TLS.KeyFile)
 	}
 	d.checkTimeout(&r.Timeout, &r.Interval)
-}
-
-func (d *decoder) checkReplicas(cfg *Config) {
-	r := cfg.Replicas
-	for _, name := range []*string{&r.Prefix, &r.Name} {
-		d.checkWord(name, longestName, "a name such as steelyard")
-	}
-	if host, port, err := net.SplitHostPort(r.Address); r.Address != "" {
-		if _, ok := parsePort(port); err != nil || !ok || everyInterface(host) {
-			d.refuse(&r.Address, "is not host:port that another machine can connect to: for example, 10.0.0.5:18000")
-		}
-	} else if cfg.Lease(false) != "" && Loopback(cfg.XDS.Listen) {
-		d.conflict(&cfg.Replicas, &cfg.XDS.Listen, "the replica that grants the places of queues is reached by the "+
-			"others on its xDS port, and they cannot connect to %s: write another xds.listen; or, below this section, "+
-			"address: HOST:PORT, by which the others reach it, or lease: none if this replica is the only one",
-			cfg.XDS.Listen)
-	}
-	switch {
-	case cfg.Redis != nil || r.Lease != LeaseRedis:
-	case d.written(&r.Lease):
-		d.conflict(&r.Lease, &cfg.Redis, "there is no redis section: add redis: {addresses: [127.0.0.1:6379]} at the "+
-			"top level, or write kubernetes, or none for the only replica")
-	default:
-		d.conflict(&cfg.Replicas, &cfg.Redis, "replicas are connected through Redis, and there is no redis section: "+
-			"add redis: {addresses: [127.0.0.1:6379]} at the top level; or write lease: kubernetes below this "+
-			"section, for one queue of all replicas by a Lease, without shared counts; or lease: none for the only "+
-			"replica; or remove this section")
-	}
 }
 
 func (d *decoder) checkCluster(c *Cluster, cfg *Config) {

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"slices"
 	"strings"
 	"time"
 
@@ -31,8 +30,8 @@ type Config struct {
 	// Kubernetes says how the Kubernetes API is reached, for endpoints that are
 	// found there. Default: as a Pod does, by its service account.
 	Kubernetes Kubernetes `yaml:"kubernetes"`
-	// Replicas connects several processes that serve Envoys at the same time, through that Redis. Default none: this
-	// process is the only one, or the processes share nothing but, as Pods of Kubernetes, their queues.
+	// Replicas connects several processes that serve Envoys at the same time. Default none: this process is the only one,
+	// unless serve --service names the Service of its Pods, as the manifests do.
 	Replicas *Replicas `yaml:"replicas"`
 	// Pools makes a cluster of each InferencePool without a picker. Default none: only what Clusters has.
 	Pools *Pools `yaml:"pools"`
@@ -252,17 +251,25 @@ type Wedged struct {
 // ActsOnPods reports whether anything is written about Pods.
 func (k *Kubernetes) ActsOnPods() bool { return k.Wedged != Wedged{} || k.DeletionCost }
 
-// Replicas says how the replicas of this control plane find each other.
+// Replicas says how the replicas of this control plane find each other, by one of peers and service. They connect to each
+// other's xDS listener.
 type Replicas struct {
-	// Prefix begins the names of the channel and of the key in Redis, and is the same for all replicas of a control
-	// plane: no white space, at most 256 bytes. Default steelyard.
+	// Peers are the other replicas, each as host:port of its xDS listener. A name stands for all its addresses, and is
+	// looked up every five seconds. This replica may be among them, so that all have the same list. 1 to 64. Default
+	// none.
+	Peers []string `yaml:"peers" max:"64"`
+	// Service is the name of the Service of the replicas' xDS listeners, in the namespace of the Pod or of the
+	// kubeconfig: its EndpointSlices have the other replicas. Default none.
+	Service string `yaml:"service"`
+	// Prefix begins the names of the lease on the queues, and is the same for all replicas of a control plane: no white
+	// space, at most 256 bytes. Default steelyard.
 	Prefix string `yaml:"prefix" default:"steelyard"`
 	// Name is shown to people for this replica: at most 256 bytes. Default none: the name of the host.
 	Name string `yaml:"name"`
 	// Lease says where the replicas agree on the one that grants the places of all queues: redis; kubernetes for an
 	// object in the namespace of the Pod or of the kubeconfig; or none where this replica is the only one, with which
-	// nothing is shared. Default redis.
-	Lease string `yaml:"lease" oneof:"redis kubernetes none" default:"redis"`
+	// nothing is shared. Default none: redis if there is one, else kubernetes with service.
+	Lease string `yaml:"lease" oneof:"redis kubernetes none"`
 	// Address is host:port where the other replicas reach the xDS listener of this one. Needed with a queue where
 	// XDS.Listen is on loopback. Default none: XDS.Listen, and where that is all addresses of the machine, the one from
 	// which it reaches Redis or the Kubernetes API.
@@ -279,13 +286,14 @@ const (
 // Lease is where the lease on the queues is, inPod in a Pod of Kubernetes; empty for none: without a queue, or for the
 // only replica. Pods have replicas without being told so.
 func (c *Config) Lease(inPod bool) string {
-	queued := slices.ContainsFunc(c.Clusters, func(c Cluster) bool { return c.Queue != nil })
 	switch r := c.Replicas; {
-	case !queued, r != nil && r.Lease == LeaseNone:
+	case !c.queued(), r != nil && r.Lease == LeaseNone:
 		return ""
-	case r != nil:
+	case r != nil && r.Lease != "":
 		return r.Lease
-	case inPod:
+	case r != nil && c.Redis != nil:
+		return LeaseRedis
+	case r != nil && r.Service != "", inPod:
 		return LeaseKubernetes
 	}
 	return ""

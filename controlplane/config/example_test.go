@@ -68,7 +68,8 @@ func TestExampleLoadsAsItIsAndWithEveryKey(t *testing.T) {
 	if err != nil {
 		t.Fatalf("as it stands:\n%v", err)
 	}
-	if _, err := Parse("whole.yaml", wholeExample(t)); err != nil {
+	either := regexp.MustCompile(`(?m)^  service: steelyard-xds .*\n`) // or peers
+	if _, err := Parse("whole.yaml", either.ReplaceAll(wholeExample(t), nil)); err != nil {
 		t.Fatalf("with every key:\n%v", err)
 	}
 	minimal := `clusters: [{name: llama, engine: vllm,

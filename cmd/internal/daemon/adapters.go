@@ -178,7 +178,7 @@ func (d *Daemon) Status() api.Status {
 		ConfigGeneration: generation, Draining: d.draining.Load(),
 		Program: d.program(), BeenReady: d.manager.EverReady(),
 	}
-	s.Replicas = d.replicasStatus()
+	s.Replicas = d.link.Status()
 	s.Overrides = d.operate.status()
 	s.Pickers = api.Pickers{List: d.loads.Followers(), SharedPrompts: d.loads.SharedPrompts()}
 	s.GoneEnvoys, s.XDSAccess = d.streams.Gone(), d.viewAccess()

@@ -139,6 +139,7 @@ func CheckFiles(cfg *config.Config, c *config.Checker) {
 			}
 		}
 	}
+	checkReplicas(ctx, cfg, c)
 	checkKubernetes(ctx, cfg, c)
 	for i := range cfg.Clusters {
 		if list := &cfg.Clusters[i].Endpoints.File; *list != "" && !Exists(*list) {

@@ -43,6 +43,9 @@ import (
 type Options struct {
 	Version string
 	Log     *slog.Logger
+	// Service is the Kubernetes Service by which the replicas find each other where the configuration does not say how;
+	// empty for none.
+	Service string
 	// ConfigStatus is the state of the configuration file for the admin API; nil where there is no file.
 	ConfigStatus func() config.Status
 	// LogStatus is the state of the process log for the admin API; nil if no line of it can get lost.
@@ -63,6 +66,7 @@ type Daemon struct {
 
 	streams *xds.Server
 	signals *signals
+	link    *replicas.Link
 	loads   *loads.Server
 	places  *places.Server
 	grpc    *grpc.Server
@@ -77,7 +81,7 @@ type Daemon struct {
 	draining atomic.Bool
 	stale    loops.Signal          // the targets of the collectors are out of date
 	pollers  chan *inflight.Poller // the poller to run from now on, nil for none; capacity one
-	links    chan *replicas.Link   // the same of the link to other replicas
+	finders  chan *finder          // the same of what finds the other replicas
 	keepers  chan *keeper          // the same of what keeps the lease on the queues
 
 	poolsChanged loops.Signal     // which pools become clusters
@@ -114,7 +118,7 @@ type Daemon struct {
 // calls Close.
 func New(cfg *config.Config, o Options) (*Daemon, error) {
 	d := &Daemon{options: o, started: time.Now(), replica: rand.Text(), stale: loops.NewSignal(),
-		pollers: make(chan *inflight.Poller, 1), links: make(chan *replicas.Link, 1), keepers: make(chan *keeper, 1),
+		pollers: make(chan *inflight.Poller, 1), finders: make(chan *finder, 1), keepers: make(chan *keeper, 1),
 		poolsChanged: loops.NewSignal(), poolsNamed: loops.NewSignal(),
 		credentials: credentials.New(o.Log),
 		guard:       access.NewGuard(o.Log)}
@@ -145,6 +149,9 @@ func New(cfg *config.Config, o Options) (*Daemon, error) {
 	d.places = places.New(d.metrics, o.Log, time.Now().Add(queue.Grace))
 	d.connectReplicas(cfg.XDS.TLS)
 	d.places.Register(d.grpc)
+	d.link = d.newLink()
+	d.link.Register(d.grpc)
+	d.signals.link = d.link
 	d.scrapes = scrape.New(d.scraped, o.Log)
 	d.scrapes.Progress, d.scrapes.Credentials = &d.scraping, d.credentials
 	d.manager = controlplane.NewManager(d.publisher(), envoyspec.PushCost, d.signals, d.observer(), d.outdated,
@@ -192,7 +199,8 @@ func (d *Daemon) Run(ctx context.Context) error {
 	group, failed := errgroup.WithContext(background)
 	group.Go(func() error { return d.scrapes.Run(failed) })
 	group.Go(func() error { return runLatest(failed, d.pollers) })
-	group.Go(func() error { return runLatest(failed, d.links) })
+	group.Go(func() error { return d.link.Run(failed) })
+	group.Go(func() error { return runLatest(failed, d.finders) })
 	group.Go(func() error { return runLatest(failed, d.keepers) })
 	group.Go(func() error { return d.followEndpoints(failed) })
 	group.Go(func() error { return d.followSignals(failed) })
@@ -285,14 +293,9 @@ func (d *Daemon) apply(written *config.Config) (change config.Change, generation
 	}
 	cfg := d.withPools(written)
 	change = config.Diff(running, cfg)
-	poller, link := d.poller, d.signals.link.Load()
+	poller := d.poller
 	if change.Redis { // reads files, so not under the lock
 		if poller, err = d.newPoller(cfg.Redis); err != nil {
-			return change, 0, err
-		}
-	}
-	if change.Redis || change.Replicas {
-		if link, err = d.newLink(cfg); err != nil {
 			return change, 0, err
 		}
 	}
@@ -306,10 +309,10 @@ func (d *Daemon) apply(written *config.Config) (change config.Change, generation
 		}
 		replace(d.pollers, poller)
 	}
-	if link != d.signals.link.Swap(link) {
-		replace(d.links, link)
-	}
 	generation = d.swap(written, cfg, poller)
+	if change.Replicas || generation == 1 {
+		d.findReplicas(cfg)
+	}
 	if change.Pools {
 		d.poolsChanged.Set()
 	}

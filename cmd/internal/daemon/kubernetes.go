@@ -56,6 +56,9 @@ func (k *kubernetesAPI) review(ctx context.Context, token string) (r admin.Revie
 func (d *Daemon) connectKubernetes(cfg *config.Config) error {
 	needed := slices.ContainsFunc(cfg.Clusters, func(c config.Cluster) bool { return c.Endpoints.InKubernetes() })
 	needed = needed || cfg.Pools != nil || cfg.Admin.Kubernetes
+	if r := d.replicas(cfg); r != nil && r.Service != "" {
+		needed = true
+	}
 	leased := cfg.Lease(kubernetes.InPod()) == config.LeaseKubernetes
 	if !needed && !leased || d.kubernetes.client != nil {
 		return nil

@@ -47,7 +47,7 @@ func BenchmarkArrivalToAck(b *testing.B) {
 func benchmarkLatency(b *testing.B, service time.Duration) {
 	book := latency.NewBook(latencyEnvoys, 1<<16)
 	servers := latencyServers(b, book)
-	d := latencyDaemon(b, book, servers, "")
+	d := latencyDaemon(b, book, servers)
 	plan := load.Plan{
 		Targets: latencyFleet(b, d), Rate: latencyLoad * latencyEndpoints / service.Seconds(), Duration: time.Hour,
 		Work: load.Work{Mean: service, Shape: load.Exponential}, Seed: 1,
@@ -105,9 +105,9 @@ func (a arrivals) Begin(address string) { a.book.Arrived(address, time.Now()) }
 func (a arrivals) End(string)           {}
 
 // latencyDaemon runs a daemon whose loop is observed.
-func latencyDaemon(b *testing.B, book *latency.Book, servers []*modelsim.Server, top string) *Daemon {
+func latencyDaemon(b *testing.B, book *latency.Book, servers []*modelsim.Server) *Daemon {
 	const listeners = "xds: {listen: 127.0.0.1:0}\nadmin: {listen: 127.0.0.1:0}\n"
-	body := listeners + top + "clusters:\n- name: llama\n  engine: vllm\n  endpoints:\n    static:\n"
+	body := listeners + "clusters:\n- name: llama\n  engine: vllm\n  endpoints:\n    static:\n"
 	for _, s := range servers {
 		body += "    - {address: " + s.Address() + "}\n"
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/x509"
 	"fmt"
 	"net"
 	"net/netip"
@@ -223,13 +224,18 @@ func (d *Daemon) dialReplica(cfg *config.ServerTLS, address string) (*grpc.Clien
 	return conn.ClientConn, nil
 }
 
-// namesIn are the DNS names of a certificate, without patterns.
-func (d *Daemon) namesIn(cfg *config.ServerTLS) (names []string) {
+// namesIn are the DNS names by which replicas know each other.
+func (d *Daemon) namesIn(cfg *config.ServerTLS) []string {
 	pair, err := d.credentials.Get(context.Background(), credentials.File{Cert: cfg.CertFile, Key: cfg.KeyFile})
 	if err != nil {
 		return nil // it was usable a moment ago
 	}
-	for _, name := range pair.Certificates[0].DNSNames {
+	return namesOf(pair.Certificates[0])
+}
+
+// namesOf are the DNS names of a certificate, without patterns.
+func namesOf(c *x509.Certificate) (names []string) {
+	for _, name := range c.DNSNames {
 		if !strings.Contains(name, "*") {
 			names = append(names, strings.ToLower(name))
 		}

@@ -38,7 +38,7 @@ func (d *Daemon) probes() map[string]func() {
 		"connected Envoys":       func() { d.streams.AckDelay("") },
 		"runtime layers":         func() { d.streams.RuntimeClients() },
 		"ledger of requests":     func() { d.signals.ledger.Reporters() },
-		"replicas":               func() { d.replicasStatus() },
+		"replicas":               func() { d.link.Status() },
 		"clusters":               func() { d.manager.Cluster("") },
 		"configuration in force": func() { d.mu.Lock(); defer d.mu.Unlock() },
 	}

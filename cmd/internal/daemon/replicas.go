@@ -1,42 +1,87 @@
 package daemon
 
 import (
+	"context"
 	"crypto/rand"
-	"fmt"
+	"net"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"steelyard/collectors/inflight"
 	"steelyard/collectors/replicas"
 	"steelyard/collectors/replicas/merge"
 	"steelyard/collectors/scrape"
 	"steelyard/controlplane"
 	"steelyard/controlplane/config"
 	"steelyard/internal/api"
+	"steelyard/internal/files"
 	"steelyard/weighting/flight"
 )
 
-// newLink makes the link to other replicas that cfg configures; nil for none.
-func (d *Daemon) newLink(cfg *config.Config) (*replicas.Link, error) {
-	if cfg.Replicas == nil || cfg.Replicas.Lease == config.LeaseNone || cfg.Redis == nil {
-		return nil, nil
-	}
-	connect, err := inflight.Connector(d.redisOptions(cfg.Redis))
-	if err != nil {
-		return nil, fmt.Errorf("connecting the replicas: %w", err)
-	}
-	link := replicas.New(merge.ID(rand.Text()), replicas.Options{
-		Connect: clientOf(connect),
-		Prefix:  cfg.Replicas.Prefix, Name: replicaName(cfg.Replicas), Log: d.options.Log,
-		Own: d.signals.own,
+// newLink makes the link to other replicas, which follows none before it is configured. They are reached and trusted as
+// for the queues.
+func (d *Daemon) newLink() *replicas.Link {
+	return replicas.New(merge.ID(rand.Text()), replicas.Options{
+		Dial: d.places.Dial, Trusted: d.places.Trusted, Log: d.options.Log, Own: d.signals.own,
 		Changed: func(clusters []string) {
 			for _, name := range clusters {
 				d.pokeCluster(name)
 			}
 		},
 	})
-	return link, nil
+}
+
+// replicas are the settings of a configuration; nil for the only replica.
+func (d *Daemon) replicas(cfg *config.Config) *config.Replicas {
+	switch r := cfg.Replicas; {
+	case r != nil && r.Lease == config.LeaseNone:
+		return nil
+	case r == nil && d.options.Service != "":
+		return &config.Replicas{Service: d.options.Service}
+	default:
+		return r
+	}
+}
+
+// A finder finds the other replicas, until ctx is done.
+type finder struct{ find func(ctx context.Context) }
+
+// Run implements runner.
+func (f *finder) Run(ctx context.Context) error {
+	f.find(ctx)
+	return nil
+}
+
+// findReplicas has the link follow the replicas that cfg names.
+func (d *Daemon) findReplicas(cfg *config.Config) {
+	r := d.replicas(cfg)
+	if r == nil {
+		d.link.Configure(replicas.Settings{})
+		replace(d.finders, nil)
+		return
+	}
+	d.link.Configure(replicas.Settings{Enabled: true, Name: replicaName(r)})
+	f := &finder{func(ctx context.Context) { replicas.LookUp(ctx, r.Peers, d.link.SetPeers) }}
+	if r.Service != "" {
+		_, port, _ := net.SplitHostPort(d.XDSAddress())
+		f.find = func(ctx context.Context) {
+			d.kubernetes.client.Addresses(ctx, r.Service, port, d.link.SetPeers)
+		}
+	}
+	replace(d.finders, f)
+}
+
+// checkReplicas complains of a certificate by which no replica would know another one.
+func checkReplicas(ctx context.Context, cfg *config.Config, c *config.Checker) {
+	t := cfg.XDS.TLS
+	if cfg.Replicas == nil || t == nil || t.ClientCAFile == "" {
+		return
+	}
+	pair, err := files.KeyPair(ctx, t.CertFile, t.KeyFile)
+	if err == nil && len(namesOf(pair.Leaf)) == 0 {
+		c.Fail(&t.CertFile, "%s has no DNS name, by which replicas know each other: write one with a name that no Envoy has",
+			t.CertFile)
+	}
 }
 
 func clientOf(connect func() (redis.UniversalClient, func())) func() replicas.Client {
@@ -49,9 +94,7 @@ func clientOf(connect func() (redis.UniversalClient, func())) func() replicas.Cl
 // poke wakes the loop of a cluster of which Envoys here reported, and the other replicas.
 func (d *Daemon) poke(cluster string) {
 	d.pokeCluster(cluster)
-	if link := d.signals.link.Load(); link != nil {
-		link.CountsChanged(cluster)
-	}
+	d.link.CountsChanged(cluster)
 }
 
 func (d *Daemon) pokeCluster(cluster string) {
@@ -92,34 +135,19 @@ func (s *signals) inFlight(cluster string) map[string]int64 {
 // addOthers adds the counts of other replicas to those of this one.
 func (s *signals) addOthers(cluster string, now time.Time, own flight.Watchers, counts []flight.Counts,
 	before time.Time) flight.Watchers {
-	link := s.link.Load()
-	if link == nil {
-		return own
-	}
-	return link.Merge(now, cluster, own, s.ledger.Parts(cluster, nil), counts, before)
+	return s.link.Merge(now, cluster, own, s.ledger.Parts(cluster, nil), counts, before)
 }
 
-// replicasSource is the state of the other replicas as a source of counts, where they are configured.
+// replicasSource is the state of the other replicas as a source of counts, where there may be some.
 func (s *signals) replicasSource() []api.SourceStatus {
-	link := s.link.Load()
-	if link == nil {
+	status := s.link.Status()
+	if !status.Enabled {
 		return nil
 	}
-	status := link.Status()
 	out := api.SourceStatus{Name: api.SourceReplicas, State: api.SourceOK, LastSuccess: api.At(time.Now())}
 	if !status.Connected {
 		out.State, out.LastSuccess = api.SourceDown, status.Since
-		out.LastError = "Redis: " + status.Error +
-			"; this replica uses only the counts of its own Envoys"
+		out.LastError = status.Error + "; what the Envoys there have in flight is not known"
 	}
 	return []api.SourceStatus{out}
-}
-
-// replicasStatus is the state of the replicas, for the admin API.
-func (d *Daemon) replicasStatus() api.Replicas {
-	link := d.signals.link.Load()
-	if link == nil {
-		return api.Replicas{}
-	}
-	return link.Status()
 }

@@ -10,11 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"steelyard/controlplane/config"
 	"steelyard/e2e/latency"
 	"steelyard/e2e/rig/load"
 	"steelyard/e2e/rig/modelsim"
-	"steelyard/e2e/rig/proc"
-	"steelyard/e2e/rig/proc/proctest"
 )
 
 // latencyJSON is where BenchmarkArrivalToAckOfReplicas writes its figures.
@@ -86,15 +85,18 @@ func benchmarkReplicas(b *testing.B, n int) replicaLatency {
 		}
 		b.Cleanup(func() { servers[i].Close() })
 	}
-	top := ""
-	if n > 1 {
-		store := proctest.Redis(b, proc.RedisConfig{})
-		top = fmt.Sprintf("redis: {addresses: [%q]}\nreplicas: {}\n", store.Address())
-	}
 	var daemons []*Daemon
+	var peers []string
 	for _, f := range followers {
-		f.daemon = latencyDaemon(b, f.book, servers, top)
-		daemons = append(daemons, f.daemon)
+		f.daemon = latencyDaemon(b, f.book, servers)
+		daemons, peers = append(daemons, f.daemon), append(peers, f.daemon.XDSAddress())
+	}
+	for _, d := range daemons {
+		cfg := *d.configuration()
+		cfg.Replicas = &config.Replicas{Peers: peers}
+		if err := d.Apply(&cfg); err != nil {
+			b.Fatal(err)
+		}
 	}
 	plan := load.Plan{
 		Targets: latencyFleet(b, daemons...), Rate: latencyLoad * latencyEndpoints / service.Seconds(),
@@ -102,8 +104,9 @@ func benchmarkReplicas(b *testing.B, n int) replicaLatency {
 	}
 	for _, f := range followers {
 		waitFor(b, "all Envoys watch, and the replicas know each other", func() bool {
-			others := f.daemon.replicasStatus().Others
-			return len(f.daemon.streams.Watchers("llama")) == latencyEnvoys/n && len(others) == n-1
+			r := f.daemon.link.Status()
+			return len(f.daemon.streams.Watchers("llama")) == latencyEnvoys/n && len(r.Others) == n-1 && (n == 1 ||
+				r.Connected)
 		})
 		defer background(b, func(ctx context.Context) { followAcks(ctx, f.daemon, f.book) })()
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -33,7 +32,7 @@ type signals struct {
 	accessLogs  *accesslog.Server // nil where disabled
 	loadReports *loadstats.Server // nil where disabled
 	config      config.XDS
-	link        atomic.Pointer[replicas.Link] // nil without other replicas
+	link        *replicas.Link // with other replicas
 
 	mu       sync.Mutex
 	clusters map[string]uint64 // that have members: generation of their watchers in the ledger, 0 for none
@@ -117,13 +116,11 @@ type membership struct {
 
 // setMembers gives the ledger the endpoints of each cluster.
 func (s *signals) setMembers(members map[string]membership) {
-	if link := s.link.Load(); link != nil {
-		of := make(map[string][]string, len(members))
-		for name, p := range members {
-			of[name] = addresses(p.endpoints)
-		}
-		link.SetMembers(of)
+	of := make(map[string][]string, len(members))
+	for name, p := range members {
+		of[name] = addresses(p.endpoints)
 	}
+	s.link.SetMembers(of)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name := range s.clusters {
@@ -259,8 +256,8 @@ func (s *signals) Sources(cluster string, now time.Time) []api.SourceStatus {
 
 // Served passes an endpoint's own report to the ledger, and to what is known of other replicas.
 func (s *signals) Served(address string, r weighting.ServerReport, slots float64) {
-	if link := s.link.Load(); link != nil && r.Queue.Known() && r.Running.Known() {
-		link.Served(time.Now(), address, r.Queue.Value+r.Running.Value)
+	if r.Queue.Known() && r.Running.Known() {
+		s.link.Served(time.Now(), address, r.Queue.Value+r.Running.Value)
 	}
 	s.ledger.Served(address, &r, slots, time.Now())
 }

@@ -31,6 +31,7 @@ import (
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 
 	"steelyard/collectors/ledger"
+	"steelyard/collectors/replicas"
 	"steelyard/controlplane/discovery"
 	"steelyard/e2e/rig/grpctest"
 	"steelyard/xds"
@@ -478,6 +479,7 @@ func TestSizesOfRequestsReachTheLoop(t *testing.T) {
 	streams := xds.NewServer(xds.Options{Log: slog.New(slog.DiscardHandler)})
 	defer streams.Close()
 	s := newSignals(Options{Log: slog.New(slog.DiscardHandler)}, parse(t, pool).XDS, streams, nil, func(string) {})
+	s.link = replicas.New("test", replicas.Options{})
 	s.setMembers(map[string]membership{"llama": {endpoints: []discovery.Endpoint{{Address: "10.0.0.1:80"}}}})
 	now := time.Now()
 	s.tick(now) // takes the watchers from the streams, which have none
@@ -500,6 +502,7 @@ func TestATickFollowsTheWatchersAndNoReadDoes(t *testing.T) {
 	defer streams.Close()
 	address, _ := grpctest.Serve(t, streams.Register)
 	s := newSignals(Options{Log: slog.New(slog.DiscardHandler)}, parse(t, pool).XDS, streams, nil, func(string) {})
+	s.link = replicas.New("test", replicas.Options{})
 	s.setMembers(map[string]membership{"llama": {}, "other": {}})
 	subscribe(t, address, "a", "llama")
 	subscribe(t, address, "b", "other")

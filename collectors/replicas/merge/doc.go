@@ -15,12 +15,14 @@
 // repeated once a second. The first value of a sum is where counting starts. It starts again when its replica was gone
 // in between; when a sum falls, the endpoint left that replica and came back, and the whole value is new.
 //
-// # A replica that is gone
+// # A replica that is not heard
 //
-// A replica that is silent for [Silence], hung or dead, is gone. Its requests are still at the servers, and its Envoys
-// connect to the other replicas, which learn of these requests with the first load report of each Envoy. Until then
+// A replica that has taken leave, or of which the caller knows that it does not run, is gone ([Peers.Gone]). One that is
+// silent for [Silence] is unreachable: it hangs, its machine is dead, or the network between is cut. In all cases its
+// requests are still at the servers, and its Envoys connect to the other replicas, which learn of these requests with
+// the first load report of each Envoy. Until then
 //
-//	x · e^(−t/T) · (1 − r)    of x requests in flight count, t after it was gone, for [Fade] at most
+//	x · e^(−t/T) · (1 − r)    of x requests in flight count, t after it was last heard, for [Fade] at most
 //
 //	T   the time that a request takes there: requests in flight for each that ended per second, 10 s at most
 //	r   Envoys with load reports that the other replicas have gained since, to those that it had, 0 to 1
@@ -29,13 +31,11 @@
 // that the others have there. Such a count is an estimate, so it is not exact, and partial (weighting.Endpoint.Exact,
 // ProxyReport.Partial): the law corrects it by the scrapes and does not derive a stall from it.
 //
-// # While Redis is unreachable
-//
-// A replica receives its own messages, too. If none arrives for [Silence], there is no connectivity through Redis,
-// and nothing is known of the others: they are unreachable, not gone. All counts are partial until the link is back.
+// An unreachable replica may have Envoys whose requests nobody here knows. So all counts stay partial for as long as the
+// caller says that there is one, or may be ([Peers.SetCut]).
 //
 // Messages have the time of their receipt here, so the clocks of the replicas do not matter. A replica that was stopped
-// itself (SIGSTOP, a pause of the machine) regards no other as gone because of that time.
+// itself (SIGSTOP, a pause of the machine) regards no other as silent because of that time.
 //
 // # Bounds
 //

@@ -38,18 +38,14 @@ func fixtureOf(addresses ...string) *fixture {
 		f.parts = append(f.parts, flight.Part{Address: a})
 		f.counts = append(f.counts, flight.Counts{Address: a})
 	}
-	f.echo()
 	return f
 }
 
-func (f *fixture) echo() { f.Echo(f.now) }
-
-// pass lets time pass. The messages of this replica come back, and those given are live.
+// pass lets time pass, in which the replicas of these messages send them.
 func (f *fixture) pass(d time.Duration, live ...*Message) {
 	const step = 50 * time.Millisecond
 	for end := f.now.Add(d); f.now.Before(end); {
 		f.now = f.now.Add(step)
-		f.echo()
 		for _, m := range live {
 			m.Seq++
 			f.Take(f.now, m)
@@ -130,7 +126,7 @@ func TestLogsHereAndReportsThereArePartial(t *testing.T) {
 	want(t, "exact", c[0].Exact, true)
 }
 
-func TestASilentReplicaIsGoneWithinASecondAndFades(t *testing.T) {
+func TestASilentReplicaIsUnreachableWithinASecondAndFades(t *testing.T) {
 	f := fixtureOf(x)
 	f.own = flight.Watchers{Watching: 1, Events: 1, Reconciled: 1}
 	live := by("a", 1, 8, 0, 0)
@@ -141,6 +137,9 @@ func TestASilentReplicaIsGoneWithinASecondAndFades(t *testing.T) {
 	_, c := f.merged()
 	want(t, "in flight", c[0].InFlight.Value, 8)
 	f.pass(700 * time.Millisecond)
+	want(t, "state", f.Status()[0].State, api.ReplicaUnreachable)
+	want(t, "it is known to be gone", f.Gone(f.now, "a"), true)
+	want(t, "which is no news", f.Gone(f.now, "a"), false)
 	want(t, "state", f.Status()[0].State, api.ReplicaGone)
 	var last float64 = 9
 	for range 10 {
@@ -213,7 +212,7 @@ func TestAReplicaThatComesBackIsFollowedFromThere(t *testing.T) {
 	live := by("a", 1, 6, 100, 94)
 	f.pass(time.Second, live)
 	f.pass(2 * time.Second)
-	want(t, "state", f.Status()[0].State, api.ReplicaGone)
+	want(t, "state", f.Status()[0].State, api.ReplicaUnreachable)
 	back := by("a", live.Seq+30, 9, 5000, 4991)
 	f.Take(f.now, back)
 	_, c := f.merged()
@@ -225,61 +224,52 @@ func TestAReplicaThatComesBackIsFollowedFromThere(t *testing.T) {
 	want(t, "issued", c[0].Proxies.Issued.Value, 3)
 }
 
-func TestWhileRedisIsCutTheOthersAreUnreachableAndCountsPartial(t *testing.T) {
+// It comes over the network a moment late, and nothing is lost.
+func TestALateMessageOfALiveReplicaStartsNothingOver(t *testing.T) {
+	f := fixtureOf(x, y)
+	live := by("a", 1, 6, 100, 94)
+	live.Clusters[0].Parts = append(live.Clusters[0].Parts, flight.Part{Address: y, InFlight: 2})
+	f.pass(time.Second, live)
+	f.pass(600 * time.Millisecond)
+	want(t, "live", f.Live("a"), false)
+	f.Take(f.now, by("a", live.Seq+1, 7, 102, 95))
+	_, c := f.merged()
+	want(t, "live", f.Live("a"), true)
+	want(t, "in flight", c[0].InFlight.Value, 7)
+	want(t, "in flight where the message has nothing", c[1].InFlight.Value, 2)
+	want(t, "issued", c[0].Proxies.Issued.Value, 2)
+}
+
+func TestWhileAReplicaMayBeSomewhereCountsArePartial(t *testing.T) {
 	f := fixtureOf(x)
 	f.own = flight.Watchers{Watching: 1, Events: 1, Reconciled: 1}
 	f.parts[0].InFlight = 2
 	live := by("a", 1, 6, 100, 94)
 	f.pass(time.Second, live)
-	for range 20 {
-		f.now = f.now.Add(50 * time.Millisecond)
-		f.Tick(f.now)
-	}
-	cut, _ := f.Cut()
-	want(t, "cut", cut, true)
+	f.pass(time.Second)
 	want(t, "state", f.Status()[0].State, api.ReplicaUnreachable)
-	f.now = f.now.Add(time.Minute)
+	want(t, "changed", f.SetCut(f.now, true), true)
+	want(t, "changed again", f.SetCut(f.now, true), false)
+	f.pass(2 * time.Minute)
+	want(t, "shown", len(f.Status()), 0)
 	_, c := f.merged()
 	want(t, "in flight of its own Envoys", c[0].InFlight.Value, 2)
 	want(t, "partial", c[0].Proxies.Partial, true)
+	cut, since := f.Cut()
+	want(t, "cut", cut, true)
+	want(t, "for", f.now.Sub(since), 2*time.Minute)
 
-	f.ticked = f.now
+	f.SetCut(f.now, false)
 	f.pass(200*time.Millisecond, live)
-	cut, _ = f.Cut()
-	want(t, "cut", cut, false)
 	_, c = f.merged()
 	want(t, "in flight of all", c[0].InFlight.Value, 8)
 	want(t, "partial", c[0].Proxies.Partial, false)
 }
 
-func TestAReplicaThatIsNotHeardItselfFollowsNobody(t *testing.T) {
+func TestAReplicaIsNotItsOwnPeer(t *testing.T) {
 	f := fixtureOf(x)
-	live := by("a", 1, 6, 100, 94)
-	f.pass(time.Second, live)
-	for range 20 {
-		f.now = f.now.Add(50 * time.Millisecond)
-		f.Take(f.now, &Message{From: f.self, Seq: 1}) // as it is stored, and not as it comes back
-		live.Seq++
-		f.Take(f.now, live)
-		f.Tick(f.now)
-	}
-	cut, _ := f.Cut()
-	want(t, "cut", cut, true)
-	want(t, "state", f.Status()[0].State, api.ReplicaUnreachable)
-	live.Seq++
-	f.Take(f.now, live)
-	want(t, "state, with another message", f.Status()[0].State, api.ReplicaUnreachable)
-}
-
-func TestAReplicaNotHeardOfWhenRedisIsBackIsGone(t *testing.T) {
-	f := fixtureOf(x)
-	f.pass(time.Second, by("a", 1, 6, 100, 94))
-	for range 20 {
-		f.now = f.now.Add(50 * time.Millisecond)
-		f.Tick(f.now)
-	}
-	f.pass(time.Second)
-	want(t, "state", f.Status()[0].State, api.ReplicaGone)
+	f.Take(f.now, by("self", 1, 6, 0, 0))
+	want(t, "replicas", len(f.Status()), 0)
 }
 
 // A process that was stopped has not heard the others because of itself.
@@ -288,8 +278,6 @@ func TestAProcessThatStoodStillJudgesNobody(t *testing.T) {
 	f.pass(time.Second, by("a", 1, 6, 100, 94))
 	f.now = f.now.Add(10 * time.Second)
 	want(t, "changed", f.Tick(f.now), false)
-	cut, _ := f.Cut()
-	want(t, "cut", cut, false)
 	want(t, "state", f.Status()[0].State, api.ReplicaLive)
 }
 

@@ -31,7 +31,6 @@ type Peers struct {
 	self     ID
 	peers    map[ID]*peer
 	clusters map[string]*cluster
-	echo     time.Time // when the last message of this replica came back
 	ticked   time.Time
 	cut      bool
 	since    time.Time // of cut
@@ -78,10 +77,9 @@ type member struct {
 	servedAt time.Time
 }
 
-// New returns peers without any replica. Until the first message of this replica has come back, the link through Redis
-// counts as cut.
+// New returns peers without any replica.
 func New(self ID, now time.Time) *Peers {
-	return &Peers{self: self, peers: make(map[ID]*peer), clusters: make(map[string]*cluster), cut: true, since: now}
+	return &Peers{self: self, peers: make(map[ID]*peer), clusters: make(map[string]*cluster), since: now}
 }
 
 // SetMembers replaces the endpoints of all clusters. What is known of those that stay is kept.
@@ -123,32 +121,37 @@ func (o *peer) keep(clusters map[string]*cluster) {
 	}
 }
 
-// Echo notes that a message of this replica came back through the channel, so the link works in both directions.
-func (p *Peers) Echo(now time.Time) {
-	p.echo = now
-	if p.cut {
-		p.cut, p.since = false, now
+// SetCut notes whether there are replicas, or may be, whose messages do not arrive: then all counts are partial. It
+// reports whether that changed.
+func (p *Peers) SetCut(now time.Time, cut bool) (changed bool) {
+	if p.cut == cut {
+		return false
 	}
+	p.cut, p.since = cut, now
+	return true
 }
 
-// Take takes in a message that came at that time, and returns the clusters whose counts changed. While the link is cut
-// nothing counts.
+// Take takes in a message that came at that time, and returns the clusters whose counts changed.
 func (p *Peers) Take(now time.Time, m *Message) (changed []string) {
-	if m.From == p.self || p.cut {
+	if m.From == p.self {
 		return nil
 	}
-	o := p.of(now, m)
+	o, lost := p.of(now, m)
 	if o == nil {
 		return nil
 	}
 	p.Messages.Received++
+	p.Messages.Lost += lost
 	o.lastSeen = now
 	switch {
 	case m.Leaving:
 		p.leave(now, o, api.ReplicaGone)
 		return p.names()
 	case o.state != api.ReplicaLive:
-		o.state, o.since, o.clusters = api.ReplicaLive, now, make(map[string]*share)
+		if lost > 0 || now.Sub(o.since) > Silence { // otherwise a message was late, and all is known as before
+			o.clusters = make(map[string]*share)
+		}
+		o.state, o.since = api.ReplicaLive, now
 		changed = p.names()
 	}
 	for i := range m.Clusters {
@@ -160,26 +163,26 @@ func (p *Peers) Take(now time.Time, m *Message) (changed []string) {
 	return changed
 }
 
-// of returns the sender of a message; nil if the message does not count.
-func (p *Peers) of(now time.Time, m *Message) *peer {
-	o := p.peers[m.From]
+// of returns the sender of a message, and how many messages were lost before it; nil if the message does not count.
+func (p *Peers) of(now time.Time, m *Message) (o *peer, lost uint64) {
+	o = p.peers[m.From]
 	if o == nil {
 		if m.Leaving || len(p.peers) >= MaxReplicas && !p.drop() {
 			p.Messages.Refused++
-			return nil
+			return nil, 0
 		}
 		o = &peer{id: m.From, name: m.Name, state: api.ReplicaLive, since: now, seq: m.Seq,
 			clusters: make(map[string]*share)}
 		p.peers[m.From] = o
-		return o
+		return o, 0
 	}
 	if m.Seq <= o.seq {
 		p.Messages.Stale++
-		return nil
+		return nil, 0
 	}
-	p.Messages.Lost += m.Seq - o.seq - 1
+	lost = m.Seq - o.seq - 1
 	o.seq = m.Seq
-	return o
+	return o, lost
 }
 
 // drop makes room for one more replica: it forgets the one that is gone for longest, and reports whether there was one.
@@ -247,37 +250,40 @@ func Counts(s *flight.Sums) [9]*uint64 {
 	}
 }
 
-// Tick finds replicas that have become silent. Call it several times within Silence. It reports whether another replica
-// went, or connectivity through Redis was lost or came back.
+// Tick finds replicas that have become silent. Call it several times within Silence. It reports whether one has.
 func (p *Peers) Tick(now time.Time) (changed bool) {
 	if gap := now.Sub(p.ticked); !p.ticked.IsZero() && gap > pause { // this process was stopped, and could not receive
-		p.echo = p.echo.Add(gap)
 		for _, o := range p.peers {
 			o.lastSeen = o.lastSeen.Add(gap)
 		}
 	}
 	p.ticked = now
-	silent := now.Sub(p.echo)
-	if !p.cut && silent > Silence {
-		p.cut, p.since, changed = true, now, true
-	}
 	for id, o := range p.peers {
 		switch {
-		case o.state == api.ReplicaLive && p.cut:
+		case o.state == api.ReplicaLive && now.Sub(o.lastSeen) > Silence:
 			p.leave(now, o, api.ReplicaUnreachable)
-			changed = true
-		case o.state == api.ReplicaLive && now.Sub(o.lastSeen) > Silence && silent <= Silence/2:
-			p.leave(now, o, api.ReplicaGone)
-			changed = true
-		case o.state == api.ReplicaUnreachable && !p.cut && now.Sub(p.since) > Silence &&
-			now.Sub(o.lastSeen) > Silence:
-			o.state = api.ReplicaGone // it sent nothing since the link is back
 			changed = true
 		case o.state != api.ReplicaLive && now.Sub(o.since) > shown:
 			delete(p.peers, id)
 		}
 	}
 	return changed
+}
+
+// Gone notes that a replica does not run any more. It reports whether that is news.
+func (p *Peers) Gone(now time.Time, id ID) (changed bool) {
+	o := p.peers[id]
+	if o == nil || o.state == api.ReplicaGone {
+		return false
+	}
+	p.leave(now, o, api.ReplicaGone)
+	return true
+}
+
+// Live reports whether the messages of a replica arrive.
+func (p *Peers) Live(id ID) bool {
+	o := p.peers[id]
+	return o != nil && o.state == api.ReplicaLive
 }
 
 // Served notes how many requests the server of an endpoint reports.
@@ -316,7 +322,7 @@ func (p *Peers) reconciled(name string, but *peer) (n int) {
 // names returns the clusters that are configured here.
 func (p *Peers) names() []string { return slices.Collect(maps.Keys(p.clusters)) }
 
-// Cut reports whether there is no connectivity through Redis, and since when.
+// Cut reports what SetCut noted last, and since when that holds.
 func (p *Peers) Cut() (cut bool, since time.Time) { return p.cut, p.since }
 
 // Status returns the other replicas, sorted.

@@ -969,16 +969,20 @@ const replicaStates = { live: 'good', gone: 'warning', unreachable: 'error' };
 function replicasCard() {
 	const r = S.process && S.process.replicas;
 	if (!r || !r.enabled) return null;
-	const row = (key, kind, state, name, since, ...cells) => h('tr', { key, 'data-replica': name }, h('td', h('div.name',
-		sign(kind), h('b.break', name))), h('td', { class: 'nowrap is-' + kind }, state), h('td.nowrap', known(seconds(since))
-		? lasts(S.now - seconds(since)) : dash), cells.map((c) => h('td.num', c)));
-	return card('Replicas', r.connected ? 'they share what they count, through Redis' : 'cut off: ' + (r.error ||
-		'no reason given'), null, sheet('Replicas', ['Replica', 'State', 'For', 'Envoys|num',
+	const row = (key, kind, state, name, since, address, why, ...cells) => [
+		h('tr', { key, class: why ? 'more' : '', 'data-replica': name }, h('td', h('div.name', sign(kind),
+			h('b.break', name))), h('td', { class: 'nowrap is-' + kind }, state), h('td.nowrap', known(seconds(since))
+			? lasts(S.now - seconds(since)) : dash), h('td.nowrap.far', address || dash), cells.map((c) => h('td.num', c))),
+		why ? h('tr.words', { key: key + ' words' }, h('td.break', { colspan: 6 }, why)) : null];
+	return card('Replicas', r.connected ? 'each has the counts of all others' : 'counts of others are missing: ' +
+		(r.error || 'no reason given'), null, sheet('Replicas', ['Replica', 'State', 'For', 'Address', 'Envoys|num',
 		'Last message|num'], [
 		row(r.id, r.connected ? 'good' : 'error', r.connected ? 'connected' : 'cut off', r.name + ' (this one)',
-			r.since, num(S.fleet.envoys.connected), dash),
-		r.others.map((o) => row(o.id, replicaStates[o.state] || 'none', o.state, o.name, o.since, num(o.envoys),
-			ago(o.age_seconds)))]));
+			r.since, '', r.lookup_error && 'The others were not found again: ' + r.lookup_error, num(S.fleet.envoys.connected),
+			dash),
+		r.others.map((o) => row(o.id || o.address, replicaStates[o.state] || 'none', o.state, o.name || o.address, o.since,
+			o.address, o.error || o.state === 'live' && !o.follows && 'It does not follow this one, and lacks its counts.',
+			num(o.envoys), ago(o.age_seconds)))]));
 }
 // pickersCard is who follows the loads, to name an endpoint for each request.
 function pickersCard() {

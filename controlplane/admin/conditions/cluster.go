@@ -329,7 +329,10 @@ func sourceNext(name string) string {
 	case sourceScrape:
 		return "Request the metrics of one endpoint by hand. Does the configuration have its port, " +
 			"path and engine (scrape.port, scrape.path, engine)?"
-	case sourceRedis, api.SourceReplicas:
+	case api.SourceReplicas:
+		return "Let the replicas connect to each other's xDS port, with the certificate of that port: " +
+			"docs/operations.md, Several replicas."
+	case sourceRedis:
 		return "See whether Redis runs and is reachable from here (section redis of the configuration)."
 	case sourceDiscovery:
 		return "Correct what is named here, in the configuration or where the endpoints come from. Known " +

@@ -235,15 +235,15 @@ func TestClientsThatXDSClientsDeniesAreAnIncident(t *testing.T) {
 	}
 }
 
-func TestALostConnectionToOtherReplicasLeadsToRedis(t *testing.T) {
+func TestALostConnectionToOtherReplicasLeadsToTheirPort(t *testing.T) {
 	s := calm()
 	s.pool().Sources = append(s.pool().Sources, api.SourceStatus{
 		Name: api.SourceReplicas, State: api.SourceDown, LastError: "refused",
 	})
 	s.after(time.Second)
 	got := only(t, s.after(2*passing))
-	if !strings.Contains(got.Next, "Redis") || got.Severity != api.SeverityWarning {
-		t.Errorf("it is %s and what to do is %q, want a warning and a look at Redis", got.Severity, got.Next)
+	if !strings.Contains(got.Next, "xDS port") || got.Severity != api.SeverityWarning {
+		t.Errorf("it is %s and what to do is %q, want a warning and a look at the xDS port", got.Severity, got.Next)
 	}
 }
 

@@ -10,8 +10,8 @@ import (
 
 func TestReplicasThatAreGoneOrCutOffAreProblems(t *testing.T) {
 	ago := func(d time.Duration) api.Time { return api.At(noon.Add(-d)) }
-	gone := []api.Replica{{Name: "b", State: "live", LastMessage: ago(time.Second / 10)},
-		{Name: "c", State: "gone", LastMessage: ago(3 * time.Second)}}
+	gone := []api.Replica{{Name: "b", State: "live", Follows: true, LastMessage: ago(time.Second / 10)},
+		{Name: "c", Address: "10.0.0.3:18000", State: "gone", LastMessage: ago(3 * time.Second), Error: "refused"}}
 	for name, c := range map[string]struct {
 		replicas api.Replicas
 		severity api.Severity
@@ -21,10 +21,17 @@ func TestReplicasThatAreGoneOrCutOffAreProblems(t *testing.T) {
 		"connected": {api.Replicas{Enabled: true, Connected: true, Others: gone[:1],
 			Messages: api.ReplicaMessages{Foreign: 4, LastForeign: ago(time.Minute)}}, "", ""},
 		"one is gone": {api.Replicas{Enabled: true, Connected: true, Others: gone}, api.SeverityWarning,
-			"replica c is gone, its last message came 3.0 s ago"},
-		"cut off": {api.Replicas{Enabled: true, Since: ago(5 * time.Second), Error: "refused", Others: gone},
-			api.SeverityError, "cut off from the other replicas for 5.0 s: refused; this one uses only the counts " +
-				"of its own Envoys, and scrapes every endpoint"},
+			"replica c at 10.0.0.3:18000 is gone: refused; its last message came 3.0 s ago"},
+		"one was never heard": {api.Replicas{Enabled: true, Connected: true, Others: []api.Replica{
+			{Address: "10.0.0.4:18000", State: "unreachable", Error: "timeout"}}}, api.SeverityWarning,
+			"replica 10.0.0.4:18000 is unreachable: timeout"},
+		"one lacks the counts of this one": {api.Replicas{Enabled: true, Connected: true, Others: []api.Replica{
+			{Name: "b", State: "live"}}}, api.SeverityWarning, "replica b does not follow this one"},
+		"counts are missing": {api.Replicas{Enabled: true, Since: ago(5 * time.Second), Error: "timeout",
+			Others: gone[:1]}, api.SeverityError, "counts of other replicas are missing for 5.0 s: timeout; this one " +
+			"uses the counts of the Envoys that it knows of, and scrapes every endpoint"},
+		"the others are not found again": {api.Replicas{Enabled: true, Connected: true, Lookup: "no such host",
+			Others: gone[:1]}, api.SeverityWarning, "not found again: no such host; those found before stay"},
 		"another version": {api.Replicas{Enabled: true, Connected: true, Messages: api.ReplicaMessages{Foreign: 4,
 			LastForeign: ago(time.Second)}}, api.SeverityWarning, "4 messages of replicas of another version"},
 	} {

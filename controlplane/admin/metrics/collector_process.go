@@ -119,9 +119,9 @@ func collectReplicas(s sink, r api.Replicas) {
 			oldest = age
 		}
 	}
-	s.set("steelyard_replicas_connected", "1 while its own messages come back through Redis.", oneIf(r.Connected))
-	each(s, "state", "steelyard_replicas", "Other replicas: live, gone or unreachable.", states)
-	s.set("steelyard_replica_message_age_seconds", "Age of the last message of the most silent replica.",
+	s.set("steelyard_replicas_connected", "1 while the messages of all other replicas that may run arrive.", oneIf(r.Connected))
+	each(s, "state", "steelyard_replicas", "Other replicas by state: live, gone or unreachable.", states)
+	s.set("steelyard_replica_message_age_seconds", "Age of the last message of the replica that is silent for longest.",
 		oldest)
 	m := r.Messages
 	each(s, labelResult, "steelyard_replica_messages_total", "Messages between replicas.",
