@@ -283,15 +283,13 @@ func TestTheNotesWarnOfAnOpenInstallation(t *testing.T) {
 		has          []string
 		lacks        string
 	}{
-		{"", "", []string{"exec deployment/steelyard -- /steelyard status", "create token steelyard", "share nothing",
+		{"", "", []string{"exec deployment/steelyard -- /steelyard status", "create token steelyard",
 			"in the Secret steelyard-envoy-tls"}, "WARNING"},
 		{"values-open.yaml", "", []string{"WARNING: the xDS port is open", "this must time out"}, "Secret"},
 		{"values-open.yaml", "networkPolicy: {enabled: false}", []string{"WARNING", "there is no NetworkPolicy"},
 			"must time out"},
 		{"values-envoy-gateway.yaml", "", []string{"WARNING"}, "Secret"},
-		{"", "replicas: 1", []string{"port-forward service/steelyard-admin"}, "share nothing"},
 		{"values-production.yaml", "", []string{"in the Secret steelyard-envoy-tls"}, "WARNING"},
-		{"values-production.yaml", "", []string{"exec deployment/steelyard"}, "share nothing"},
 	} {
 		files, err := renderAs(t, "steelyard", namespace, test.file, valuesOf(t, test.values))
 		if err != nil {

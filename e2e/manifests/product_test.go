@@ -24,11 +24,15 @@ import (
 
 	"steelyard/e2e/rig/proc"
 	"steelyard/e2e/rig/proc/proctest"
+	"steelyard/internal/api"
 )
 
 // served is what the EndpointSlice of the Service "llama" lists: addresses of a network for documentation, at which
 // nothing answers. A loopback address is one that the API server refuses.
 var served = []string{"192.0.2.1", "192.0.2.2"}
+
+// otherReplica is a Pod of Steelyard besides the one that runs.
+const otherReplica = "203.0.113.1"
 
 // accountToken is where Kubernetes mounts the token of a Pod's ServiceAccount.
 const accountToken = "/var/run/secrets/kubernetes.io/serviceaccount/token"
@@ -60,6 +64,7 @@ func TestTheBaseIsClosedAndItsCommandsWorkAsInstalled(t *testing.T) {
 
 	p.envoyHas("steelyard-envoy-tls", served[0]+":8000", served[1]+":8000")
 	p.onlyWithATokenAndACertificate()
+	p.looksForTheOther()
 	var cluster struct {
 		Problems []struct{ Severity, Message string }
 	}
@@ -287,10 +292,33 @@ func makeEndpoints(t *testing.T, client kubernetes.Interface) {
 			TargetRef:  &core.ObjectReference{Kind: "Pod", Name: pod.Name, Namespace: namespace, UID: pod.UID},
 		})
 	}
-	if _, err := client.DiscoveryV1().EndpointSlices(namespace).
-		Create(t.Context(), slice, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
+	xds, xdsName := int32(18000), "tcp-xds"
+	other := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Name: "steelyard-xds-1",
+			Labels: map[string]string{discoveryv1.LabelServiceName: "steelyard-xds"}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:       []discoveryv1.EndpointPort{{Name: &xdsName, Port: &xds}},
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{otherReplica}}},
 	}
+	for _, s := range []*discoveryv1.EndpointSlice{slice, other} {
+		if _, err := client.DiscoveryV1().EndpointSlices(namespace).
+			Create(t.Context(), s, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// looksForTheOther waits until it has tried to connect to the other replica, which the slice of its Service has.
+func (p *production) looksForTheOther() {
+	p.t.Helper()
+	eventually(p.t, "it looks for the other replica", func() error {
+		var s api.Status
+		err := p.get("/api/v1/status", &s)
+		if err == nil && (len(s.Replicas.Others) != 1 || s.Replicas.Others[0].Address != otherReplica+":18000") {
+			err = fmt.Errorf("%+v", s.Replicas)
+		}
+		return err
+	})
 }
 
 // mayDoNothingElse tries what a Role that is too wide would allow.

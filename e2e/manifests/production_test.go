@@ -10,7 +10,6 @@ import (
 	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"io"
 	"math/big"
@@ -26,6 +25,7 @@ import (
 
 	"steelyard/e2e/rig/proc"
 	"steelyard/e2e/rig/proc/proctest"
+	"steelyard/internal/api"
 )
 
 // redisPassword is what a person writes into a Secret of the production overlay.
@@ -42,25 +42,25 @@ func TestAnEnvoyGetsItsEndpointsFromWhatTheProductionOverlayRuns(t *testing.T) {
 	admin, err := c.server.Client()
 	p.must(err)
 	makeEndpoints(t, admin)
-	_, kubeconfig := p.account(c)
+	token, kubeconfig := p.account(c)
 	p.issue()
 	p.secrets["steelyard-redis"] = map[string]string{"password": redisPassword}
 	config := p.configuration(kubeconfig)
 	config = replaced(t, config, "redis-sentinel.redis.svc.cluster.local:26379", p.sentinel())
 	p.serve(config)
 
-	eventually(t, "it shares what it counts through the Redis that the Sentinel names", func() error {
-		var s struct {
-			Replicas struct {
-				Connected bool
-				Error     string
-			}
+	eventually(t, "it keeps a drain in the Redis that the Sentinel names", func() error {
+		if out, err := p.run(token, "drain", "llama", "llama-0"); err != nil {
+			return fmt.Errorf("%w: %s", err, out)
 		}
-		if err := p.get("/api/v1/status", &s); err != nil || s.Replicas.Connected {
-			return err
+		var s api.Status
+		err := p.get("/api/v1/status", &s)
+		if err == nil && (s.Overrides.Count != 1 || s.Overrides.KeptIn != "redis" || s.Overrides.Error != "") {
+			err = fmt.Errorf("%+v", s.Overrides)
 		}
-		return errors.New(s.Replicas.Error)
+		return err
 	})
+	p.looksForTheOther()
 	p.envoyHas("steelyard-envoy-tls", served[0]+":8000", served[1]+":8000")
 	p.onlyWithATokenAndACertificate()
 }
