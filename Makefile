@@ -234,7 +234,7 @@ bench-law: need-go ## simulated fleets under this law and that of a commit, into
 	@tools/bench-law.sh "$(BASE)" $(ARGS)
 
 .PHONY: bench-replicas
-bench-replicas: need-go tools-envoy tools-redis ## two replicas against one, into bench/replicas/ (ARGS="--quick")
+bench-replicas: need-go tools-envoy ## two replicas against one, into bench/replicas/ (ARGS="--quick")
 	@mkdir -p bench/replicas
 	@go build -C $(BENCH_MODULE) -o $(CURDIR)/bin/bench-placement ./placement
 	@go build -C $(BENCH_MODULE) -o $(CURDIR)/bin/bench-llm ./llm

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"steelyard/e2e/bench/placement/extension"
+	"steelyard/e2e/rig/link"
 	"steelyard/e2e/rig/load"
 	"steelyard/e2e/rig/modelsim"
 	"steelyard/e2e/rig/proc"
@@ -35,7 +36,8 @@ type Fleet struct {
 	binary   string // steelyard
 	dir      string
 	servers  []*modelsim.Server
-	replicas []replica // of Steelyard
+	replicas []*replica   // of Steelyard
+	ways     []*link.Link // between replicas that are to be cut off
 	envoys   []*proc.Envoy
 	pickers  []picker // one for each Envoy; empty where the policy has none
 	urls     []string // where requests go: of the Envoys' listeners, or of the servers
@@ -51,7 +53,8 @@ type Fleet struct {
 // A replica is a Steelyard of a row.
 type replica struct {
 	name       string
-	xds, admin string // host:port
+	xds, admin string   // host:port
+	peers      []string // where it finds the others
 	process    *proc.Process
 }
 
@@ -145,11 +148,11 @@ func urlOf(address string) string { return "http://" + address + "/v1/completion
 // startRedis starts a Redis and the counting in it, where the policy has one.
 func (f *Fleet) startRedis(ctx context.Context) (modelsim.Observer, error) {
 	c := f.Policy.Control
-	if c == nil || c.Redis == 0 && c.Replicas < 2 {
+	if c == nil || c.Redis == 0 {
 		return nil, nil
 	}
 	var err error
-	if f.redis, err = proc.StartRedis(ctx, proc.RedisConfig{Dir: f.dir}); err != nil || c.Redis == 0 {
+	if f.redis, err = proc.StartRedis(ctx, proc.RedisConfig{Dir: f.dir}); err != nil {
 		return nil, err
 	}
 	f.client = redis.NewClient(&redis.Options{Addr: f.redis.Address()})
@@ -177,24 +180,44 @@ func (f *Fleet) startControl(ctx context.Context) error {
 		}
 		f.binary = built
 	}
-	for i := range max(1, f.Policy.Control.Replicas) {
-		if err := f.startReplica(ctx, fmt.Sprintf("steelyard-%d", i+1)); err != nil {
+	n := max(1, f.Policy.Control.Replicas)
+	ports, err := proc.FreeAddresses(2 * n)
+	if err != nil {
+		return err
+	}
+	for i := range n {
+		f.replicas = append(f.replicas, &replica{name: fmt.Sprintf("steelyard-%d", i+1), xds: ports[2*i],
+			admin: ports[2*i+1]})
+	}
+	if err := f.introduce(); err != nil {
+		return err
+	}
+	for _, r := range f.replicas {
+		if err := r.run(ctx, f); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (f *Fleet) startReplica(ctx context.Context, name string) error {
-	ports, err := proc.FreeAddresses(2)
-	if err != nil {
-		return err
+// introduce says to each replica where it finds the others.
+func (f *Fleet) introduce() error {
+	for _, r := range f.replicas {
+		for _, other := range f.replicas {
+			address := other.xds
+			if other == r {
+				continue
+			}
+			if f.Policy.Control.Cut {
+				way, err := link.Open("127.0.0.1:0", address)
+				if err != nil {
+					return err
+				}
+				f.ways, address = append(f.ways, way), way.Address()
+			}
+			r.peers = append(r.peers, address)
+		}
 	}
-	r := replica{name: name, xds: ports[0], admin: ports[1]}
-	if err := r.run(ctx, f); err != nil {
-		return err
-	}
-	f.replicas = append(f.replicas, r)
 	return nil
 }
 
@@ -218,8 +241,8 @@ func (f *Fleet) connect(ctx context.Context) error {
 	if err := f.eachFollows(ctx, len(f.replicas)-1); err != nil || !f.Policy.Control.Cut {
 		return err
 	}
-	if err := f.redis.Pause(); err != nil {
-		return err
+	for _, way := range f.ways {
+		way.Hang(true)
 	}
 	return f.eachFollows(ctx, 0)
 }
@@ -250,15 +273,11 @@ func (f *Fleet) config(r *replica, name string) string {
 		fmt.Fprintf(&b, "  access_log: {disabled: %t}\n  load_reports: {disabled: %t}\n", !c.AccessLog, !c.LoadReports)
 	}
 	fmt.Fprintf(&b, "admin: {listen: %s}\n", r.admin)
-	switch {
-	case f.redis == nil:
-	case c.Redis > 0:
+	if f.redis != nil {
 		fmt.Fprintf(&b, "redis: {addresses: [%q], interval: %s}\n", f.redis.Address(), c.Redis)
-	default:
-		fmt.Fprintf(&b, "redis: {addresses: [%q]}\n", f.redis.Address())
 	}
 	if c.Replicas > 1 {
-		fmt.Fprintf(&b, "replicas: {name: %s, address: %s}\n", name, r.xds)
+		fmt.Fprintf(&b, "replicas: {name: %s, address: %s, peers: [%s]}\n", name, r.xds, strings.Join(r.peers, ", "))
 	}
 	fmt.Fprintf(&b, "clusters:\n- name: %s\n  engine: vllm\n", clusterName)
 	if f.Size.Slots > 0 {
@@ -424,7 +443,12 @@ func (f *Fleet) Close() error {
 		errs = append(errs, f.extension.Close())
 	}
 	for _, r := range f.replicas {
-		errs = append(errs, r.process.Stop())
+		if r.process != nil {
+			errs = append(errs, r.process.Stop())
+		}
+	}
+	for _, way := range f.ways {
+		way.Close()
 	}
 	for _, s := range f.servers {
 		errs = append(errs, s.Close())

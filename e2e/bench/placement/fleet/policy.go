@@ -57,7 +57,7 @@ type Control struct {
 	Stamps  bool     // Envoys add to answers when the request came and was sent on
 
 	Replicas int  // of Steelyard, each with its part of the Envoys; 0 is one
-	Cut      bool // the Redis that connects the replicas hangs as soon as the row runs
+	Cut      bool // the network between the replicas hangs as soon as the row runs
 }
 
 // classes returns the classes of the queue as a part of the configuration.
@@ -101,13 +101,13 @@ const (
 	VariantPrefix     = "+prefix"      // by prompts too
 	variantQueue      = "+queue"       // with the module: requests wait in their Envoys, in one queue
 	variantReplicas   = "+replicas"    // two replicas, each with half of the Envoys
-	variantCut        = "+cut"         // the same, whose Redis hangs
+	variantCut        = "+cut"         // the same, cut off from each other
 )
 
 // Queued reports whether requests wait in their Envoys, instead of at the servers.
 func (p Policy) Queued() bool { return p.Control != nil && p.Control.Queue }
 
-// InReplicas makes a row with Steelyard one with two replicas, whose Redis is cut or not.
+// InReplicas makes a row with Steelyard one with two replicas, which are cut off from each other or not.
 func (p Policy) InReplicas(cut bool) Policy {
 	variant := variantReplicas
 	if cut {

@@ -78,7 +78,7 @@ func (s Section) second() []Target {
 // ofOneReplica is what the wait of two replicas may be of that of one.
 const ofOneReplica = 1.05
 
-// The variants of a row that have two replicas: connected, and with a Redis that hangs.
+// The variants of a row that have two replicas: connected, and cut off from each other.
 const connected, cut = "+replicas", "+cut"
 
 // replicas returns the targets for two replicas, where they were run. Those that are cut off from each other herd
