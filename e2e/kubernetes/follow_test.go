@@ -66,6 +66,12 @@ func connect(t testing.TB, s *kube.Server, server, tokenFile string) *connection
 	if err := s.WriteKubeconfig(path, server, tokenFile); err != nil {
 		t.Fatal(err)
 	}
+	return connectWith(t, path)
+}
+
+// connectWith runs a client with a kubeconfig.
+func connectWith(t testing.TB, path string) *connection {
+	t.Helper()
 	c := &connection{}
 	var err error
 	c.Client, err = source.New(source.Options{

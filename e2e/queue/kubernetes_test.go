@@ -36,13 +36,12 @@ func inKubernetes(t *testing.T) keeping {
 	if err := grant(t.Context(), s, token); err != nil {
 		t.Fatal(err)
 	}
-	return keeping{address: s.Address(), top: func(link string, i int) string {
+	return keeping{address: s.Address(), top: func(link string, i int, replicas string) string {
 		path := filepath.Join(filepath.Dir(token), fmt.Sprint("kubeconfig-", i))
 		if err := s.WriteKubeconfig(path, "https://"+link, token); err != nil {
 			t.Fatal(err)
 		}
-		return fmt.Sprintf("kubernetes: {kubeconfig: %q}\nreplicas: {name: replica-%d, lease: kubernetes, "+
-			"address: $XDS}", path, i)
+		return fmt.Sprintf("kubernetes: {kubeconfig: %q}\nreplicas: {lease: kubernetes, %s}", path, replicas)
 	}}
 }
 

@@ -37,7 +37,7 @@ type replicas struct {
 // A keeping is where replicas keep the lease: its address, and their configuration for it behind a link.
 type keeping struct {
 	address string
-	top     func(link string, i int) string
+	top     func(link string, i int, replicas string) string
 
 	listen    string   // more of the xds section
 	bootstrap []string // more arguments for the Envoys
@@ -45,8 +45,8 @@ type keeping struct {
 
 // inRedis keeps the lease in a Redis.
 func inRedis(t *testing.T) keeping {
-	return keeping{address: proctest.Redis(t, proc.RedisConfig{}).Address(), top: func(link string, i int) string {
-		return fmt.Sprintf("redis: {addresses: [%q]}\nreplicas: {name: replica-%d, address: $XDS}", link, i)
+	return keeping{address: proctest.Redis(t, proc.RedisConfig{}).Address(), top: func(link string, _ int, replicas string) string {
+		return fmt.Sprintf("redis: {addresses: [%q]}\nreplicas: {%s}", link, replicas)
 	}}
 }
 
@@ -54,11 +54,16 @@ func inRedis(t *testing.T) keeping {
 func startReplicas(t *testing.T, n int, by keeping, pool []*modelsim.Server, cluster string) *replicas {
 	t.Helper()
 	r := &replicas{t: t}
+	own, err := proc.FreeAddresses(n)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for i := range n {
 		store := newLink(t, by.address)
 		cluster := strings.ReplaceAll(cluster, "$I", fmt.Sprint(i))
+		known := fmt.Sprintf("name: replica-%d, address: %s, peers: [%s]", i, own[i], strings.Join(own, ", "))
 		f := testbed.WithoutEnvoys(t, testbed.Plan{Servers: pool, Cluster: cluster, Edits: []testbed.Edit{stamped},
-			Top: by.top(store.Address(), i), Listen: by.listen})
+			Own: own[i], Top: by.top(store.Address(), i, known), Listen: by.listen})
 		door := newLink(t, f.XDS)
 		f.Plan.XDS = door.Address()
 		r.all, r.doors, r.store = append(r.all, f), append(r.doors, door), append(r.store, store)

@@ -1,4 +1,4 @@
-// Package replicas tests what control planes and pickers share through Redis, and what they do without it.
+// Package replicas tests what control planes share with each other, and with pickers through Redis.
 package replicas
 
 import (

@@ -2,6 +2,7 @@ package testbed
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -24,14 +25,14 @@ type Plan struct {
 	// Cluster is the YAML of the cluster below its name and engine: endpoints are
 	// added unless it names some.
 	Cluster string
-	// Top is YAML of further sections, such as redis, with $XDS for the address of Steelyard; More is YAML of further
+	// Top is YAML of further sections, such as redis; More is YAML of further
 	// clusters.
 	Top, More string
 	Envoys    int      // 1 when 0
 	Bootstrap []string // more arguments of steelyard bootstrap
 	Edits     []Edit   // of its output
-	// XDS is the xDS address in the Envoys' configuration, Steelyard's own when empty.
-	XDS string
+	// Own is Steelyard's xDS address, a free one when empty. XDS is that in the Envoys' configuration, Own when empty.
+	Own, XDS string
 	// Listen is more YAML of the xds section, in flow style: ", key: value"; Asked is that of the admin section.
 	Listen, Asked string
 	// OpenFiles are the limits of open files that Steelyard starts with, as sh's ulimit takes them: "-n 1024".
@@ -108,7 +109,7 @@ func WithoutEnvoys(t *testing.T, p Plan) *Fleet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &Fleet{T: t, Plan: p, Dir: proctest.Dir(t), XDS: ports[0], Admin: ports[1]}
+	f := &Fleet{T: t, Plan: p, Dir: proctest.Dir(t), XDS: cmp.Or(p.Own, ports[0]), Admin: ports[1]}
 	f.Config = filepath.Join(f.Dir, "steelyard.yaml")
 	f.WriteConfig(p.Cluster)
 	f.Control = f.StartControl("steelyard")
@@ -120,7 +121,7 @@ func (f *Fleet) WriteConfig(body string) {
 	f.T.Helper()
 	var b strings.Builder
 	fmt.Fprintf(&b, "xds: {listen: %s%s}\nadmin: {listen: %s%s}\n%s\nclusters:\n- name: %s\n",
-		f.XDS, f.Plan.Listen, f.Admin, f.Plan.Asked, strings.ReplaceAll(f.Plan.Top, "$XDS", f.XDS), Cluster)
+		f.XDS, f.Plan.Listen, f.Admin, f.Plan.Asked, f.Plan.Top, Cluster)
 	if !strings.Contains(body, "engine:") {
 		b.WriteString("  engine: vllm\n")
 	}
