@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -81,7 +82,8 @@ type everything struct {
 
 func newEverything(t *testing.T) *everything {
 	t.Helper()
-	e := &everything{dir: t.TempDir(), pair: certs.New("all", nil), keys: map[string]*yaml.Node{}}
+	named := func(c *x509.Certificate) { c.DNSNames = []string{"steelyard.test"} }
+	e := &everything{dir: t.TempDir(), pair: certs.New("all", nil, named), keys: map[string]*yaml.Node{}}
 	text, err := os.ReadFile("../../steelyard.example.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -89,6 +91,7 @@ func newEverything(t *testing.T) *everything {
 	text = regexp.MustCompile(`(?m)^( *)#([^ #\n])`).ReplaceAll(text, []byte("$1$2"))
 	text = regexp.MustCompile(`\b10\.0\.0\.`).ReplaceAll(text, []byte("127.0.0.")) // nothing leaves this machine
 	text = bytes.ReplaceAll(text, []byte("whisper.models.svc.cluster.local"), []byte("localhost"))
+	text = bytes.ReplaceAll(text, []byte("steelyard.internal:18000"), []byte("localhost:18009"))
 	e.lines = strings.Split(string(text), "\n")
 	for path, values := range e.find(t) {
 		if len(values) == 0 {

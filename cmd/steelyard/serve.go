@@ -42,8 +42,8 @@ Envoys keep their last weights.`,
 		},
 	}
 	configFlag(c, &path)
-	c.Flags().StringVar(&service, "service", "", "Kubernetes Service of the xDS ports of all replicas, by which they find "+
-		"each other\nunless the configuration has a section replicas")
+	c.Flags().StringVar(&service, "service", "", "Kubernetes Service of the xDS ports of all replicas, by which they "+
+		"find each other\nunless the configuration has a section replicas")
 	l.flags(c)
 	return c
 }

@@ -1,6 +1,6 @@
 // Package replicas connects the replicas of a control plane that serve Envoys at the same time. Each Envoy reports its
-// requests to one of them, so each tells the others what its own Envoys have at each endpoint, and adds up what it hears
-// (package merge). All decide on the same counts; there is no leader. Nothing but the replicas takes part.
+// requests to one of them, so each tells the others what its own Envoys have at each endpoint, and adds up what it
+// hears (package merge). All decide on the same counts; there is no leader. Nothing but the replicas takes part.
 //
 // # Over the wire
 //
@@ -16,15 +16,16 @@
 //
 // # Who the others are
 //
-// The caller knows their addresses ([Link.SetPeers], [LookUp]). That of the replica itself may be among them, and two of
-// one replica: the id in the first message shows it, and then the address is left out, but for a look every five seconds.
+// The caller knows their addresses ([Link.SetPeers], [LookUp]). That of the replica itself may be among them, and two
+// of one replica: the id in the first message shows it, and then the address is left out, but for a look every five
+// seconds.
 //
 // # Which of them may be missing
 //
-// Each other replica is live, gone or unreachable (package merge). One is gone if it has taken leave, if its machine says
-// that nothing listens at its address, if another one is at that address, or if that address is not named any more.
-// Counts are missing, and [Link.Status] says why, while the addresses are not known, while one of them is of a replica
-// that is neither live nor gone, and while a replica follows this one that this one does not follow.
+// Each other replica is live, gone or unreachable (package merge). One is gone if it has taken leave, if its machine
+// says that nothing listens at its address, if another one is at that address, or if that address is not named any
+// more. Counts are missing, and [Link.Status] says why, while the addresses are not known, while one of them is of a
+// replica that is neither live nor gone, and while a replica follows this one that this one does not follow.
 //
 // # Bounds
 //

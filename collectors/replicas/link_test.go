@@ -255,7 +255,8 @@ func TestAReplicaThatDiesIsGoneAndItsNextRunIsFollowed(t *testing.T) {
 	b.until("it follows one that this one does not know", func() error {
 		s := b.link.Status()
 		i := slices.IndexFunc(s.Others, func(r api.Replica) bool { return r.Name == "next" })
-		if s.Connected || i < 0 || !s.Others[i].Follows || !strings.Contains(s.Others[i].Error, "none of the addresses") {
+		if s.Connected || i < 0 || !s.Others[i].Follows ||
+			!strings.Contains(s.Others[i].Error, "none of the addresses") {
 			return fmt.Errorf("%+v", s)
 		}
 		return nil
@@ -339,7 +340,8 @@ func TestAReplicaThatIsNotTrustedSaysWhyAndGetsNothing(t *testing.T) {
 	b.knows(a)
 	b.until("it says why", func() error {
 		s := b.link.Status()
-		if s.Connected || len(s.Others) != 2 || !strings.Contains(s.Error, "certificate") || // its address, and who it is
+		// There are its address, and who it is.
+		if s.Connected || len(s.Others) != 2 || !strings.Contains(s.Error, "certificate") ||
 			s.Others[0].State != api.ReplicaUnreachable || !s.Others[1].Follows {
 			return fmt.Errorf("%+v", s)
 		}

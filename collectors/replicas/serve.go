@@ -113,7 +113,8 @@ func (l *Link) join(now time.Time, hello *merge.Message) (*follower, error) {
 	case before != nil:
 		l.dismiss(before)
 	case len(l.followers) >= merge.MaxReplicas:
-		return nil, status.Errorf(codes.ResourceExhausted, "%d replicas follow it, which is the limit", len(l.followers))
+		return nil, status.Errorf(codes.ResourceExhausted, "%d replicas follow it, which is the limit",
+			len(l.followers))
 	}
 	f := &follower{id: hello.From, name: hello.Name, since: now, out: make(chan []byte, outbox)}
 	l.followers[f.id] = f

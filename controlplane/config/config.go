@@ -30,8 +30,8 @@ type Config struct {
 	// Kubernetes says how the Kubernetes API is reached, for endpoints that are
 	// found there. Default: as a Pod does, by its service account.
 	Kubernetes Kubernetes `yaml:"kubernetes"`
-	// Replicas connects several processes that serve Envoys at the same time. Default none: this process is the only one,
-	// unless serve --service names the Service of its Pods, as the manifests do.
+	// Replicas connects several processes that serve Envoys at the same time. Default none: this process is the only
+	// one, unless serve --service names the Service of its Pods, as the manifests do.
 	Replicas *Replicas `yaml:"replicas"`
 	// Pools makes a cluster of each InferencePool without a picker. Default none: only what Clusters has.
 	Pools *Pools `yaml:"pools"`
@@ -251,8 +251,8 @@ type Wedged struct {
 // ActsOnPods reports whether anything is written about Pods.
 func (k *Kubernetes) ActsOnPods() bool { return k.Wedged != Wedged{} || k.DeletionCost }
 
-// Replicas says how the replicas of this control plane find each other, by one of peers and service. They connect to each
-// other's xDS listener.
+// Replicas says how the replicas of this control plane find each other, by one of peers and service. They connect to
+// each other's xDS listener.
 type Replicas struct {
 	// Peers are the other replicas, each as host:port of its xDS listener. A name stands for all its addresses, and is
 	// looked up every five seconds. This replica may be among them, so that all have the same list. 1 to 64. Default

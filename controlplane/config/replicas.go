@@ -29,8 +29,8 @@ func (d *decoder) checkReplicas(cfg *Config) {
 	case d.written(&r.Service) && len(r.Peers) > 0:
 		d.conflict(&r.Service, &r.Peers, "there are service and peers: keep one of them")
 	case !d.written(&r.Service) && len(r.Peers) == 0:
-		d.fail(&cfg.Replicas, "where the other replicas are is missing: write peers: [HOST:PORT], with the xDS listener "+
-			"of each; in Kubernetes service: steelyard-xds, or remove this section in a Pod of the manifests")
+		d.fail(&cfg.Replicas, "where the other replicas are is missing: write peers: [HOST:PORT], with the xDS "+
+			"listener of each; in Kubernetes service: steelyard-xds, or remove this section in a Pod of the manifests")
 	}
 	d.checkPeers(cfg)
 	switch {
@@ -39,8 +39,8 @@ func (d *decoder) checkReplicas(cfg *Config) {
 			"top level, or write kubernetes, or none for the only replica")
 	case len(r.Peers) > 0 && cfg.queued() && cfg.Lease(false) == "":
 		d.conflict(&r.Lease, &cfg.Redis, "a queue of several replicas needs a place where they agree on the one that "+
-			"grants its places: add redis: {addresses: [127.0.0.1:6379]} at the top level, or write lease: kubernetes, "+
-			"or remove queue from the clusters")
+			"grants its places: add redis: {addresses: [127.0.0.1:6379]} at the top level, or write lease: "+
+			"kubernetes, or remove queue from the clusters")
 	}
 }
 
@@ -60,8 +60,8 @@ func (d *decoder) checkPeers(cfg *Config) {
 		case cfg.isItself(*peer):
 			itself++
 		case Loopback(*peer) && !Loopback(cfg.XDS.Listen):
-			(*Checker)(d).Warn(peer, "%s is on this machine: fine for a test, but a replica on another machine needs an "+
-				"address that leads there from here", shown(*peer))
+			(*Checker)(d).Warn(peer, "%s is on this machine: fine for a test, but a replica on another machine needs "+
+				"an address that leads there from here", shown(*peer))
 		}
 	}
 	if itself > 0 && itself == len(r.Peers) {
@@ -69,8 +69,8 @@ func (d *decoder) checkPeers(cfg *Config) {
 	}
 	other := func(peer string) bool { return !Loopback(peer) }
 	if Loopback(cfg.XDS.Listen) && (r.Service != "" || slices.ContainsFunc(r.Peers, other)) {
-		(*Checker)(d).Warn(&cfg.Replicas, "only this machine can connect to xds.listen, %s, and the other replicas have "+
-			"to: write an address there that they reach, such as 0.0.0.0:18000", d.value(&cfg.XDS.Listen))
+		(*Checker)(d).Warn(&cfg.Replicas, "only this machine can connect to xds.listen, %s, and the other replicas "+
+			"have to: write an address there that they reach, such as 0.0.0.0:18000", d.value(&cfg.XDS.Listen))
 	}
 }
 
@@ -85,9 +85,9 @@ func connectable(address string) bool {
 // isItself reports whether a peer is this replica.
 func (c *Config) isItself(peer string) bool {
 	host, port, _ := net.SplitHostPort(c.XDS.Listen)
-	_, other, _ := net.SplitHostPort(peer)
-	here := everyInterface(host) || Loopback(c.XDS.Listen)
-	return peer == c.XDS.Listen || peer == c.Replicas.Address || here && Loopback(peer) && port == other
+	other, itsPort, _ := net.SplitHostPort(peer)
+	here := other == host || everyInterface(host) && Loopback(peer) || Loopback(c.XDS.Listen) && other == "localhost"
+	return peer == c.Replicas.Address || here && itsPort == port
 }
 
 func (c *Config) queued() bool {

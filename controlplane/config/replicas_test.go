@@ -10,12 +10,12 @@ const aFile = "clusters: [{name: a, engine: triton, endpoints: {file: a.yaml}}]\
 
 func TestReplicasWarnOfAddressesThatOthersCannotReach(t *testing.T) {
 	for text, want := range map[string][]string{
-		"replicas: {peers: [\"10.0.0.6:18000\"]}\n": {"x.yaml:1:1: replicas: only this machine can connect to xds.listen, " +
-			"127.0.0.1:18000 (the default), and the other replicas have to: write an address there that they reach, such as " +
-			"0.0.0.0:18000"},
+		"replicas: {peers: [\"10.0.0.6:18000\"]}\n": {
+			"x.yaml:1:1: replicas: only this machine can connect to xds.listen, 127.0.0.1:18000 (the default), and " +
+				"the other replicas have to: write an address there that they reach, such as 0.0.0.0:18000"},
 		"xds: {listen: \"10.0.0.5:18000\", insecure: true}\nreplicas: {peers: [\"127.0.0.1:18001\"]}\n": {
-			"x.yaml:2:20: replicas.peers[0]: 127.0.0.1:18001 is on this machine: fine for a test, but a replica on another " +
-				"machine needs an address that leads there from here"},
+			"x.yaml:2:20: replicas.peers[0]: 127.0.0.1:18001 is on this machine: fine for a test, but a replica on " +
+				"another machine needs an address that leads there from here"},
 		"replicas: {peers: [\"127.0.0.1:18000\", \"127.0.0.1:18001\"]}\n":                                       nil,
 		"xds: {listen: \"0.0.0.0:18000\", insecure: true}\nreplicas: {peers: [\"steelyard.internal:18000\"]}\n": nil,
 	} {
@@ -47,8 +47,8 @@ func TestTheLeaseIsWhereTheReplicasCanAgree(t *testing.T) {
 		"a Service":            {Config{Clusters: queue, Replicas: service}, false, LeaseKubernetes},
 		"a Service, and Redis": {Config{Redis: redis, Clusters: queue, Replicas: service}, true, LeaseRedis},
 		"peers, and Redis":     {Config{Redis: redis, Clusters: queue, Replicas: peers}, false, LeaseRedis},
-		"peers, and Redis is not": {Config{Redis: redis, Clusters: queue, Replicas: &Replicas{Lease: LeaseKubernetes}}, false,
-			LeaseKubernetes},
+		"peers, and Redis is not": {Config{Redis: redis, Clusters: queue, Replicas: &Replicas{Lease: LeaseKubernetes}},
+			false, LeaseKubernetes},
 		"peers, which the check refuses": {Config{Clusters: queue, Replicas: peers}, false, ""},
 	} {
 		if got := c.cfg.Lease(c.inPod); got != c.want {

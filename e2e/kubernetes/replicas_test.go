@@ -56,7 +56,7 @@ func TestAddressesOfAServiceAreThoseOfAllItsPods(t *testing.T) {
 			defer mu.Unlock()
 			if !slices.Equal(latest, want) || (fault == nil) != (why == "") ||
 				fault != nil && !strings.Contains(fault.Error(), why) {
-				return fmt.Errorf("they are %v, %v", latest, fault)
+				return fmt.Errorf("they are %v, %w", latest, fault)
 			}
 			return nil
 		})
@@ -65,8 +65,8 @@ func TestAddressesOfAServiceAreThoseOfAllItsPods(t *testing.T) {
 	r.grant(r.name, readSlices) // of Pods nothing is asked
 	becomes("Service " + r.name + "/steelyard-xds has no EndpointSlice")
 	xds := []discoveryv1.EndpointPort{{Name: new("tcp-xds"), Port: new(int32(18000))}}
-	r.slice("steelyard-xds", "one", xds, entry{address: "10.0.0.2", ready: yes()}, entry{address: "10.0.0.1", ready: no()},
-		going(entry{address: "10.0.0.3"}))
+	r.slice("steelyard-xds", "one", xds, entry{address: "10.0.0.2", ready: yes()},
+		entry{address: "10.0.0.1", ready: no()}, going(entry{address: "10.0.0.3"}))
 	r.slice("other", "other", xds, entry{address: "10.0.0.9"})
 	becomes("", "10.0.0.1:18000", "10.0.0.2:18000", "10.0.0.3:18000")
 	r.sliceOf(discoveryv1.AddressTypeIPv6, "steelyard-xds", "six", xds, entry{address: "fd00::1"})
@@ -122,7 +122,8 @@ func TestReplicasFindEachOtherByTheirService(t *testing.T) {
 	}
 	for i := range 3 {
 		port := serve()
-		r.slice("steelyard-xds", fmt.Sprint("slice-", i), []discoveryv1.EndpointPort{port}, entry{address: host, ready: no()})
+		r.slice("steelyard-xds", fmt.Sprint("slice-", i), []discoveryv1.EndpointPort{port},
+			entry{address: host, ready: no()})
 		for _, admin := range admins {
 			eventually(t, fmt.Sprintf("each of %d replicas has the counts of the others", i+1), func() error {
 				return hasAll(admin, i)

@@ -45,9 +45,10 @@ type keeping struct {
 
 // inRedis keeps the lease in a Redis.
 func inRedis(t *testing.T) keeping {
-	return keeping{address: proctest.Redis(t, proc.RedisConfig{}).Address(), top: func(link string, _ int, replicas string) string {
+	top := func(link string, _ int, replicas string) string {
 		return fmt.Sprintf("redis: {addresses: [%q]}\nreplicas: {%s}", link, replicas)
-	}}
+	}
+	return keeping{address: proctest.Redis(t, proc.RedisConfig{}).Address(), top: top}
 }
 
 // startReplicas starts n replicas and their Envoys; $I in the cluster is the number of the replica, from 0.

@@ -262,14 +262,15 @@ func TestAPairThatIsCutShowsItAndTheThirdHasAllCounts(t *testing.T) {
 		f.Eventually("it shows that it is cut off", func() error {
 			return errors.Join(f.sees(fmt.Sprintf("replica-%d", 1-i), api.ReplicaUnreachable, false),
 				f.sees("replica-2", api.ReplicaLive, false), f.SourceIs(api.SourceReplicas, api.SourceDown),
-				f.HasProblem(api.SeverityError, "counts of other replicas are missing", r.links[[2]int{i, 1 - i}].Address()))
+				f.HasProblem(api.SeverityError, "counts of other replicas are missing",
+					r.links[[2]int{i, 1 - i}].Address()))
 		})
 		if n := f.Metric("steelyard_replicas_connected"); n != 0 {
 			t.Errorf("steelyard_replicas_connected is %v, want 0", n)
 		}
 	}
-	if err := errors.Join(c.sees("replica-0", api.ReplicaLive, true), c.sees("replica-1", api.ReplicaLive, true)); err !=
-		nil {
+	err := errors.Join(c.sees("replica-0", api.ReplicaLive, true), c.sees("replica-1", api.ReplicaLive, true))
+	if err != nil {
 		t.Errorf("the third: %v", err)
 	}
 	noneFailed(t, steadily)
@@ -283,8 +284,8 @@ func TestAPairThatIsCutShowsItAndTheThirdHasAllCounts(t *testing.T) {
 	})
 }
 
-// A new replica has all counts as soon as it serves, before the others know of it; they say so, and follow it when their
-// configuration names it.
+// A new replica has all counts as soon as it serves, before the others know of it; they say so, and follow it when
+// their configuration names it.
 func TestANewReplicaHasAllCountsAtOnce(t *testing.T) {
 	r := startReplicas(t, 2, 3)
 	hold(t, r.all[0], 5)

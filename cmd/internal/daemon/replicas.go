@@ -79,8 +79,8 @@ func checkReplicas(ctx context.Context, cfg *config.Config, c *config.Checker) {
 	}
 	pair, err := files.KeyPair(ctx, t.CertFile, t.KeyFile)
 	if err == nil && len(namesOf(pair.Leaf)) == 0 {
-		c.Fail(&t.CertFile, "%s has no DNS name, by which replicas know each other: write one with a name that no Envoy has",
-			t.CertFile)
+		c.Fail(&t.CertFile, "%s has no DNS name, by which replicas know each other: write one with a name that no "+
+			"Envoy has", t.CertFile)
 	}
 }
 

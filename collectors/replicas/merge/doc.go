@@ -17,10 +17,10 @@
 //
 // # A replica that is not heard
 //
-// A replica that has taken leave, or of which the caller knows that it does not run, is gone ([Peers.Gone]). One that is
-// silent for [Silence] is unreachable: it hangs, its machine is dead, or the network between is cut. In all cases its
-// requests are still at the servers, and its Envoys connect to the other replicas, which learn of these requests with
-// the first load report of each Envoy. Until then
+// A replica that has taken leave, or of which the caller knows that it does not run, is gone ([Peers.Gone]). One that
+// is silent for [Silence] is unreachable: it hangs, its machine is dead, or the network between is cut. In all cases
+// its requests are still at the servers, and its Envoys connect to the other replicas, which learn of these requests
+// with the first load report of each Envoy. Until then
 //
 //	x · e^(−t/T) · (1 − r)    of x requests in flight count, t after it was last heard, for [Fade] at most
 //
@@ -31,8 +31,8 @@
 // that the others have there. Such a count is an estimate, so it is not exact, and partial (weighting.Endpoint.Exact,
 // ProxyReport.Partial): the law corrects it by the scrapes and does not derive a stall from it.
 //
-// An unreachable replica may have Envoys whose requests nobody here knows. So all counts stay partial for as long as the
-// caller says that there is one, or may be ([Peers.SetCut]).
+// An unreachable replica may have Envoys whose requests nobody here knows. So all counts stay partial for as long as
+// the caller says that there is one, or may be ([Peers.SetCut]).
 //
 // Messages have the time of their receipt here, so the clocks of the replicas do not matter. A replica that was stopped
 // itself (SIGSTOP, a pause of the machine) regards no other as silent because of that time.

@@ -11,8 +11,8 @@ func replicaProblems(r api.Replicas, now time.Time) (out problemList) {
 		return nil
 	}
 	if !r.Connected {
-		out.fail("counts of other replicas are missing for %s%s; this one uses the counts of the Envoys that it knows of, "+
-			"and scrapes every endpoint", FormatSeconds(r.Since.Age(now).Or(0)), because(r.Error))
+		out.fail("counts of other replicas are missing for %s%s; this one uses the counts of the Envoys that it knows "+
+			"of, and scrapes every endpoint", FormatSeconds(r.Since.Age(now).Or(0)), because(r.Error))
 	}
 	if r.Lookup != "" {
 		out.warn("the other replicas were not found again%s; those found before stay", because(r.Lookup))

@@ -119,7 +119,8 @@ func collectReplicas(s sink, r api.Replicas) {
 			oldest = age
 		}
 	}
-	s.set("steelyard_replicas_connected", "1 while the messages of all other replicas that may run arrive.", oneIf(r.Connected))
+	s.set("steelyard_replicas_connected", "1 while the messages of all other replicas that may run arrive.",
+		oneIf(r.Connected))
 	each(s, "state", "steelyard_replicas", "Other replicas by state: live, gone or unreachable.", states)
 	s.set("steelyard_replica_message_age_seconds", "Age of the last message of the replica that is silent for longest.",
 		oldest)
