@@ -220,7 +220,9 @@ func TestTwoReleasesInANamespaceHaveTwoQueues(t *testing.T) {
 		{"other", "", "other-steelyard"},
 		{"other", "config: {replicas: {lease: kubernetes}}", "other-steelyard"},
 		{"other", "config: {redis: {addresses: ['redis:6379']}, replicas: {}}", "other-steelyard"},
+		{"other", "config: {redis: {addresses: ['redis:6379']}}", "other-steelyard"},
 		{"other", "config: {replicas: {lease: kubernetes, prefix: mine}}", "mine"},
+		{"other", "config: {replicas: {lease: none}}", "other-steelyard"},
 	} {
 		files, err := renderAs(t, c.release, namespace, "", valuesOf(t, c.values))
 		if err != nil {
@@ -238,8 +240,11 @@ func TestTwoReleasesInANamespaceHaveTwoQueues(t *testing.T) {
 			continue
 		}
 		prefix := "steelyard"
-		if cfg.Replicas != nil {
-			prefix = cfg.Replicas.Prefix
+		if r := cfg.Replicas; r != nil {
+			prefix = r.Prefix
+			if want := called + "-xds"; r.Lease != config.LeaseNone && r.Service != want {
+				t.Errorf("%s, %q: replicas find each other by %q, want %q", c.release, c.values, r.Service, want)
+			}
 		}
 		role, err := yaml.Marshal(find(t, objects, "Role", called).Object)
 		if err != nil {
@@ -249,10 +254,6 @@ func TestTwoReleasesInANamespaceHaveTwoQueues(t *testing.T) {
 			t.Errorf("%s, %q: the prefix is %s, want %s, and the Role is\n%s", c.release, c.values, prefix, c.prefix,
 				role)
 		}
-	}
-	_, err := renderAs(t, "other", namespace, "", valuesOf(t, "config: {redis: {addresses: ['redis:6379']}}"))
-	if err == nil || !strings.Contains(err.Error(), "write config.replicas: {}") {
-		t.Errorf("with Redis and without replicas: %v", err)
 	}
 }
 

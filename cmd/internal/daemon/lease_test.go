@@ -75,7 +75,7 @@ func TestEpochsGoOnRisingFromOneLeaseToTheNext(t *testing.T) {
 	with := func(store string) *config.Config {
 		text := ""
 		if store != "" {
-			text = fmt.Sprintf("redis: {addresses: [%q]}\nreplicas: {address: 127.0.0.1:18000}", store)
+			text = fmt.Sprintf("redis: {addresses: [%q]}\nreplicas: {address: 127.0.0.1:18000, peers: [127.0.0.1:18001]}", store)
 		}
 		return parse(t, text+queued)
 	}
@@ -115,7 +115,7 @@ func TestTheOnlyReplicaSharesNothing(t *testing.T) {
 	if err := get(base, "/api/v1/clusters/llama", &cluster); err != nil {
 		t.Fatal(err)
 	}
-	if o := cluster.Queue.Owner; o.State != api.QueueGrants || o.Lease != "none" || d.signals.link.Load() != nil {
-		t.Errorf("the owner is %+v, and there is a link: %t", o, d.signals.link.Load() != nil)
+	if o := cluster.Queue.Owner; o.State != api.QueueGrants || o.Lease != "none" || d.link.Status().Enabled {
+		t.Errorf("the owner is %+v, and there is a link: %t", o, d.link.Status().Enabled)
 	}
 }

@@ -38,18 +38,16 @@ app.kubernetes.io/component: control-plane
 {{- (.Values.config.replicas | default dict).prefix | default (include "steelyard.fullname" .) }}
 {{- end }}
 
-{{- /* The configuration, with that prefix where it is not the default. */}}
+{{- /* The configuration, with that prefix where it is not the default, and the Service by which replicas find each other. */}}
 {{- define "steelyard.config" -}}
 {{- $config := deepCopy .Values.config }}
 {{- $prefix := include "steelyard.prefix" . }}
-{{- if ne $prefix "steelyard" }}
-{{- if hasKey $config "replicas" }}
-{{- $_ := set $config "replicas" (merge (dict "prefix" $prefix) ($config.replicas | default dict)) }}
-{{- else if not $config.redis }}
-{{- $_ := set $config "replicas" (dict "prefix" $prefix "lease" "kubernetes") }}
-{{- else }}
-{{- fail "config.redis without config.replicas: write config.replicas: {}, so that this release shares nothing with another one" }}
+{{- if or (hasKey $config "replicas") (ne $prefix "steelyard") }}
+{{- $replicas := merge (dict "prefix" $prefix) ($config.replicas | default dict) }}
+{{- if not (or (eq ($replicas.lease | default "") "none") $replicas.peers $replicas.service) }}
+{{- $_ := set $replicas "service" (printf "%s-xds" (include "steelyard.fullname" .)) }}
 {{- end }}
+{{- $_ := set $config "replicas" $replicas }}
 {{- end }}
 {{- toYaml $config }}
 {{- end }}
