@@ -48,6 +48,9 @@ type Table struct {
 	endpoints []endpoint // by id
 	leaving   []uint64   // a bit for each endpoint that is being removed
 	evicted   uint64
+
+	// known has the restarts of the endpoints whose routes are kept; nil before they are known. It does not change.
+	known map[string]int
 }
 
 // A step is one with routes.
@@ -114,6 +117,9 @@ func (t *Table) Learn(p *Prompt, address string, o Origin, now time.Time) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if !t.takes(address) {
+		return
+	}
 	seconds := t.seconds(now)
 	t.expire(seconds)
 	id := t.id(address)
@@ -122,10 +128,16 @@ func (t *Table) Learn(p *Prompt, address string, o Origin, now time.Time) {
 	}
 }
 
-// seconds returns the seconds since the table was first used.
+// takes reports whether routes of an endpoint are kept.
+func (t *Table) takes(address string) bool {
+	_, is := t.known[address]
+	return t.known == nil || is
+}
+
+// seconds returns the seconds since the epoch, which is as long before the first use as a route may be old.
 func (t *Table) seconds(now time.Time) uint32 {
 	if t.epoch.IsZero() {
-		t.epoch = now
+		t.epoch = now.Add(-t.limits.TTL)
 	}
 	return uint32(max(0, now.Sub(t.epoch)/time.Second))
 }
@@ -167,18 +179,32 @@ func key(n, id int32) uint64 { return uint64(n)<<32 | uint64(id) }
 
 // confirm makes a route the newest, or adds it. A route that this proxy has learned stays its own.
 func (t *Table) confirm(hash uint64, id int32, o Origin, seconds uint32) {
-	if n, known := t.numbers[hash]; known {
-		if i, ok := t.index[key(n, id)]; ok {
-			t.leaveOrder(i)
-			t.routes[i].origin = min(t.routes[i].origin, o)
-			t.routes[i].confirmed = seconds
-			t.enterOrder(i)
-			return
-		}
+	if i, known := t.route(hash, id); known {
+		t.leaveOrder(i)
+		t.routes[i].origin = min(t.routes[i].origin, o)
+		t.routes[i].confirmed = seconds
+		t.enterOrder(i)
+		return
 	}
 	if t.size() >= t.limits.Routes {
 		t.evict()
 	}
+	i := t.add(hash, id, o, seconds)
+	t.steps[t.routes[i].step].newest = id
+	t.enterOrder(i)
+}
+
+// route returns the route of a step at an endpoint, if there is one.
+func (t *Table) route(hash uint64, id int32) (i int32, known bool) {
+	n, known := t.numbers[hash]
+	if known {
+		i, known = t.index[key(n, id)]
+	}
+	return i, known
+}
+
+// add adds a route, which is in no order yet.
+func (t *Table) add(hash uint64, id int32, o Origin, seconds uint32) int32 {
 	n, i := t.number(hash), t.slot()
 	t.routes[i] = route{step: n, endpoint: id, origin: o, confirmed: seconds, previous: none,
 		following: t.endpoints[id].first}
@@ -188,8 +214,7 @@ func (t *Table) confirm(hash uint64, id int32, o Origin, seconds uint32) {
 	t.endpoints[id].first, t.index[key(n, id)] = i, i
 	t.set(n)[id/64] |= 1 << (id % 64)
 	t.steps[n].routes++
-	t.steps[n].newest = id
-	t.enterOrder(i)
+	return i
 }
 
 // number returns the number of a step, which it adds if it is new.
@@ -289,6 +314,7 @@ func (t *Table) remove(i int32) {
 	r.newer, t.free = t.free, i
 }
 
+// enterOrder makes a route the newest of its origin.
 func (t *Table) enterOrder(i int32) {
 	r := &t.routes[i]
 	l := &t.order[r.origin]

@@ -13,5 +13,7 @@
 // While there are no followers, a decision costs one assignment.
 //
 // Pickers that learn where prompts are cached share it ([Server.Share]): what one learns is passed on to the others
-// that follow the cluster, at once, at most [LearnedPerSecond] prompts of each. The server keeps none of it.
+// that follow the cluster, at once, at most [LearnedPerSecond] prompts of each, and to the other replicas, which pass
+// it on to their pickers ([Server.Take]). The server keeps the latest routes of each cluster, and a picker that comes
+// is first sent these ([Server.Kept]).
 package loads

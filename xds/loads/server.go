@@ -41,6 +41,9 @@ type Server struct {
 	// Visible returns which clusters the client of a stream may learn of; all where it, or what it returns, is nil. Set
 	// it before Register.
 	Visible func(ctx context.Context) func(cluster string) bool
+	// Learned is called with what pickers here learn, and with an endpoint that lost it, for the other replicas; nil:
+	// there are none. It may not block. Set it before Register.
+	Learned func(l *loadsv1.Learned)
 
 	log  *slog.Logger
 	gate *streams.Gate // of Follow
@@ -54,6 +57,7 @@ type Server struct {
 	followers map[*api.Picker]struct{}
 
 	sharing sharing
+	keeping keeping
 }
 
 // decided is the latest decision of a cluster.
@@ -76,7 +80,8 @@ func New(log *slog.Logger) *Server {
 	gate := func(what string) *streams.Gate { return streams.New(streams.Limits{Streams: MaxFollowers, What: what}) }
 	return &Server{log: log, gate: gate("pickers follow the loads"), clusters: make(map[string]decided),
 		changed: make(chan struct{}), followers: make(map[*api.Picker]struct{}),
-		sharing: sharing{gate: gate("pickers share what they learn"), members: make(map[*member]struct{})}}
+		sharing: sharing{gate: gate("pickers share what they learn"), members: make(map[*member]struct{})},
+		keeping: keeping{tables: make(map[string]*keptTable)}}
 }
 
 // Register adds the service to a gRPC server.
@@ -92,6 +97,7 @@ func (s *Server) Close() {
 // Publish sets the latest decision of a cluster. It does not wait for any follower.
 func (s *Server) Publish(cluster string, d weighting.Decision) {
 	s.set(cluster, decided{decision: d})
+	s.followEndpoints(cluster, &d)
 }
 
 // Remove sends the followers of a cluster its removal.
@@ -99,6 +105,7 @@ func (s *Server) Remove(cluster string) { s.set(cluster, decided{removed: true})
 
 // Configure replaces the clusters and their settings. Followers get them with the next decision.
 func (s *Server) Configure(settings map[string]Settings) {
+	s.keeping.configure(settings)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.settings, s.missed = settings, make(map[string]struct{})

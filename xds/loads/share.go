@@ -13,7 +13,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"steelyard/internal/api"
+	"steelyard/internal/loops"
 	"steelyard/internal/streams"
+	"steelyard/picking/prefix"
 	"steelyard/xds/loads/loadsv1"
 )
 
@@ -30,6 +32,8 @@ const (
 	// LearnedBytesPerSecond is what one picker is sent of what all others learn; beyond it, prompts wait, and are then
 	// left out.
 	LearnedBytesPerSecond = 1 << 20
+	// keptBytesPerSecond is what one is sent of what was learned before it came.
+	keptBytesPerSecond = BytesPerSecond
 	// learnedBurst is how much of that may be sent at once.
 	learnedBurst = 50 * time.Millisecond
 )
@@ -54,6 +58,7 @@ func (s *Server) SharedPrompts() api.SharedPrompts {
 type member struct {
 	clusters []string
 	queue    chan *loadsv1.Learned
+	kept     loops.Signal // it is to be sent what is kept
 }
 
 // Share serves one stream.
@@ -62,7 +67,8 @@ func (s *Server) Share(stream grpc.BidiStreamingServer[loadsv1.Learned, loadsv1.
 	if err != nil {
 		return err
 	}
-	m := &member{clusters: first.GetClusters(), queue: make(chan *loadsv1.Learned, waitingPrompts)}
+	m := &member{clusters: first.GetClusters(), queue: make(chan *loadsv1.Learned, waitingPrompts),
+		kept: loops.NewSignal()}
 	if n := len(m.clusters); n == 0 || n > MaxClusters {
 		return status.Errorf(codes.InvalidArgument, "%d clusters are named, want 1 to %d", n, MaxClusters)
 	}
@@ -76,31 +82,57 @@ func (s *Server) Share(stream grpc.BidiStreamingServer[loadsv1.Learned, loadsv1.
 	// It ends with the stream's context, which is done when this function has returned.
 	ended := make(chan error, 1)
 	go func() { ended <- s.passOn(stream.Context(), m, stream.Recv) }()
-	queue, pause := m.queue, time.NewTimer(0)
+	m.kept.Set()
+	return s.tell(m, stream, ended)
+}
+
+// tell sends a member what is kept and what the others learn, until its stream ends.
+func (s *Server) tell(m *member, stream grpc.BidiStreamingServer[loadsv1.Learned, loadsv1.Learned],
+	ended <-chan error) error {
+	always := make(chan struct{})
+	close(always)
+	pause, paused := time.NewTimer(0), false
 	defer pause.Stop()
+	var kept []*loadsv1.Learned
 	var due time.Time // of what was sent, at the rate
 	for {
-		select {
-		case l := <-queue:
-			if err := stream.Send(l); err != nil {
-				return err
-			}
-			s.sharing.sent.Add(1)
-			now := time.Now()
-			if due.Before(now) {
-				due = now
-			}
-			due = due.Add(time.Duration(proto.Size(l)) * time.Second / LearnedBytesPerSecond)
-			if ahead := due.Sub(now); ahead > learnedBurst {
-				queue = nil
-				pause.Reset(ahead)
-			}
-		case <-pause.C:
+		var queue <-chan *loadsv1.Learned
+		var rest <-chan struct{}
+		if !paused {
 			queue = m.queue
+		}
+		if !paused && len(kept) > 0 {
+			rest = always
+		}
+		var l *loadsv1.Learned
+		rate := time.Duration(LearnedBytesPerSecond)
+		select {
+		case l = <-queue:
+		case <-rest:
+			l, kept, rate = kept[0], kept[1:], keptBytesPerSecond
+		case <-m.kept:
+			kept = s.Kept(time.Now(), m.clusters...)
+			continue
+		case <-pause.C:
+			paused = false
+			continue
 		case err := <-ended:
 			return err
 		case <-s.sharing.gate.Closed():
 			return streams.ErrClosed
+		}
+		if err := stream.Send(l); err != nil {
+			return err
+		}
+		s.sharing.sent.Add(1)
+		now := time.Now()
+		if due.Before(now) {
+			due = now
+		}
+		due = due.Add(time.Duration(proto.Size(l)) * time.Second / rate)
+		if ahead := due.Sub(now); ahead > learnedBurst {
+			paused = true
+			pause.Reset(ahead)
 		}
 	}
 }
@@ -134,13 +166,43 @@ func (s *Server) passOn(ctx context.Context, m *member, next func() (*loadsv1.Le
 		if now := time.Now(); now.Sub(second) >= time.Second {
 			second, passed = now, 0
 		}
-		if passed++; passed <= LearnedPerSecond {
-			s.toOthers(m, l)
-		} else {
+		if passed++; passed > LearnedPerSecond {
 			s.sharing.leftOut.Add(1)
+		} else if len(l.GetHashes()) > 0 {
+			l.Kept, l.AgeSeconds = false, 0
+			s.keep(l, prefix.Own)
+			s.toOthers(m, l)
+			s.tellReplicas(l)
 		}
 	}
 	return ctx.Err()
+}
+
+// Take takes in what pickers of another replica have learned, or an endpoint lost: it goes to the pickers here, and no
+// further. What that replica has kept is only kept, until TellAll.
+func (s *Server) Take(l *loadsv1.Learned) {
+	if len(l.GetClusters()) != 1 || len(l.GetHashes()) > MaxHashes || len(l.GetEndpoint()) > maxEndpoint {
+		return
+	}
+	s.keep(l, prefix.Others)
+	if !l.GetKept() {
+		s.toOthers(nil, l)
+	}
+}
+
+// TellAll has all pickers be sent what is kept.
+func (s *Server) TellAll() {
+	s.sharing.mu.RLock()
+	defer s.sharing.mu.RUnlock()
+	for m := range s.sharing.members {
+		m.kept.Set()
+	}
+}
+
+func (s *Server) tellReplicas(l *loadsv1.Learned) {
+	if s.Learned != nil {
+		s.Learned(l)
+	}
 }
 
 func (s *Server) toOthers(from *member, l *loadsv1.Learned) {

@@ -24,7 +24,8 @@ type sharer struct {
 	grpc.ServerStream
 	ctx     context.Context
 	in      chan *loadsv1.Learned
-	heard   []uint64 // the first hash of each prompt
+	heard   []uint64 // the first hash of each prompt; 0 of what was lost
+	all     []*loadsv1.Learned
 	blocked chan struct{}
 }
 
@@ -46,7 +47,11 @@ func (s *sharer) Send(l *loadsv1.Learned) error {
 	if s.blocked != nil {
 		<-s.blocked
 	}
-	s.heard = append(s.heard, l.GetHashes()[0])
+	first := uint64(0)
+	if len(l.GetHashes()) > 0 {
+		first = l.GetHashes()[0]
+	}
+	s.heard, s.all = append(s.heard, first), append(s.all, l)
 	return nil
 }
 

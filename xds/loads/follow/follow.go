@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -51,7 +50,6 @@ type Pool struct {
 
 	cluster string
 	routes  *prefix.Table         // nil where prompts are not looked at
-	started map[string]int        // with routes: restarts of the members, at the latest update
 	learned chan *loadsv1.Learned // for the other pickers
 	matches prefix.Matches
 	cached  []picking.Cached
@@ -59,17 +57,23 @@ type Pool struct {
 
 func (p *Pool) set(m *loadsv1.Update, now time.Time) {
 	u, set := updateOf(m), m.GetPrefix()
-	moved := p.update(u, m, now)
+	p.update(u, m, now)
 	if p.routes != nil { // not under the lock: an endpoint may have many
-		p.forget(u.Endpoints, moved)
+		p.routes.SetEndpoints(func(yield func(string, int) bool) {
+			for _, e := range u.Endpoints {
+				if !yield(e.Address, e.Restarts) {
+					return
+				}
+			}
+		})
 		p.routes.Limit(prefix.Limits{Routes: int(min(set.GetRoutes(), maxRoutes)),
 			TTL: time.Duration(set.GetTtlSeconds()) * time.Second})
 		p.routes.Expire(now)
 	}
 }
 
-// update takes in all but what concerns the routes, and reports whether the endpoints are others.
-func (p *Pool) update(u picking.Update, m *loadsv1.Update, now time.Time) (moved bool) {
+// update takes in all but what concerns the routes.
+func (p *Pool) update(u picking.Update, m *loadsv1.Update, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.picker.Update(u, now)
@@ -78,30 +82,11 @@ func (p *Pool) update(u picking.Update, m *loadsv1.Update, now time.Time) (moved
 		TokensPerByte: u.TokensPerByte}
 	same := func(a string, e picking.Endpoint) bool { return a == e.Address }
 	if slices.EqualFunc(p.members, u.Endpoints, same) {
-		return false
+		return
 	}
 	p.members, p.known = p.members[:0], make(map[string]bool, len(u.Endpoints))
 	for _, e := range u.Endpoints {
 		p.members, p.known[e.Address] = append(p.members, e.Address), true
-	}
-	return true
-}
-
-// forget forgets the routes of endpoints whose server restarted since the update before, and of those that left. Only
-// the goroutine that takes the updates calls it.
-func (p *Pool) forget(endpoints []picking.Endpoint, moved bool) {
-	if moved {
-		known := func(address string) bool {
-			return slices.ContainsFunc(endpoints, func(e picking.Endpoint) bool { return e.Address == address })
-		}
-		p.routes.Keep(known)
-		maps.DeleteFunc(p.started, func(address string, _ int) bool { return !known(address) })
-	}
-	for _, e := range endpoints {
-		if before, known := p.started[e.Address]; known && e.Restarts > before {
-			p.routes.Remove(e.Address)
-		}
-		p.started[e.Address] = e.Restarts
 	}
 }
 
@@ -221,16 +206,14 @@ func (p *Pool) Learn(prompt *prefix.Prompt, address string, now time.Time) {
 	}
 }
 
-// received notes what another picker has learned.
+// received notes what other pickers have learned, or that an endpoint has lost it.
 func (p *Pool) received(l *loadsv1.Learned, now time.Time) {
-	var prompt prefix.Prompt
-	for i, hash := range l.GetHashes() {
-		prompt.Steps = append(prompt.Steps, prefix.Step{Blocks: i + 1, Hash: hash})
-	}
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.routes != nil && len(prompt.Steps) <= prefix.MaxSteps && p.known[l.GetEndpoint()] {
-		p.routes.Learn(&prompt, l.GetEndpoint(), prefix.Others, now)
+	known := p.routes != nil && p.known[l.GetEndpoint()]
+	p.mu.Unlock()
+	if known {
+		p.routes.Take(&prefix.Learned{Address: l.GetEndpoint(), Hashes: l.GetHashes(), Kept: l.GetKept(),
+			Age: time.Duration(l.GetAgeSeconds()) * time.Second}, prefix.Others, now)
 	}
 }
 
@@ -292,7 +275,7 @@ func New(conn *Conn, name string, clusters []string, log *slog.Logger) *Follower
 func (f *Follower) LearnRoutes() {
 	f.learns = true
 	for _, p := range f.pools {
-		p.routes, p.learned, p.started = prefix.NewTable(prefix.Limits{}), f.learned, make(map[string]int)
+		p.routes, p.learned = prefix.NewTable(prefix.Limits{}), f.learned
 	}
 }
 

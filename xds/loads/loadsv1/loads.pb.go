@@ -29,8 +29,11 @@ type Learned struct {
 	Clusters []string `protobuf:"bytes,1,rep,name=clusters,proto3" json:"clusters,omitempty"`
 	// IP:port of the endpoint that has answered it.
 	Endpoint string `protobuf:"bytes,2,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
-	// Hashes of the prompt's beginnings, at most 128.
-	Hashes        []uint64 `protobuf:"fixed64,3,rep,packed,name=hashes,proto3" json:"hashes,omitempty"`
+	// Hashes of the prompt's beginnings, at most 128. To a picker, none: the endpoint has lost all that it had.
+	Hashes []uint64 `protobuf:"fixed64,3,rep,packed,name=hashes,proto3" json:"hashes,omitempty"`
+	// To a picker: what others learned before, the newest first, and how long ago it was confirmed.
+	Kept          bool   `protobuf:"varint,4,opt,name=kept,proto3" json:"kept,omitempty"`
+	AgeSeconds    uint32 `protobuf:"varint,5,opt,name=age_seconds,json=ageSeconds,proto3" json:"age_seconds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -84,6 +87,20 @@ func (x *Learned) GetHashes() []uint64 {
 		return x.Hashes
 	}
 	return nil
+}
+
+func (x *Learned) GetKept() bool {
+	if x != nil {
+		return x.Kept
+	}
+	return false
+}
+
+func (x *Learned) GetAgeSeconds() uint32 {
+	if x != nil {
+		return x.AgeSeconds
+	}
+	return 0
 }
 
 // The replica that grants places.
@@ -1156,11 +1173,14 @@ var File_loads_proto protoreflect.FileDescriptor
 
 const file_loads_proto_rawDesc = "" +
 	"\n" +
-	"\vloads.proto\x12\x12steelyard.loads.v1\"Y\n" +
+	"\vloads.proto\x12\x12steelyard.loads.v1\"\x8e\x01\n" +
 	"\aLearned\x12\x1a\n" +
 	"\bclusters\x18\x01 \x03(\tR\bclusters\x12\x1a\n" +
 	"\bendpoint\x18\x02 \x01(\tR\bendpoint\x12\x16\n" +
-	"\x06hashes\x18\x03 \x03(\x06R\x06hashes\"\\\n" +
+	"\x06hashes\x18\x03 \x03(\x06R\x06hashes\x12\x12\n" +
+	"\x04kept\x18\x04 \x01(\bR\x04kept\x12\x1f\n" +
+	"\vage_seconds\x18\x05 \x01(\rR\n" +
+	"ageSeconds\"\\\n" +
 	"\x06Leader\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +

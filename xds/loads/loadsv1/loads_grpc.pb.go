@@ -31,8 +31,9 @@ const (
 type LoadsClient interface {
 	// Follow streams an update of each cluster whenever its loads change, and at least once a second.
 	Follow(ctx context.Context, in *FollowRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Update], error)
-	// Share passes on what each picker has learned of the engines' prefix caches to the others. The first message names
-	// the clusters that the picker wants to hear about, and nothing else; each later one is a prompt that was answered.
+	// Share passes on what each picker has learned of the engines' prefix caches to the others, of all replicas. The first
+	// message names the clusters that the picker wants to hear about, and nothing else; each later one is a prompt that was
+	// answered. A picker is first sent what is known.
 	Share(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[Learned, Learned], error)
 }
 
@@ -82,8 +83,9 @@ type Loads_ShareClient = grpc.BidiStreamingClient[Learned, Learned]
 type LoadsServer interface {
 	// Follow streams an update of each cluster whenever its loads change, and at least once a second.
 	Follow(*FollowRequest, grpc.ServerStreamingServer[Update]) error
-	// Share passes on what each picker has learned of the engines' prefix caches to the others. The first message names
-	// the clusters that the picker wants to hear about, and nothing else; each later one is a prompt that was answered.
+	// Share passes on what each picker has learned of the engines' prefix caches to the others, of all replicas. The first
+	// message names the clusters that the picker wants to hear about, and nothing else; each later one is a prompt that was
+	// answered. A picker is first sent what is known.
 	Share(grpc.BidiStreamingServer[Learned, Learned]) error
 	mustEmbedUnimplementedLoadsServer()
 }
