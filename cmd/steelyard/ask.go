@@ -28,8 +28,8 @@ type asking struct {
 // flags adds the options of all commands that ask.
 func (a *asking) flags(c *cobra.Command) *cobra.Command {
 	f := c.Flags()
-	f.StringVar(&a.Admin, "admin", "", "URL of Steelyard's admin listener (default: "+console.EnvAdmin+", or "+
-		console.DefaultAdmin+")")
+	f.StringArrayVar(&a.Admins, "admin", nil, "URL of Steelyard's admin listener; repeat for more replicas, of which "+
+		"the first that answers is asked (default: "+console.EnvAdmin+", or "+console.DefaultAdmin+")")
 	f.StringVar(&a.TokenFile, "token-file", "", "file with a token of admin.tokens_file, or of kubectl create token "+
 		"(default: "+console.EnvToken+", or the file in "+console.EnvTokenFile+")")
 	clientTLSFlags(f, &a.TLS)
@@ -53,6 +53,7 @@ func (a *asking) client(cmd *cobra.Command) (*console.Client, console.Output, er
 	if err := oneOf("output", a.format, console.Formats()...); err != nil {
 		return nil, console.Output{}, err
 	}
+	a.Notes = cmd.ErrOrStderr()
 	c, err := console.NewClient(cmd.Context(), a.Options)
 	if errors.Is(err, console.ErrOptions) {
 		err = usageError{err}
@@ -263,10 +264,11 @@ and what operators did. Times are UTC.`,
 			if err := console.PrintEvents(out, events); err != nil || !follow {
 				return err
 			}
-			if len(events) > 0 {
-				q.Since = events[len(events)-1].ID
-			}
 			f := console.Follower{Client: c, Query: q, Out: out, Notes: os.Stderr}
+			if len(events) > 0 {
+				last := events[len(events)-1]
+				f.Query.Since, f.Latest = last.ID, last.At
+			}
 			return f.Run(untilSignal(os.Interrupt, syscall.SIGTERM), time.Second)
 		}),
 	}

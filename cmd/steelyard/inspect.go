@@ -108,8 +108,8 @@ func (o *inspection) flags(c *cobra.Command) {
 	f.StringVarP(&o.config, "config", "c", "",
 		"a configuration, by whose settings the metrics of an endpoint are fetched")
 	f.StringVar(&o.cluster, "cluster", "", "the cluster of that configuration (default: its only one)")
-	f.StringVar(&o.running.Admin, "admin", "", "with --config: URL of the admin listener of the Steelyard that has it "+
-		"(default: "+console.EnvAdmin+", or "+console.DefaultAdmin+")")
+	f.StringArrayVar(&o.running.Admins, "admin", nil, "with --config: URL of the admin listener of the Steelyard that "+
+		"has it (default: "+console.EnvAdmin+", or "+console.DefaultAdmin+")")
 	f.StringVar(&o.running.TokenFile, "token-file", "", "with --config: file with a token of admin.tokens_file "+
 		"(default: "+console.EnvToken+", or the file in "+console.EnvTokenFile+")")
 	f.BoolVar(&o.json, "json", false, "print JSON of the metrics")
@@ -161,7 +161,7 @@ func (o *inspection) body(ctx context.Context, name string, stdin io.Reader) ([]
 	isURL := strings.HasPrefix(name, "http://") || strings.HasPrefix(name, "https://")
 	fetching := o.tls != (credentials.Client{}) || o.bearerTokenFile != ""
 	switch {
-	case o.config == "" && o.running != (console.Options{}):
+	case o.config == "" && (len(o.running.Admins) > 0 || o.running.TokenFile != ""):
 		return nil, usagef("--admin and --token-file need --config and an endpoint: a Steelyard is asked for its work")
 	case o.config == "" && o.cluster != "":
 		return nil, usagef("--cluster needs --config with the file that the cluster is in")

@@ -9,13 +9,14 @@ import (
 	"github.com/fxamacker/cbor/v2"
 
 	"steelyard/collectors/replicas/merge"
+	"steelyard/internal/api"
 	"steelyard/weighting/flight"
 )
 
 // The header of a message; CBOR follows. A change of what a message has raises the version.
 const (
 	magic   = "SYRP"
-	version = 5
+	version = 6
 	header  = len(magic) + 1 // bytes
 )
 
@@ -25,6 +26,7 @@ const (
 	maxText    = 1024      // bytes of a name or an address
 	maxCount   = 1 << 30   // requests in flight, or Envoys
 	maxAge     = 24 * time.Hour
+	maxRun     = 100 * 365 * 24 * time.Hour // of a connection
 )
 
 // errVersion reports a message of another version.
@@ -39,6 +41,30 @@ type (
 		Seq      uint64    `cbor:"3,keyasint"`
 		Leaving  bool      `cbor:"4,keyasint,omitempty"`
 		Clusters []cluster `cbor:"5,keyasint,omitempty"`
+		Envoys   *envoys   `cbor:"6,keyasint,omitempty"`
+		Routes   []route   `cbor:"7,keyasint,omitempty"`
+		Wants    merge.ID  `cbor:"8,keyasint,omitempty"`
+		Gave     merge.ID  `cbor:"9,keyasint,omitempty"`
+	}
+	route struct {
+		Cluster  string        `cbor:"1,keyasint"`
+		Endpoint string        `cbor:"2,keyasint"`
+		Hashes   []byte        `cbor:"3,keyasint,omitempty"` // 8 bytes each, big endian
+		Kept     bool          `cbor:"4,keyasint,omitempty"`
+		Age      time.Duration `cbor:"5,keyasint,omitempty"`
+	}
+	envoys struct { // merge.Envoys
+		List    []envoy `cbor:"1,keyasint,omitempty"`
+		LeftOut int     `cbor:"2,keyasint,omitempty"`
+	}
+	envoy struct { // merge.Envoy
+		Kind      api.FollowerKind `cbor:"1,keyasint"`
+		Name      string           `cbor:"2,keyasint,omitempty"`
+		Address   string           `cbor:"3,keyasint,omitempty"`
+		State     api.EnvoyState   `cbor:"4,keyasint,omitempty"`
+		Clusters  []string         `cbor:"5,keyasint,omitempty"`
+		Connected time.Duration    `cbor:"6,keyasint,omitempty"`
+		Acked     time.Duration    `cbor:"7,keyasint,omitempty"`
 	}
 	cluster struct {
 		Name  string   `cbor:"1,keyasint"`
@@ -78,7 +104,7 @@ type (
 // encode returns the bytes of a message.
 func encode(m *merge.Message) []byte {
 	out := message{From: m.From, Name: m.Name[:min(len(m.Name), maxText)], Seq: m.Seq, Leaving: m.Leaving,
-		Clusters: make([]cluster, len(m.Clusters))}
+		Clusters: make([]cluster, len(m.Clusters)), Routes: routesOf(m.Routes), Wants: m.Wants, Gave: m.Gave}
 	for i := range m.Clusters {
 		c := &m.Clusters[i]
 		parts := make([]part, len(c.Parts))
@@ -86,6 +112,12 @@ func encode(m *merge.Message) []byte {
 			parts[j] = part{p.Address, max(0, p.InFlight), sums(p.Sums)}
 		}
 		out.Clusters[i] = cluster{c.Name, watchers(c.Head), parts}
+	}
+	if m.Envoys != nil {
+		out.Envoys = &envoys{LeftOut: m.Envoys.LeftOut}
+		for _, e := range m.Envoys.List {
+			out.Envoys.List = append(out.Envoys.List, envoy(e))
+		}
 	}
 	b, err := cbor.Marshal(out)
 	if err != nil {
@@ -116,10 +148,10 @@ func decode(b []byte, most int) (*merge.Message, error) {
 	if err := reader.Unmarshal(b[header:], &in); err != nil {
 		return nil, fmt.Errorf("a replica's message is malformed: %w", err)
 	}
-	if in.From == "" || in.Seq == 0 || len(in.From) > maxText || len(in.Name) > maxText {
+	if in.From == "" || in.Seq == 0 || max(len(in.From), len(in.Name), len(in.Wants), len(in.Gave)) > maxText {
 		return nil, errors.New("a replica's message has no valid sender")
 	}
-	m := &merge.Message{From: in.From, Name: in.Name, Seq: in.Seq, Leaving: in.Leaving,
+	m := &merge.Message{From: in.From, Name: in.Name, Seq: in.Seq, Leaving: in.Leaving, Wants: in.Wants, Gave: in.Gave,
 		Clusters: make([]merge.Cluster, len(in.Clusters))}
 	for i, c := range in.Clusters {
 		if !c.valid() {
@@ -131,7 +163,46 @@ func decode(b []byte, most int) (*merge.Message, error) {
 		}
 		m.Clusters[i] = merge.Cluster{Name: c.Name, Head: flight.Watchers(c.Head), Parts: parts}
 	}
+	if err := in.more(m); err != nil {
+		return nil, err
+	}
 	return m, nil
+}
+
+// more reads what a message has besides counts.
+func (in *message) more(m *merge.Message) error {
+	for i := range in.Routes {
+		if !in.Routes[i].valid() {
+			return errors.New("a replica's message has a route that is out of bounds")
+		}
+		m.Routes = append(m.Routes, in.Routes[i].route())
+	}
+	if in.Envoys != nil {
+		if !in.Envoys.valid() {
+			return errors.New("a replica's message has a list of Envoys that is out of bounds")
+		}
+		m.Envoys = &merge.Envoys{LeftOut: in.Envoys.LeftOut}
+		for _, e := range in.Envoys.List {
+			e.Clusters = append([]string(nil), e.Clusters...) // nil for none
+			m.Envoys.List = append(m.Envoys.List, merge.Envoy(e))
+		}
+	}
+	return nil
+}
+
+func (e *envoys) valid() bool {
+	ok := len(e.List) <= merge.MaxEnvoys && e.LeftOut >= 0 && e.LeftOut <= maxCount
+	for i := range e.List {
+		v := &e.List[i]
+		ok = ok && (v.Kind == api.FollowerEnvoy || v.Kind == api.FollowerPicker) && len(v.Clusters) <= maxFollowed
+		for _, text := range append([]string{v.Name, v.Address, string(v.State)}, v.Clusters...) {
+			ok = ok && len(text) <= maxText
+		}
+		for _, d := range []time.Duration{v.Connected, v.Acked} {
+			ok = ok && d >= 0 && d <= maxRun
+		}
+	}
+	return ok
 }
 
 func (c *cluster) valid() bool {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"steelyard/collectors/replicas/merge"
+	"steelyard/internal/api"
 	"steelyard/weighting/flight"
 )
 
@@ -18,7 +20,12 @@ func sample() *merge.Message {
 	return &merge.Message{From: "run", Name: "steelyard-0", Seq: 7, Leaving: true, Clusters: []merge.Cluster{
 		{Name: "llama", Head: flight.Watchers{Watching: 5}, Parts: []flight.Part{{Address: "10.0.0.1:8000"}}},
 		{Name: "other", Parts: []flight.Part{}},
-	}}
+	}, Wants: "b", Gave: "c", Routes: []merge.Route{
+		{Cluster: "llama", Endpoint: "10.0.0.1:8000", Hashes: []uint64{1, math.MaxUint64}, Kept: true, Age: time.Hour},
+		{Cluster: "llama", Endpoint: "10.0.0.1:8000"},
+	}, Envoys: &merge.Envoys{LeftOut: 5, List: []merge.Envoy{{Kind: api.FollowerEnvoy, Name: "edge-1",
+		Address: "10.1.0.1:4000", State: api.EnvoyFollows, Clusters: []string{"llama"}, Connected: time.Hour,
+		Acked: time.Second}, {Kind: api.FollowerPicker, Name: "gateway"}}}}
 }
 
 func TestAMessageComesAsItWasSent(t *testing.T) {
@@ -74,6 +81,55 @@ func TestALongNameIsCutAndEveryPartOfAMessageIsRefused(t *testing.T) {
 	}
 }
 
+func TestRoutesAndEnvoysOutOfBoundsAreRefused(t *testing.T) {
+	for name, change := range map[string]func(*merge.Message){
+		"too many hashes":           func(m *merge.Message) { m.Routes[0].Hashes = make([]uint64, maxHashes+1) },
+		"a negative age":            func(m *merge.Message) { m.Routes[0].Age = -1 },
+		"a long endpoint":           func(m *merge.Message) { m.Routes[0].Endpoint = strings.Repeat("1", 2048) },
+		"a long cluster":            func(m *merge.Message) { m.Routes[0].Cluster = strings.Repeat("1", 2048) },
+		"a long question":           func(m *merge.Message) { m.Wants = merge.ID(strings.Repeat("1", 2048)) },
+		"too many Envoys":           func(m *merge.Message) { m.Envoys.List = make([]merge.Envoy, merge.MaxEnvoys+1) },
+		"of an unknown kind":        func(m *merge.Message) { m.Envoys.List[0].Kind = "proxy" },
+		"a long node id":            func(m *merge.Message) { m.Envoys.List[0].Name = strings.Repeat("1", 2048) },
+		"too many clusters":         func(m *merge.Message) { m.Envoys.List[0].Clusters = make([]string, 21) },
+		"connected in the future":   func(m *merge.Message) { m.Envoys.List[0].Connected = -1 },
+		"fewer than none left out":  func(m *merge.Message) { m.Envoys.LeftOut = -1 },
+		"an ACK in the middle ages": func(m *merge.Message) { m.Envoys.List[0].Acked = maxRun + 1 },
+	} {
+		m := sample()
+		change(m)
+		if _, err := decode(encode(m), maxMessage); err == nil {
+			t.Errorf("%s is read", name)
+		}
+	}
+	if part := (route{Hashes: make([]byte, 7)}); part.valid() {
+		t.Error("a part of a hash is read")
+	}
+}
+
+func TestTheLongestListOfEnvoysFitsIntoAMessage(t *testing.T) {
+	long := strings.Repeat("ü", 500)
+	for name, one := range map[string]merge.Envoy{
+		"long names": {Kind: api.FollowerEnvoy, Name: long, Address: long, State: api.EnvoyFollows,
+			Clusters: slices.Repeat([]string{long}, 50), Connected: maxRun, Acked: maxRun},
+		"many": {Kind: api.FollowerEnvoy, Name: "edge-1", Address: "10.1.0.1:4000", State: api.EnvoyFollows,
+			Clusters: []string{"llama"}, Connected: maxRun, Acked: maxRun},
+	} {
+		const all = 5000
+		list := bounded(slices.Repeat([]merge.Envoy{one}, all))
+		if n := len(list.List); n > merge.MaxEnvoys || n == 0 || n+list.LeftOut != all {
+			t.Errorf("%s: %d are listed, and %d left out", name, n, list.LeftOut)
+		}
+		pieces := split(&merge.Message{From: "a", Name: long, Envoys: list})
+		last := pieces[len(pieces)-1]
+		last.Seq = 1
+		got, err := decode(encode(last), maxMessage)
+		if err != nil || len(got.Envoys.List) != len(list.List) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestNumbersOutOfBoundsAreRefused(t *testing.T) {
 	for name, change := range map[string]func(*merge.Cluster){
 		"a sum that is no number":    func(c *merge.Cluster) { c.Parts[0].Sums.Latency = math.NaN() },
@@ -108,7 +164,7 @@ func FuzzDecode(f *testing.F) {
 	noon := time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
 	f.Add(encode(sample()))
 	f.Add(encode(&merge.Message{From: "a", Seq: 1}))
-	f.Add([]byte("SYRP\x05"))
+	f.Add([]byte("SYRP\x06"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		m, err := decode(b, maxMessage)
 		if err != nil {
@@ -142,7 +198,12 @@ func TestALargeMessageIsSentInPieces(t *testing.T) {
 		}
 		m.Clusters = append(m.Clusters, c)
 	}
-	parts := 0
+	m.Gave, m.Wants = "b", "c"
+	for range 2000 {
+		m.Routes = append(m.Routes, merge.Route{Cluster: "llama", Endpoint: "10.10.10.10:8000",
+			Hashes: make([]uint64, maxHashes), Kept: true, Age: maxRun})
+	}
+	parts, routes, gave := 0, 0, 0
 	for _, piece := range split(m) {
 		piece.Seq = 1
 		b := encode(piece)
@@ -156,6 +217,16 @@ func TestALargeMessageIsSentInPieces(t *testing.T) {
 		for _, c := range got.Clusters {
 			parts += len(c.Parts)
 		}
+		routes += len(got.Routes)
+		if got.Gave != "" {
+			gave = routes
+		}
+		if got.Wants != m.Wants {
+			t.Error("a piece asks for nothing")
+		}
+	}
+	if routes != 2000 || gave != routes {
+		t.Errorf("%d routes, want 2000; the end of them after %d", routes, gave)
 	}
 	if parts != 15_000 {
 		t.Errorf("%d parts, want 15000", parts)

@@ -218,10 +218,21 @@ func (l *Link) heard(t *target, b []byte) error {
 		return err
 	}
 	changed, err := l.take(now, t, m)
+	l.handOn()
 	if len(changed) > 0 {
 		l.o.Changed(changed)
 	}
 	return err
+}
+
+// handOn hands on the routes that other replicas have sent.
+func (l *Link) handOn() {
+	l.mu.Lock()
+	routes, given := l.peers.Routes()
+	l.mu.Unlock()
+	if len(routes) > 0 || given {
+		l.o.Routes(routes, given)
+	}
 }
 
 func (l *Link) take(now time.Time, t *target, m *merge.Message) (changed []string, err error) {

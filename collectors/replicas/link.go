@@ -36,6 +36,12 @@ type Options struct {
 
 	// Own returns the counts of this replica's Envoys for a cluster. It may overwrite into.
 	Own func(cluster string, into []flight.Part) (flight.Watchers, []flight.Part)
+	// Envoys returns what is connected here, those that need a look first.
+	Envoys func() []merge.Envoy
+	// Kept returns the routes that are kept here, the newest first, for a replica that asks.
+	Kept func() []merge.Route
+	// Routes is called with the routes of other replicas; given: with all that one of them keeps.
+	Routes func(routes []merge.Route, given bool)
 	// Changed is called when the counts of other replicas changed. It may not block.
 	Changed func(clusters []string)
 }
@@ -55,6 +61,7 @@ type Link struct {
 	dirty    map[string]struct{}
 	whole    bool // the next message has everything
 	stale    bool // counts of others changed, which the next look reports
+	routes   outbox
 	others
 	reported
 }
@@ -152,6 +159,13 @@ func (l *Link) Served(now time.Time, address string, requests float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.peers.Served(now, address, requests)
+}
+
+// Envoys returns the Envoys and pickers of the other replicas.
+func (l *Link) Envoys() []api.OtherEnvoy {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.peers.Envoys()
 }
 
 // Run connects the replicas until ctx is done, and then says that this one leaves. Call it once.

@@ -43,6 +43,10 @@ type node struct {
 	mu        sync.Mutex
 	own       map[string]flight.Part
 	distrusts bool
+	envoys    []merge.Envoy
+	kept      []merge.Route
+	routes    []merge.Route // of others
+	given     int           // how often another one has given all that it keeps
 }
 
 // startNode starts a replica that does not know of any other yet.
@@ -56,6 +60,7 @@ func startNode(t *testing.T, name string) *node {
 		Trusted: func(context.Context) bool { n.mu.Lock(); defer n.mu.Unlock(); return !n.distrusts },
 		Log:     slog.New(slog.NewTextHandler(&n.log, nil)),
 		Own:     n.counts, Changed: func([]string) {},
+		Envoys: n.connected, Kept: n.keeps, Routes: n.take,
 	})
 	n.link.Configure(Settings{Enabled: true, Name: name})
 	n.link.SetMembers(map[string][]string{llama: {x, y}})
@@ -98,6 +103,44 @@ func (n *node) counts(_ string, into []flight.Part) (flight.Watchers, []flight.P
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return flight.Watchers{Watching: 1, Events: 1, Reconciled: 1}, append(into[:0], n.own[x], n.own[y])
+}
+
+func (n *node) connected() []merge.Envoy {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.envoys)
+}
+
+// connect makes Envoys those of the node.
+func (n *node) connect(names ...string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.envoys = nil
+	for _, name := range names {
+		n.envoys = append(n.envoys, merge.Envoy{Kind: api.FollowerEnvoy, Name: name, State: api.EnvoyFollows,
+			Clusters: []string{llama}, Connected: time.Minute})
+	}
+}
+
+func (n *node) keeps() []merge.Route {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.kept)
+}
+
+func (n *node) take(routes []merge.Route, given bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.routes = append(n.routes, routes...)
+	if given {
+		n.given++
+	}
+}
+
+func (n *node) taken() (routes []merge.Route, given int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.routes), n.given
 }
 
 // request counts requests that began at an endpoint, and are in flight.
@@ -154,6 +197,127 @@ func (n *node) others(want ...api.ReplicaState) func() error {
 			return fmt.Errorf("connected %t, error %q, others %+v", s.Connected, s.Error, s.Others)
 		}
 		return nil
+	}
+}
+
+// sees wants the Envoys of the others to be these, with their states.
+func (n *node) sees(want ...string) func() error {
+	return func() error {
+		var got []string
+		for _, e := range n.link.Envoys() {
+			got = append(got, e.NodeID+" "+string(e.State))
+		}
+		if !slices.Equal(got, want) {
+			return fmt.Errorf("%v, want %v", got, want)
+		}
+		return nil
+	}
+}
+
+func TestEachReplicaKnowsTheEnvoysOfTheOthers(t *testing.T) {
+	nodes := startNodes(t, "a", "b", "c")
+	a, b, late := nodes[0], nodes[1], nodes[2]
+	a.connect("edge-1", "edge-2")
+	b.until("its Envoys are known", b.sees("edge-1 follows", "edge-2 follows"))
+	late.until("one that begins knows them", late.sees("edge-1 follows", "edge-2 follows"))
+	a.connect("edge-2")
+	b.until("one has left", b.sees("edge-2 follows"))
+	a.stop()
+	b.until("its replica has stopped", b.sees("edge-2 unheard"))
+}
+
+func routes(n int, kept bool) (out []merge.Route) {
+	for i := range n {
+		out = append(out, merge.Route{Cluster: llama, Endpoint: x, Hashes: []uint64{uint64(i), 1, 2, 3}, Kept: kept})
+	}
+	return out
+}
+
+func TestWhatPickersOfOneReplicaLearnTheOthersHearWithin200ms(t *testing.T) {
+	nodes := startNodes(t, "a", "b", "c")
+	a, b, c := nodes[0], nodes[1], nodes[2]
+	for _, n := range []*node{b, c} {
+		n.until("it has what a keeps", func() error {
+			if _, given := n.taken(); given == 0 {
+				return errors.New("not yet")
+			}
+			return nil
+		})
+	}
+	began := time.Now()
+	for _, r := range routes(50, false) {
+		a.link.Learned(r)
+	}
+	for _, n := range []*node{b, c} {
+		n.until("all of it is known", func() error {
+			if got, _ := n.taken(); len(got) != 50 {
+				return fmt.Errorf("%d", len(got))
+			}
+			return nil
+		})
+		if got, _ := n.taken(); got[49].Hashes[0] != 49 || got[49].Endpoint != x {
+			t.Errorf("%+v", got[49])
+		}
+	}
+	t.Logf("after %v", time.Since(began))
+	if took := time.Since(began); took > 200*time.Millisecond {
+		t.Errorf("after %v, want 200 ms", took)
+	}
+	if got, _ := a.taken(); len(got) > 0 {
+		t.Errorf("it comes back to its sender: %+v", got)
+	}
+	if s := a.link.Status().Messages.Prompts; s != (api.SharedPrompts{Sent: 50}) {
+		t.Errorf("counted: %+v", s)
+	}
+}
+
+func TestAReplicaThatBeginsGetsWhatAnotherOneKeeps(t *testing.T) {
+	a := startNode(t, "a")
+	kept := routes(20_000, true) // 1.5 MB
+	a.mu.Lock()
+	a.kept = kept
+	a.mu.Unlock()
+	b := startNode(t, "b")
+	a.knows(b)
+	b.knows(a)
+	b.until("it has all", func() error {
+		got, given := b.taken()
+		if len(got) != len(kept) || given != 1 {
+			return fmt.Errorf("%d routes, given %d times", len(got), given)
+		}
+		return nil
+	})
+	if got, _ := b.taken(); !got[19_999].Kept || got[19_999].Hashes[0] != 19_999 {
+		t.Errorf("the last is %+v", got[19_999])
+	}
+}
+
+// TestWhatIsSentOfRoutesIsBounded: of more than is sent in time, the oldest is left out, and counted.
+func TestWhatIsSentOfRoutesIsBounded(t *testing.T) {
+	var o outbox
+	now := time.Now()
+	long := merge.Route{Cluster: llama, Endpoint: x, Hashes: make([]uint64, maxHashes)}
+	const all = 2000
+	for i := range all {
+		long.Age = time.Duration(i)
+		o.add(long)
+	}
+	fit := maxWaits / size(&long)
+	if o.dropped != all-uint64(fit) || len(o.learned) != fit || o.learned[0].Age != all-time.Duration(fit) {
+		t.Errorf("%d of %d are dropped, %d wait, from %d on", o.dropped, all, len(o.learned), o.learned[0].Age)
+	}
+	sent, began := 0, now
+	for len(o.learned) > 0 {
+		now = now.Add(gather)
+		m := &merge.Message{}
+		o.take(now, m)
+		for i := range m.Routes {
+			sent += size(&m.Routes[i])
+		}
+	}
+	rate := float64(sent) / now.Sub(began).Seconds()
+	if rate > 1.3*RoutesPerSecond || rate < 0.9*RoutesPerSecond || o.bytes != 0 {
+		t.Errorf("%.0f bytes a second, want %d; %d bytes are left", rate, RoutesPerSecond, o.bytes)
 	}
 }
 

@@ -19,6 +19,7 @@ type sender struct {
 	beaten time.Time // of the last beat
 	turn   int
 	parts  []flight.Part // reused
+	listed listing
 }
 
 type sentCluster struct {
@@ -80,9 +81,11 @@ func (s *sender) step(now time.Time) (making time.Duration) {
 			}
 		}
 	}
+	m.Envoys = s.listed.next(now, whole, s.o.Envoys)
+	s.addRoutes(now, m)
 	making = time.Since(now)
 	maps.DeleteFunc(s.sent, func(name string, _ *sentCluster) bool { return !slices.Contains(clusters, name) })
-	if beats || whole || len(m.Clusters) > 0 {
+	if beats || whole || len(m.Clusters) > 0 || m.Envoys != nil || len(m.Routes) > 0 || m.Gave != "" {
 		s.publish(m)
 	}
 	return making
@@ -139,14 +142,14 @@ func (s *sender) publish(m *merge.Message) {
 // split divides a message into pieces of maxMessage bytes at most.
 func split(m *merge.Message) (pieces []*merge.Message) {
 	const aPart, aCluster = 160, 100 // bytes at most, without an address and names
-	head := 40 + len(m.From) + len(m.Name)
+	head := 48 + len(m.From) + len(m.Name) + len(m.Wants) + len(m.Gave)
 	var piece *merge.Message
 	left := 0
 	need := func(bytes int) bool {
 		if left -= bytes; left >= 0 && piece != nil {
 			return false
 		}
-		piece = &merge.Message{From: m.From, Name: m.Name, Leaving: m.Leaving}
+		piece = &merge.Message{From: m.From, Name: m.Name, Leaving: m.Leaving, Wants: m.Wants}
 		pieces = append(pieces, piece)
 		left = maxMessage - head - bytes
 		return true
@@ -164,6 +167,15 @@ func split(m *merge.Message) (pieces []*merge.Message) {
 			last.Parts = append(last.Parts, p)
 		}
 	}
+	for i := range m.Routes {
+		need(size(&m.Routes[i]))
+		piece.Routes = append(piece.Routes, m.Routes[i])
+	}
+	if m.Envoys != nil {
+		need(maxMessage) // a piece of their own
+		piece.Envoys = m.Envoys
+	}
+	piece.Gave = m.Gave
 	return pieces
 }
 

@@ -23,9 +23,9 @@ var service = grpc.ServiceDesc{
 
 const method = "/steelyard.replicas.v1.Replicas/Follow"
 
-// outbox is how many messages wait for a replica that reads slowly: a third of a second of changes. Those that find it
+// mostWaiting is how many messages wait for a replica that reads slowly: a third of a second of changes. Those that find it
 // full are lost, and what they had is sent again within a second.
-const outbox = 64
+const mostWaiting = 64
 
 // A follower is a replica that follows this one.
 type follower struct {
@@ -116,7 +116,7 @@ func (l *Link) join(now time.Time, hello *merge.Message) (*follower, error) {
 		return nil, status.Errorf(codes.ResourceExhausted, "%d replicas follow it, which is the limit",
 			len(l.followers))
 	}
-	f := &follower{id: hello.From, name: hello.Name, since: now, out: make(chan []byte, outbox)}
+	f := &follower{id: hello.From, name: hello.Name, since: now, out: make(chan []byte, mostWaiting)}
 	l.followers[f.id] = f
 	l.serving.Add(1)
 	l.whole = true

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -138,7 +139,7 @@ func (s *scene) agrees(t *testing.T, name string) {
 func (s *scene) pageAgrees(t *testing.T, want api.FleetEnvoys) {
 	t.Helper()
 	now := func() time.Time { return s.Now }
-	f := fixed{clusters: s.Clusters, clients: s.Clients, status: s.Status}
+	f := fixed{clusters: s.Clusters, clients: s.Clients, others: s.Elsewhere, status: s.Status}
 	r := history.NewRecorder(history.RecorderOptions{Source: f, Now: now})
 	r.Tick()
 	if got := r.Latest().Fleet.Envoys; got != want {
@@ -196,9 +197,9 @@ func TestThePageCountsTheEnvoysThatFollow(t *testing.T) {
 		set  func(*api.Client)
 		want api.FleetEnvoys
 	}{
-		"follows": {func(*api.Client) {}, api.FleetEnvoys{Connected: 3, InSync: 3}},
+		"follows": {func(*api.Client) {}, api.FleetEnvoys{Connected: 3, Here: 3, InSync: 3}},
 		"behind": {func(c *api.Client) { c.Subscriptions[0].InSync, c.Subscriptions[0].VersionSent = false, "8" },
-			api.FleetEnvoys{Connected: 3, InSync: 2, Behind: 1}},
+			api.FleetEnvoys{Connected: 3, Here: 3, InSync: 2, Behind: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := calm()
@@ -206,6 +207,55 @@ func TestThePageCountsTheEnvoysThatFollow(t *testing.T) {
 			s.Clients[0].Subscriptions[0].LastSent = api.At(s.Now.Add(-time.Minute))
 			s.pageAgrees(t, c.want)
 		})
+	}
+}
+
+// TestThePageCountsTheEnvoysOfAllReplicas, and those of a silent one as such.
+func TestThePageCountsTheEnvoysOfAllReplicas(t *testing.T) {
+	for name, c := range map[string]struct {
+		states  []api.EnvoyState
+		replica api.ReplicaState
+		want    api.FleetEnvoys
+	}{
+		"they follow": {[]api.EnvoyState{api.EnvoyFollows, api.EnvoySilent}, api.ReplicaLive,
+			api.FleetEnvoys{Connected: 15, Here: 3, InSync: 15}},
+		"one refuses": {[]api.EnvoyState{api.EnvoyFollows, api.EnvoyRefuses}, api.ReplicaLive,
+			api.FleetEnvoys{Connected: 15, Here: 3, InSync: 14, Refusing: 1}},
+		"its replica is gone": {[]api.EnvoyState{api.EnvoyUnheard, api.EnvoyUnheard}, api.ReplicaGone,
+			api.FleetEnvoys{Connected: 3, Here: 3, InSync: 3, Unheard: 2}},
+		"this replica is cut off": {[]api.EnvoyState{api.EnvoyUnheard, api.EnvoyUnheard}, api.ReplicaUnreachable,
+			api.FleetEnvoys{Connected: 3, Here: 3, InSync: 3, Unheard: 12}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := calm()
+			s.Status.Replicas = api.Replicas{Enabled: true, Others: []api.Replica{{Name: "b", State: c.replica,
+				Envoys: 12, LeftOut: 10}}}
+			for _, state := range c.states {
+				s.Elsewhere = append(s.Elsewhere, api.OtherEnvoy{Kind: api.FollowerEnvoy, Replica: "b", State: state})
+			}
+			s.Elsewhere = append(s.Elsewhere, api.OtherEnvoy{Kind: api.FollowerPicker, Replica: "b"})
+			s.pageAgrees(t, c.want)
+		})
+	}
+}
+
+// TestEnvoysOfAnotherReplicaAreEnvoys: where all are there, this one does not say that there is none, nor that nobody
+// follows.
+func TestEnvoysOfAnotherReplicaAreEnvoys(t *testing.T) {
+	s := calm()
+	s.Clients = nil
+	says := func(title string) bool {
+		return slices.ContainsFunc(s.after(10*time.Second), func(i api.Incident) bool { return i.Title == title })
+	}
+	const none = "No Envoy is connected"
+	if !says(none) {
+		t.Errorf("without an Envoy anywhere it does not say %q", none)
+	}
+	s.Elsewhere = []api.OtherEnvoy{{Kind: api.FollowerEnvoy, NodeID: "edge-1", State: api.EnvoyFollows,
+		Clusters: []string{"llama"}}}
+	s.after(time.Minute)
+	if says(none) {
+		t.Errorf("with an Envoy at another replica it says %q", none)
 	}
 }
 

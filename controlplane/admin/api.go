@@ -47,7 +47,7 @@ func (h *handler) getClients(r *http.Request) (api.ClientList, error) {
 		conditions.SortClientsWorstFirst(clients)
 	}
 	return api.ClientList{Total: len(clients), Clients: api.Limit(clients, order.limit),
-		Left: s.Moment.LeftEnvoys(s.Seen.Now)}, err
+		Left: s.Moment.LeftEnvoys(s.Seen.Now), Elsewhere: s.Elsewhere()}, err
 }
 
 func (h *handler) getHistory(r *http.Request) (api.Window, error) {

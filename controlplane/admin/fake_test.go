@@ -17,12 +17,15 @@ var noon = time.Date(2026, 3, 14, 12, 0, 0, 250e6, time.UTC)
 type fixed struct {
 	clusters []api.Cluster
 	clients  []api.Client
+	others   []api.OtherEnvoy
 	status   api.Status
 }
 
 func (f fixed) Clusters() []api.Cluster { return f.clusters }
 func (f fixed) Clients() []api.Client   { return f.clients }
 func (f fixed) Status() api.Status      { return f.status }
+
+func (f fixed) Elsewhere() []api.OtherEnvoy { return f.others }
 
 func (f fixed) Matrix(name string) (api.Matrix, bool) {
 	c, ok := f.Cluster(name)
@@ -65,6 +68,7 @@ func typical(now time.Time) fixed {
 	return fixed{
 		clusters: []api.Cluster{llama(now), mixtral()},
 		clients:  envoys(now),
+		others:   others(now),
 		status: api.Status{
 			StartedAt:        api.At(now.Add(-3 * time.Hour)),
 			ConfigFile:       "/etc/steelyard/steelyard.yaml",
@@ -122,10 +126,11 @@ func typical(now time.Time) fixed {
 				Connected: true,
 				Since:     api.At(now.Add(-2 * time.Hour)),
 				Messages: api.ReplicaMessages{Sent: 90_211, Failed: 2, Received: 88_120, Lost: 1, Stale: 3, Foreign: 4,
-					Invalid: 5, Refused: 6, LastForeign: api.At(now.Add(-time.Hour))},
+					Invalid: 5, Refused: 6, LastForeign: api.At(now.Add(-time.Hour)),
+					Prompts: api.SharedPrompts{Sent: 4_100, LeftOut: 7}},
 				Others: []api.Replica{
 					{ID: "ON2GKZLMPFQXEZBNGEWXG5DFMVWG", Name: "steelyard-1", Address: "10.0.8.2:18000",
-						State: "live", Follows: true, Envoys: 3,
+						State: "live", Follows: true, Envoys: 3, LeftOut: 1,
 						Since:       api.At(now.Add(-2 * time.Hour)),
 						LastMessage: api.At(now.Add(-40 * time.Millisecond))},
 				}},
@@ -138,6 +143,18 @@ func typical(now time.Time) fixed {
 			Log: api.LogStatus{DroppedLines: 17, LastDrop: api.At(now.Add(-time.Hour))},
 		},
 	}
+}
+
+// others are what another replica has: two Envoys that it lists, and a picker.
+func others(now time.Time) []api.OtherEnvoy {
+	other := func(kind api.FollowerKind, name string, state api.EnvoyState) api.OtherEnvoy {
+		return api.OtherEnvoy{Kind: kind, NodeID: name, Address: "10.0.9.20:40000", Replica: "steelyard-1",
+			ReplicaID: "ON2GKZLMPFQXEZBNGEWXG5DFMVWG", State: state, Clusters: []string{"llama"},
+			ConnectedAt: api.At(now.Add(-time.Hour)), LastAck: api.At(now.Add(-time.Second)),
+			HeardAt: api.At(now.Add(-40 * time.Millisecond))}
+	}
+	return []api.OtherEnvoy{other(api.FollowerEnvoy, "edge-7", api.EnvoyFollows),
+		other(api.FollowerEnvoy, "edge-8", api.EnvoyFollows), other(api.FollowerPicker, "gateway-y", api.EnvoyFollows)}
 }
 
 func llama(now time.Time) api.Cluster {
@@ -201,6 +218,8 @@ func llama(now time.Time) api.Cluster {
 			{Kind: api.DisputeFailures, NodeID: "edge-3", Host: "127.0.0.1", Endpoints: []string{"10.0.0.7:8000"},
 				Since: api.At(now.Add(-12 * time.Second))},
 		},
+		Routes: &api.Routes{Here: 700, Elsewhere: 300, Evicted: 12, LastMinute: 40, LastTenMinutes: 250,
+			LastHour: 1000},
 		Queue: &api.Queue{MaxInFlight: new(4), InFlight: api.Num(29), Envoys: 3, Here: 3, Owner: api.QueueOwner{
 			State: api.QueueGrants, Lease: "none"}, Classes: []api.QueueClass{
 			{Name: "interactive", Weight: 3, MaxWaiting: 200, MaxWaitSeconds: api.Num(10), Waiting: 2, Tenants: 1,

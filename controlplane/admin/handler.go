@@ -72,7 +72,8 @@ func text(w http.ResponseWriter, code int, body string) {
 func (h *handler) snapshot() *current.Snapshot {
 	s := &current.Snapshot{Source: h.Source, Version: h.Version, Refused: h.hosts.totals(), Access: h.Access.status(),
 		Moment: h.Recorder.Latest(),
-		Seen:   conditions.Observation{Now: h.Now(), Stuck: h.Stuck(), Clients: h.Source.Clients()}}
+		Seen: conditions.Observation{Now: h.Now(), Stuck: h.Stuck(), Clients: h.Source.Clients(),
+			Elsewhere: h.Source.Elsewhere()}}
 	if m := s.Moment; m != nil {
 		s.Seen.Left, s.Seen.Refusing = m.Left, m.Refusing
 	}

@@ -54,6 +54,8 @@ func (l live) Clusters() []api.Cluster { return l.clusters(time.Now()) }
 func (l live) Clients() []api.Client   { return envoys(time.Now()) }
 func (l live) Status() api.Status      { return typical(time.Now()).status }
 
+func (l live) Elsewhere() []api.OtherEnvoy { return others(time.Now()) }
+
 func (l live) Matrix(name string) (api.Matrix, bool) {
 	return fixed{clusters: l.Clusters()}.Matrix(name)
 }

@@ -84,6 +84,8 @@ func (s *stage) Clients() []api.Client {
 	return slices.Clone(s.clients)
 }
 
+func (s *stage) Elsewhere() []api.OtherEnvoy { return nil }
+
 func (s *stage) Status() api.Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()

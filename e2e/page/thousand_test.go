@@ -60,6 +60,8 @@ func (s thousand) Cluster(name string) (api.Cluster, bool) {
 
 func (s thousand) Clients() []api.Client { return nil }
 
+func (s thousand) Elsewhere() []api.OtherEnvoy { return nil }
+
 func (s thousand) Matrix(string) (api.Matrix, bool) { return api.Matrix{}, false }
 
 func (s thousand) Shadow(string) (api.Shadow, bool) { return api.Shadow{}, false }

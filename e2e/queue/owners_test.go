@@ -112,6 +112,26 @@ func (r *replicas) joined(waiting, inFlight int) {
 	})
 }
 
+// showsOwner wants all replicas to show the same owner, in the API and in the metrics.
+func (r *replicas) showsOwner() {
+	r.t.Helper()
+	names := make(map[string]bool)
+	for _, f := range r.all {
+		f.Eventually("it shows who grants places", func() error {
+			q, err := f.Queue()
+			series := fmt.Sprintf("steelyard_queue_owner{envoy_cluster_name=%q,owner=%q} 1\n", testbed.Cluster, q.Owner.Name)
+			if text, failed := f.Answer("/metrics"); err == nil && !strings.Contains(text, series) {
+				err = errors.Join(failed, fmt.Errorf("%+v, and no series %s", q.Owner, series))
+			}
+			names[q.Owner.Name] = true
+			return err
+		})
+	}
+	if len(names) != 1 || names[""] {
+		r.t.Errorf("the owner is %v, want one", names)
+	}
+}
+
 func newLink(t *testing.T, target string) *link.Link {
 	t.Helper()
 	l, err := link.Open("127.0.0.1:0", target)
@@ -207,6 +227,7 @@ func TestMaxInFlightHoldsOverAllReplicas(t *testing.T) {
 			seen := &doubles{at: make(map[string]int)}
 			pool := testbed.Servers(t, testbed.Same(4, modelsim.Options{Slots: 8, Observer: seen})...)
 			r := startReplicas(t, n, inRedis(t), pool, "queue: {max_in_flight: 1}")
+			r.showsOwner()
 			r.answer(requests, 32, 50*time.Millisecond)
 			if n := seen.count(); n > 0 {
 				t.Errorf("%d of %d requests began next to another one", n, requests)

@@ -34,6 +34,7 @@ type Cluster struct {
 	Disputes []Dispute `json:"disputes"`
 	Shedding bool      `json:"shedding"` // it is configured
 	Queue    *Queue    `json:"queue"`    // null without one
+	Routes   *Routes   `json:"routes"`   // learned by pickers, and kept for new ones; null for none
 
 	Requests Number `json:"requests"` // begun since the start, by the Envoys' reports
 	// FirstToken and AnswerP99Seconds are of the last minute, over all endpoints.

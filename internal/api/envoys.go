@@ -1,5 +1,7 @@
 package api
 
+import "slices"
+
 // An EnvoyState shows whether an Envoy follows the weights. The page, the commands and the counts all use it.
 type EnvoyState string
 
@@ -14,7 +16,15 @@ const (
 	EnvoyFollows EnvoyState = "follows" // it accepted all assignments
 	EnvoyGone    EnvoyState = "gone"    // its connection ended while its streams were open
 	EnvoyLeft    EnvoyState = "left"    // it closed its streams
+	EnvoyUnheard EnvoyState = "unheard" // nothing is known of it: its replica of Steelyard is silent, or cut off
 )
+
+// byNeed are the states, those first that need a look.
+var byNeed = []EnvoyState{EnvoyRefuses, EnvoyBehind, EnvoyGone, EnvoyUnheard, EnvoyUnknown, EnvoySilent, EnvoyIdle,
+	EnvoyShadow, EnvoyFollows, EnvoyLeft}
+
+// Rank orders states: low for those that need a look.
+func (s EnvoyState) Rank() int { return slices.Index(byNeed, s) }
 
 // A LeftEnvoy is one that was connected and is not any more.
 type LeftEnvoy struct {

@@ -7,9 +7,10 @@ type ClusterList struct {
 
 // A ClientList is the answer of /api/v1/clients.
 type ClientList struct {
-	Total   int         `json:"total"`   // whatever the `limit`
-	Clients []Client    `json:"clients"` // by node id
-	Left    []LeftEnvoy `json:"left"`    // in the last hour, the latest first; at most 256
+	Total     int          `json:"total"`     // connected here, whatever the `limit`
+	Clients   []Client     `json:"clients"`   // by node id
+	Left      []LeftEnvoy  `json:"left"`      // in the last hour, the latest first; at most 256
+	Elsewhere []OtherEnvoy `json:"elsewhere"` // Envoys and pickers at other replicas; at most 2000 of each
 }
 
 // An IncidentList is the answer of /api/v1/incidents.
@@ -63,9 +64,11 @@ type Fleet struct {
 	LastEventID      uint64         `json:"last_event_id"`     // 0: none
 }
 
-// FleetEnvoys counts the Envoys by what they do with the assignments.
+// FleetEnvoys counts the Envoys of all replicas by what they do with the assignments.
 type FleetEnvoys struct {
 	Connected int `json:"connected"`
+	Here      int `json:"here"`     // connected to this replica
+	Unheard   int `json:"unheard"`  // of replicas that are silent
 	InSync    int `json:"in_sync"`  // with the current version of all their clusters
 	Behind    int `json:"behind"`   // no answer for five seconds
 	Refusing  int `json:"refusing"` // refused the latest assignment of a cluster
@@ -122,7 +125,7 @@ func Limit[T any](items []T, n int) []T {
 }
 
 // Asked are the Envoys that should follow: those that are connected, and those that may still run.
-func (n FleetEnvoys) Asked() int { return n.Connected + n.Lost }
+func (n FleetEnvoys) Asked() int { return n.Connected + n.Lost + n.Unheard }
 
 // An OverrideList is the answer of /api/v1/overrides.
 type OverrideList struct {

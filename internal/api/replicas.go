@@ -25,6 +25,8 @@ type ReplicaMessages struct {
 	LastForeign Time   `json:"last_foreign"` // when the latest of these came
 	Invalid     uint64 `json:"invalid"`      // could not be read
 	Refused     uint64 `json:"refused"`      // of more than 32 other replicas
+
+	Prompts SharedPrompts `json:"prompts"` // learned prompts that replicas send each other
 }
 
 // A ReplicaState is the state of another replica.
@@ -47,7 +49,8 @@ type Replica struct {
 	Error       string       `json:"error"`        // why its messages do not arrive
 	Follows     bool         `json:"follows"`      // it is connected to this one, which sends it messages
 	LastMessage Time         `json:"last_message"` // by the clock of this replica
-	Envoys      int          `json:"envoys"`       // connected there, for the cluster with the most
+	Envoys      int          `json:"envoys"`       // connected there
+	LeftOut     int          `json:"left_out"`     // of them, not listed
 
 	// Filled in by the handler.
 

@@ -40,10 +40,10 @@ type Picker struct {
 	Since    Time     `json:"since"`
 }
 
-// SharedPrompts count the learned prompts that pickers send each other through this process, since the start.
+// SharedPrompts count the learned prompts that pickers, or replicas, send each other, since the start.
 type SharedPrompts struct {
-	Sent    uint64 `json:"sent"`     // to each other picker of the cluster
-	LeftOut uint64 `json:"left_out"` // not sent: more than a picker may send, or another one reads
+	Sent    uint64 `json:"sent"`     // to each other picker of the cluster, or to the other replicas
+	LeftOut uint64 `json:"left_out"` // not sent: more than one may send, or another one reads
 }
 
 // Entries count access log entries by result, all at one time. They never decrease.

@@ -34,24 +34,36 @@ const (
 
 // The bounds of a request.
 const (
-	patience    = 10 * time.Second
-	maxAnswer   = 256 << 20 // bytes: a cluster of 10,000 endpoints has 30 MiB
-	maxToken    = 16 << 10
-	shownAnswer = 300 // bytes of an answer that is not Steelyard's
+	patience = 10 * time.Second
+	// patienceOfSeveral is how long one of several listeners may take until it begins to answer.
+	patienceOfSeveral = 2 * time.Second
+	maxAnswer         = 256 << 20 // bytes: a cluster of 10,000 endpoints has 30 MiB
+	maxToken          = 16 << 10
+	shownAnswer       = 300 // bytes of an answer that is not Steelyard's
 )
 
 // Options are how Steelyard is reached.
 type Options struct {
-	Admin     string // URL of its admin listener; empty: EnvAdmin, or DefaultAdmin
+	// Admins are URLs of admin listeners, of several replicas; none: those in EnvAdmin, or DefaultAdmin.
+	Admins    []string
 	TokenFile string // file with a token; empty: EnvToken, or EnvTokenFile, or none
 	TLS       credentials.Client
+	Notes     io.Writer // gets which of several listeners do not answer; nil: nobody
 }
 
-// A Client asks one Steelyard.
+// A Client asks one Steelyard: of several replicas, the first that answers. It is not safe for concurrent use.
 type Client struct {
+	listeners []listener
+	asks      int // which of them
+	token     string
+	notes     io.Writer
+}
+
+// A listener is the admin listener of a replica.
+type listener struct {
 	base  *url.URL
-	token string
 	http  http.Client
+	noted bool // that it does not answer
 }
 
 // A RefusedError is an answer that is not a success.
@@ -71,7 +83,26 @@ func wrong(format string, args ...any) error {
 
 // NewClient checks the options and reads the files that they name; it does not connect.
 func NewClient(ctx context.Context, o Options) (*Client, error) {
-	admin := cmp.Or(o.Admin, os.Getenv(EnvAdmin), DefaultAdmin)
+	admins := o.Admins
+	if len(admins) == 0 {
+		admins = strings.Split(cmp.Or(os.Getenv(EnvAdmin), DefaultAdmin), ",")
+	}
+	c := &Client{notes: cmp.Or(o.Notes, io.Discard)}
+	var err error
+	if c.token, err = token(ctx, o); err != nil {
+		return nil, err
+	}
+	for _, admin := range admins {
+		l, err := newListener(ctx, strings.TrimSpace(admin), o.TLS, len(admins) > 1)
+		if err != nil {
+			return nil, err
+		}
+		c.listeners = append(c.listeners, *l)
+	}
+	return c, nil
+}
+
+func newListener(ctx context.Context, admin string, by credentials.Client, several bool) (*listener, error) {
 	if !strings.Contains(admin, "://") {
 		admin = "http://" + admin
 	}
@@ -84,23 +115,21 @@ func NewClient(ctx context.Context, o Options) (*Client, error) {
 			"--token-file")
 	}
 	base.Path = strings.TrimRight(base.Path, "/")
-	c := &Client{base: base}
-	if c.token, err = token(ctx, o); err != nil {
-		return nil, err
-	}
-	if base.Scheme == "http" && (o.TLS.CAFile != "" || o.TLS.CertFile != "" || o.TLS.KeyFile != "") {
+	if base.Scheme == "http" && (by.CAFile != "" || by.CertFile != "" || by.KeyFile != "") {
 		return nil, wrong("--admin %s has no TLS: write https://, or leave out the options for certificates", base)
 	}
 	transport := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 4}
+	if several {
+		transport.ResponseHeaderTimeout = patienceOfSeveral
+	}
 	if base.Scheme == "https" {
-		o.TLS.CAFile = cmp.Or(o.TLS.CAFile, os.Getenv(EnvCAFile))
-		if transport.TLSClientConfig, err = tlsConfig(ctx, o.TLS, base.Hostname()); err != nil {
+		by.CAFile = cmp.Or(by.CAFile, os.Getenv(EnvCAFile))
+		if transport.TLSClientConfig, err = tlsConfig(ctx, by, base.Hostname()); err != nil {
 			return nil, err
 		}
 	}
-	c.http = http.Client{Transport: transport, Timeout: patience,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	return c, nil
+	return &listener{base: base, http: http.Client{Transport: transport, Timeout: patience,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}, nil
 }
 
 func tlsConfig(ctx context.Context, c credentials.Client, host string) (*tls.Config, error) {
@@ -140,15 +169,39 @@ func token(ctx context.Context, o Options) (string, error) {
 }
 
 // String is where the Client asks.
-func (c *Client) String() string { return c.base.String() }
+func (c *Client) String() string { return c.listeners[c.asks].base.String() }
 
 // get asks for what is at a path, whose parts are escaped. The parameters follow in pairs; empty ones are left out.
 func (c *Client) get(ctx context.Context, into any, path []string, parameters ...string) error {
 	return c.do(ctx, http.MethodGet, path, parameters, nil, into)
 }
 
+// do asks the listeners in turn, beginning with the one that answered last, until one answers. What changes something
+// is sent to the next one only if the one before cannot have received it.
 func (c *Client) do(
 	ctx context.Context, method string, path, parameters []string, body []byte, into any,
+) error {
+	var all []error
+	for range c.listeners {
+		l := &c.listeners[c.asks]
+		err := l.do(ctx, c.token, method, path, parameters, body, into)
+		again := Unanswered(err) && ctx.Err() == nil && (method == http.MethodGet || notReached(err))
+		if !again || len(c.listeners) == 1 {
+			l.noted = false
+			return err
+		}
+		all = append(all, err)
+		c.asks = (c.asks + 1) % len(c.listeners)
+		if len(all) < len(c.listeners) && !l.noted {
+			fmt.Fprintf(c.notes, "steelyard: %v; asking %s\n", err, c)
+		}
+		l.noted = true
+	}
+	return fmt.Errorf("none of %d admin listeners answers:\n%w", len(all), errors.Join(all...))
+}
+
+func (l *listener) do(
+	ctx context.Context, token, method string, path, parameters []string, body []byte, into any,
 ) error {
 	query := url.Values{}
 	for i := 0; i+1 < len(parameters); i += 2 {
@@ -156,30 +209,30 @@ func (c *Client) do(
 			query.Add(parameters[i], parameters[i+1])
 		}
 	}
-	u := c.base.JoinPath(append([]string{"api", "v1"}, escaped(path)...)...)
+	u := l.base.JoinPath(append([]string{"api", "v1"}, escaped(path)...)...)
 	u.RawQuery = query.Encode()
 	request, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
-	if c.token != "" {
-		request.Header.Set("Authorization", "Bearer "+c.token)
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
 	}
 	request.Header.Set("User-Agent", "steelyard")
-	response, err := c.http.Do(request)
+	response, err := l.http.Do(request)
 	if err != nil {
-		return c.unreached(ctx, err)
+		return l.unreached(ctx, err)
 	}
 	defer response.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
 	if err != nil {
-		return fmt.Errorf("reading the answer of %s: %w", c.base, err)
+		return fmt.Errorf("reading the answer of %s: %w", l.base, err)
 	}
 	if response.StatusCode != http.StatusOK {
-		return c.refused(response.StatusCode, answer)
+		return l.refused(response.StatusCode, answer)
 	}
 	if err := json.Unmarshal(answer, into); err != nil {
-		return fmt.Errorf("%s is not the admin listener of a Steelyard: %w", c.base, err)
+		return fmt.Errorf("%s is not the admin listener of a Steelyard: %w", l.base, err)
 	}
 	return nil
 }
@@ -192,8 +245,14 @@ func escaped(path []string) []string {
 	return out
 }
 
+// notReached reports whether there was no connection, so that the request cannot have been received.
+func notReached(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "dial"
+}
+
 // unreached explains why nothing answered.
-func (c *Client) unreached(ctx context.Context, err error) error {
+func (l *listener) unreached(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -202,21 +261,21 @@ func (c *Client) unreached(ctx context.Context, err error) error {
 	}
 	if strings.Contains(err.Error(), "malformed HTTP") { // with what was read, which may be binary
 		return fmt.Errorf("%s does not speak HTTP, as the xDS port does not: write the admin.listen of Steelyard "+
-			"(--admin URL, or %s)", c.base, EnvAdmin)
+			"(--admin URL, or %s)", l.base, EnvAdmin)
 	}
 	hint := ""
-	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
+	if notReached(err) {
 		hint = ": is Steelyard running, and is this its admin.listen? (--admin URL, or " + EnvAdmin + ")"
 	}
-	return fmt.Errorf("%s does not answer: %w%s", c.base, err, hint)
+	return fmt.Errorf("%s does not answer: %w%s", l.base, err, hint)
 }
 
-func (c *Client) refused(code int, answer []byte) error {
+func (l *listener) refused(code int, answer []byte) error {
 	var body struct {
 		Error string `json:"error"`
 	}
 	if json.Unmarshal(answer, &body) != nil || body.Error == "" {
-		body.Error = fmt.Sprintf("%s answered %d %s: %.*s", c.base, code, http.StatusText(code), shownAnswer,
+		body.Error = fmt.Sprintf("%s answered %d %s: %.*s", l.base, code, http.StatusText(code), shownAnswer,
 			bytes.TrimSpace(answer))
 	}
 	if code == http.StatusUnauthorized {

@@ -36,7 +36,13 @@ func someStatus() *Status {
 			Pickers: api.Pickers{Connected: 102, List: []api.Picker{
 				{Name: "gateway-7f9c\x1b[31m", Address: "10.0.9.4:50122", Clusters: []string{"llama-70b"},
 					Since: before(time.Hour)},
-				{Name: "gateway-x2x4", Address: "10.0.9.5:40990", Since: before(20 * time.Minute)}}}},
+				{Name: "gateway-x2x4", Address: "10.0.9.5:40990", Since: before(20 * time.Minute)}}},
+			Replicas: api.Replicas{Enabled: true, Name: "steelyard-0", Connected: true, Since: before(3 * time.Hour),
+				Others: []api.Replica{
+					{ID: "b", Name: "steelyard-1", State: api.ReplicaLive, Since: before(3 * time.Hour), Envoys: 2003,
+						LeftOut: 2001, AgeSeconds: api.Num(0.041)},
+					{ID: "c", Name: "steelyard-2", State: api.ReplicaGone, Since: before(12 * time.Second), Envoys: 1,
+						AgeSeconds: api.Num(12.5)}}}},
 		State: api.StateError,
 		Clusters: []api.Cluster{{Name: "llama-70b", State: api.StateError, Ready: true,
 			Counts:   api.EndpointCounts{Total: 12, Overloaded: 1, Failing: 2},
@@ -80,7 +86,16 @@ func someStatus() *Status {
 	for i := range s.Left {
 		s.Envoys = append(s.Envoys, left(&s.Left[i])...)
 	}
-	worstFirst(s.Envoys)
+	clients := api.ClientList{Elsewhere: []api.OtherEnvoy{
+		{Kind: api.FollowerEnvoy, NodeID: "edge-7", Replica: "steelyard-1", State: api.EnvoyFollows,
+			Clusters: []string{"llama-70b", "embeddings"}, HeardAt: before(41 * time.Millisecond)},
+		{Kind: api.FollowerEnvoy, NodeID: "edge-8\x1b[31m", Replica: "steelyard-1", State: api.EnvoyUnknown,
+			Clusters: []string{"lama-70b"}, HeardAt: before(41 * time.Millisecond)},
+		{Kind: api.FollowerEnvoy, NodeID: "edge-9", Replica: "steelyard-2", State: api.EnvoyUnheard,
+			Clusters: []string{"llama-70b"}, HeardAt: before(12500 * time.Millisecond)},
+		{Kind: api.FollowerPicker, NodeID: "gateway-y", Address: "10.0.9.6:40990", Replica: "steelyard-1",
+			State: api.EnvoyFollows, ConnectedAt: before(time.Minute)}}}
+	s.take(&clients)
 	return s
 }
 
@@ -295,10 +310,12 @@ func TestEnvoysThatLeftStandAmongTheOthersTheWorstFirst(t *testing.T) {
 		}
 		fmt.Fprint(w, `{"clients": [{"node_id": "a", "subscriptions": [{"resource": "llama", "known": true}]},
 			{"node_id": "b"}], "left": [{"node_id": "c", "clusters": ["llama"], "state": "left"},
-			{"node_id": "d", "clusters": ["llama", "gemma"], "state": "behind", "left_at": "2026-03-14T11:59:00Z"}]}`)
+			{"node_id": "d", "clusters": ["llama", "gemma"], "state": "behind", "left_at": "2026-03-14T11:59:00Z"}],
+			"elsewhere": [{"kind": "envoy", "node_id": "e", "clusters": ["llama"], "state": "unheard"},
+			{"kind": "picker", "node_id": "p", "state": "follows"}]}`)
 	}))
 	defer s.Close()
-	c, err := NewClient(t.Context(), Options{Admin: s.URL})
+	c, err := NewClient(t.Context(), Options{Admins: []string{s.URL}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -310,9 +327,13 @@ func TestEnvoysThatLeftStandAmongTheOthersTheWorstFirst(t *testing.T) {
 	for _, e := range status.Envoys {
 		got = append(got, fmt.Sprintf("%s %s %s", e.NodeID, e.Resource, e.State))
 	}
-	want := []string{"d gemma behind", "d llama behind", "b  idle", "a llama follows", "c llama left"}
+	want := []string{"d gemma behind", "d llama behind", "e llama unheard", "b  idle", "a llama follows",
+		"c llama left"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if len(status.Pickers) != 1 || status.Pickers[0].Name != "p" {
+		t.Errorf("pickers: %+v", status.Pickers)
 	}
 }
 
@@ -372,7 +393,7 @@ func TestTheTokenComesFromAFileOrTheEnvironmentAndIsNeverShown(t *testing.T) {
 	}
 	for what, file := range map[string]string{"alone": write("a", secret+"\n"),
 		"a line": write("b", "view bob "+secret)} {
-		if got, err := names(Options{Admin: s.URL, TokenFile: file}); err != nil || len(got) != 1 {
+		if got, err := names(Options{Admins: []string{s.URL}, TokenFile: file}); err != nil || len(got) != 1 {
 			t.Errorf("%s: %v, %v", what, got, err)
 		}
 	}
@@ -390,9 +411,9 @@ func TestTheTokenComesFromAFileOrTheEnvironmentAndIsNeverShown(t *testing.T) {
 	if err == nil || strings.Contains(err.Error(), "words") {
 		t.Errorf("no token: %v", err)
 	}
-	for _, o := range []Options{{Admin: "ftp://x"}, {Admin: "http://a:b@x"},
-		{Admin: "http://x", TLS: credentials.Client{CAFile: "ca.pem"}},
-		{Admin: "https://x", TLS: credentials.Client{CertFile: "c.pem"}}} {
+	for _, o := range []Options{{Admins: []string{"ftp://x"}}, {Admins: []string{"http://a:b@x"}},
+		{Admins: []string{"http://x"}, TLS: credentials.Client{CAFile: "ca.pem"}},
+		{Admins: []string{"https://x"}, TLS: credentials.Client{CertFile: "c.pem"}}} {
 		if _, err := NewClient(t.Context(), o); !errors.Is(err, ErrOptions) {
 			t.Errorf("%+v: %v", o, err)
 		}
@@ -404,7 +425,7 @@ func TestAnAnswerOfAnotherProgramIsNamedAsSuch(t *testing.T) {
 		fmt.Fprint(w, "<html>another service</html>")
 	}))
 	defer s.Close()
-	c, err := NewClient(t.Context(), Options{Admin: s.URL})
+	c, err := NewClient(t.Context(), Options{Admins: []string{s.URL}})
 	if err != nil {
 		t.Fatal(err)
 	}

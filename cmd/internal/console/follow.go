@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
+
+	"steelyard/internal/api"
 )
 
 // A Follower prints events as they happen. It goes on after the latest one that it has printed when Steelyard did not
@@ -13,15 +16,17 @@ import (
 type Follower struct {
 	Client *Client
 	Query  EventQuery // Since is the id of the latest event that is known; 0: none
+	Latest api.Time   // of that event
 	Out    Output
 	Notes  io.Writer // what is no event: that nothing answers, or that events are missing
 
-	lost bool // the latest question was not answered
+	lost  bool   // the latest question was not answered
+	asked string // who answered the one before
 }
 
 // Run asks at each interval until ctx is done, or Steelyard refuses.
 func (f *Follower) Run(ctx context.Context, interval time.Duration) error {
-	f.Query.Limit = 0
+	f.Query.Limit, f.asked = 0, f.Client.String()
 	return Every(ctx, interval, 0, func() error { return f.ask(ctx) })
 }
 
@@ -33,6 +38,11 @@ func Unanswered(err error) bool {
 
 func (f *Follower) ask(ctx context.Context) error {
 	list, err := f.Client.events(ctx, f.Query)
+	if where := f.Client.String(); err == nil && where != f.asked { // another replica, with other ids
+		f.remark("the following events are of %s", where)
+		f.asked, f.Query.Since = where, 0
+		return f.ask(ctx)
+	}
 	switch {
 	case ctx.Err() != nil:
 		return nil
@@ -61,7 +71,12 @@ func (f *Follower) ask(ctx context.Context) error {
 		return nil
 	}
 	f.Query.Since = max(f.Query.Since, list.Events[len(list.Events)-1].ID) // it may be newer than the id
-	return PrintEvents(f.Out, list.Events)
+	events := slices.DeleteFunc(list.Events, func(e api.Event) bool { return e.At.Before(f.Latest.Time) })
+	if len(events) == 0 {
+		return nil
+	}
+	f.Latest = events[len(events)-1].At
+	return PrintEvents(f.Out, events)
 }
 
 func (f *Follower) remark(format string, args ...any) {

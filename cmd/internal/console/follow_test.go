@@ -52,7 +52,7 @@ func TestEventsAreFollowedAcrossAnOutageAndARestart(t *testing.T) {
 		_ = json.NewEncoder(w).Encode(a.list)
 	}))
 	defer s.Close()
-	c, err := NewClient(t.Context(), Options{Admin: s.URL})
+	c, err := NewClient(t.Context(), Options{Admins: []string{s.URL}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestFollowingEndsWithItsContext(t *testing.T) {
 		cancel()
 	}))
 	defer s.Close()
-	c, err := NewClient(t.Context(), Options{Admin: s.URL})
+	c, err := NewClient(t.Context(), Options{Admins: []string{s.URL}})
 	if err != nil {
 		t.Fatal(err)
 	}

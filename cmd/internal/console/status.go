@@ -3,45 +3,27 @@ package console
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
 	"steelyard/cmd/internal/table"
-	"steelyard/controlplane/admin/conditions"
 	"steelyard/internal/api"
 )
 
 // A Status is what steelyard status prints.
 type Status struct {
+	Asked     string          `json:"asked"` // URL of the admin listener that answered
 	Process   api.Status      `json:"process"`
 	State     api.State       `json:"state"` // the worst of all
 	Clusters  []api.Cluster   `json:"clusters"`
-	Envoys    []EnvoyStatus   `json:"envoys"`
+	Envoys    []EnvoyStatus   `json:"envoys"` // of all replicas
+	Pickers   []PickerStatus  `json:"pickers"`
 	Left      []api.LeftEnvoy `json:"left"` // in the last hour, and not back
 	Overrides []api.Override  `json:"overrides"`
 	Incidents []api.Incident  `json:"incidents"`
 	LeftOut   int             `json:"incidents_left_out"`
-}
-
-// An EnvoyStatus is one name that an Envoy asks for, or asked for if it left in the last hour.
-type EnvoyStatus struct {
-	NodeID       string         `json:"node_id"`
-	Address      string         `json:"address"`
-	Resource     string         `json:"resource"` // empty: it asks for nothing
-	State        api.EnvoyState `json:"state"`
-	VersionSent  string         `json:"version_sent"`
-	VersionAcked string         `json:"version_acked"`
-	LagSeconds   api.Number     `json:"lag_seconds"` // from a push to its ACK; while there is none, since the push
-	Nacks        uint64         `json:"nacks"`
-	Nack         string         `json:"nack"` // of a refusal that stands
-	Note         string         `json:"note"` // why it is unknown, in the words of the API; empty otherwise
-	Signals      string         `json:"signals"`
-	LeftAt       api.Time       `json:"left_at"`     // of one that is not connected any more
-	LeftReason   string         `json:"left_reason"` // likewise
 }
 
 // Status asks for everything that is shown.
@@ -51,110 +33,20 @@ func (c *Client) Status(ctx context.Context) (*Status, error) {
 	var clients api.ClientList
 	var incidents api.IncidentList
 	var overrides api.OverrideList
-	err := errors.Join(
-		c.get(ctx, &s.Process, []string{"status"}),
-		c.get(ctx, &clusters, []string{"clusters"}),
-		c.get(ctx, &clients, []string{"clients"}),
-		c.get(ctx, &incidents, []string{"incidents"}),
-		c.get(ctx, &overrides, []string{"overrides"}))
-	if err != nil {
-		return nil, firstOf(err)
+	for _, answer := range []struct {
+		path string
+		into any
+	}{{"status", &s.Process}, {"clusters", &clusters}, {"clients", &clients}, {"incidents", &incidents},
+		{"overrides", &overrides}} {
+		if err := c.get(ctx, answer.into, []string{answer.path}); err != nil {
+			return nil, err
+		}
 	}
+	s.Asked = c.String()
 	s.Clusters, s.Left, s.Overrides = clusters.Clusters, clients.Left, overrides.Overrides
 	s.Incidents, s.LeftOut, s.State = incidents.Incidents, incidents.LeftOut, incidents.State
-	s.Envoys = []EnvoyStatus{}
-	for i := range clients.Clients {
-		s.Envoys = append(s.Envoys, envoys(&clients.Clients[i], s.Process.Now.Time)...)
-	}
-	for i := range clients.Left {
-		s.Envoys = append(s.Envoys, left(&clients.Left[i])...)
-	}
-	worstFirst(s.Envoys)
+	s.take(&clients)
 	return &s, nil
-}
-
-func worstFirst(envoys []EnvoyStatus) {
-	slices.SortStableFunc(envoys, func(a, b EnvoyStatus) int {
-		return cmp.Or(cmp.Compare(rank(a.State), rank(b.State)), cmp.Compare(a.NodeID, b.NodeID),
-			cmp.Compare(a.Resource, b.Resource))
-	})
-}
-
-// firstOf is the first of several errors: those of one Steelyard that does not answer are alike.
-func firstOf(err error) error {
-	if all, ok := err.(interface{ Unwrap() []error }); ok {
-		return all.Unwrap()[0]
-	}
-	return err
-}
-
-// rank is low for the worst.
-func rank(s api.EnvoyState) int {
-	return slices.Index([]api.EnvoyState{api.EnvoyRefuses, api.EnvoyBehind, api.EnvoyGone, api.EnvoyUnknown,
-		api.EnvoyIdle, api.EnvoyShadow, api.EnvoyFollows, api.EnvoyLeft}, s)
-}
-
-// left has a row for each name that an Envoy asked for that is not connected any more.
-func left(l *api.LeftEnvoy) []EnvoyStatus {
-	base := EnvoyStatus{NodeID: l.NodeID, Address: l.Address, State: l.State, LeftAt: l.LeftAt,
-		LeftReason: l.LeftReason}
-	if len(l.Clusters) == 0 {
-		return []EnvoyStatus{base}
-	}
-	var out []EnvoyStatus
-	for _, cluster := range l.Clusters {
-		e := base
-		e.Resource = cluster
-		out = append(out, e)
-	}
-	return out
-}
-
-func envoys(c *api.Client, now time.Time) []EnvoyStatus {
-	base := EnvoyStatus{NodeID: c.NodeID, Address: c.Address, State: api.EnvoyIdle, Signals: signals(c)}
-	if len(c.Subscriptions) == 0 {
-		return []EnvoyStatus{base}
-	}
-	var out []EnvoyStatus
-	for i := range c.Subscriptions {
-		sub, e := &c.Subscriptions[i], base
-		e.Resource, e.VersionSent, e.VersionAcked = sub.Resource, sub.VersionSent, sub.VersionAcked
-		e.LagSeconds, e.Nacks, e.State = sub.AckDelaySeconds, sub.Nacks, conditions.SubscriptionState(sub, now)
-		if e.State == api.EnvoyFollows && c.State == api.EnvoyShadow {
-			e.State = c.State
-		}
-		switch e.State {
-		case api.EnvoyRefuses:
-			e.Nack, e.LagSeconds = sub.Nack.Message, sub.LastAck.Age(now)
-		case api.EnvoyBehind:
-			e.LagSeconds = sub.LastSent.Age(now)
-		case api.EnvoyUnknown:
-			e.Note = "Envoy " + c.NodeID + " has nothing to be sent yet for " + sub.Resource
-			for _, p := range c.Problems {
-				if strings.Contains(p.Message, "subscribes to "+sub.Resource+",") {
-					e.Note = p.Message
-				}
-			}
-		}
-		out = append(out, e)
-	}
-	return out
-}
-
-// short is the number at the end of a version: what comes before is of the process.
-func short(version string) string {
-	return cmp.Or(version[strings.LastIndexByte(version, '.')+1:], unknown)
-}
-
-// signals is how an Envoy reports its requests.
-func signals(c *api.Client) string {
-	switch {
-	case c.Signals.State == api.SignalSilent:
-		return "silent"
-	case c.Signals.Mode == "":
-		return "none"
-	}
-	return string(c.Signals.Mode)
 }
 
 // Well reports whether nothing needs a person. Warnings count unless they are to be ignored.
@@ -182,7 +74,11 @@ func (s *Status) Print(o Output, where string) error {
 		s.omitted(w, o.Width)
 		fmt.Fprintln(w)
 		s.envoys(w, o.Width)
-		if len(s.Process.Pickers.List) > 0 {
+		if s.Process.Replicas.Enabled {
+			fmt.Fprintln(w)
+			s.replicas(w, o.Width)
+		}
+		if len(s.Pickers) > 0 {
 			fmt.Fprintln(w)
 			s.pickers(w, o.Width)
 		}
@@ -226,6 +122,11 @@ func (s *Status) clusters(w io.Writer, width int) {
 	for i := range s.Clusters {
 		if q := s.Clusters[i].Queue; q != nil {
 			owner(w, s.Clusters[i].Name, q.Owner, s.Process.Now.Time)
+		}
+		if r := s.Clusters[i].Routes; r != nil {
+			fmt.Fprintf(w, "routes of %s: %d, of which pickers of other replicas learned %d; confirmed within 1m %d, "+
+				"10m %d, 1h %d\n", table.Printable(s.Clusters[i].Name), r.Here+r.Elsewhere, r.Elsewhere, r.LastMinute,
+				r.LastTenMinutes, r.LastHour)
 		}
 	}
 }
@@ -275,52 +176,6 @@ func (s *Status) omitted(w io.Writer, width int) {
 				fmt.Fprintf(w, "  and %d more\n", more)
 			}
 		}
-	}
-}
-
-func (s *Status) envoys(w io.Writer, width int) {
-	if len(s.Envoys) == 0 {
-		fmt.Fprintln(w, "No Envoy is connected.")
-		return
-	}
-	t := table.New("ENVOY", "ASKS FOR", "STATE", "VERSION", "ACKED", ">LAG", ">NACKS", "REPORTS BY")
-	for _, e := range s.Envoys {
-		if !e.LeftAt.IsZero() {
-			t.Add(e.NodeID, cmp.Or(e.Resource, unknown), leftText(&e, s.Process.Now.Time), unknown, unknown, unknown,
-				unknown, e.LeftReason)
-			continue
-		}
-		t.Add(e.NodeID, cmp.Or(e.Resource, unknown), string(e.State), short(e.VersionSent),
-			short(e.VersionAcked), seconds(e.LagSeconds), fmt.Sprint(e.Nacks), e.Signals)
-	}
-	t.Write(w, width)
-	for _, e := range s.Envoys {
-		switch e.State {
-		case api.EnvoyRefuses:
-			fmt.Fprintln(w, table.Printable(fmt.Sprintf("%s refuses %s: %s", e.NodeID, e.Resource, e.Nack)))
-		case api.EnvoyUnknown:
-			fmt.Fprintln(w, table.Printable(e.Note))
-		}
-	}
-}
-
-// leftText is the state of an Envoy that is not connected any more, and since when.
-func leftText(e *EnvoyStatus, now time.Time) string {
-	if e.State == api.EnvoyBehind {
-		return "behind for " + ago(e.LeftAt, now)
-	}
-	return string(e.State) + " " + ago(e.LeftAt, now) + " ago"
-}
-
-func (s *Status) pickers(w io.Writer, width int) {
-	t := table.New("PICKER", "FOLLOWS", "FOR", "ADDRESS")
-	for _, p := range s.Process.Pickers.List {
-		t.Add(p.Name, cmp.Or(strings.Join(p.Clusters, ","), "all clusters"), ago(p.Since, s.Process.Now.Time),
-			p.Address)
-	}
-	t.Write(w, width)
-	if more := s.Process.Pickers.Connected - len(s.Process.Pickers.List); more > 0 {
-		fmt.Fprintf(w, "and %d more\n", more)
 	}
 }
 

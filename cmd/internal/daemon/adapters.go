@@ -136,6 +136,7 @@ func (d *Daemon) Clusters() []api.Cluster {
 	for i := range clusters {
 		d.addAnswerTimes(&clusters[i])
 		d.addQueue(&clusters[i])
+		d.addRoutes(&clusters[i])
 	}
 	return clusters
 }
@@ -164,6 +165,7 @@ func (d *Daemon) Cluster(name string) (api.Cluster, bool) {
 	v := c.View(time.Now())
 	d.addAnswerTimes(&v)
 	d.addQueue(&v)
+	d.addRoutes(&v)
 	return v, true
 }
 

@@ -144,7 +144,7 @@ func New(cfg *config.Config, o Options) (*Daemon, error) {
 	d.streams.Register(d.grpc)
 	d.signals.register(d.grpc)
 	d.loads = loads.New(o.Log)
-	d.loads.Visible = d.guard.Visible
+	d.loads.Visible, d.loads.Learned = d.guard.Visible, d.learned
 	d.loads.Register(d.grpc)
 	d.places = places.New(d.metrics, o.Log, time.Now().Add(queue.Grace))
 	d.connectReplicas(cfg.XDS.TLS)

@@ -23,6 +23,7 @@ import (
 func (d *Daemon) newLink() *replicas.Link {
 	return replicas.New(merge.ID(rand.Text()), replicas.Options{
 		Dial: d.places.Dial, Trusted: d.places.Trusted, Log: d.options.Log, Own: d.signals.own,
+		Envoys: d.connected, Kept: d.keptRoutes, Routes: d.takeRoutes,
 		Changed: func(clusters []string) {
 			for _, name := range clusters {
 				d.pokeCluster(name)

@@ -37,6 +37,12 @@
 // Messages have the time of their receipt here, so the clocks of the replicas do not matter. A replica that was stopped
 // itself (SIGSTOP, a pause of the machine) regards no other as silent because of that time.
 //
+// # Envoys and routes
+//
+// A message may list the Envoys of its replica. While that one is gone or unreachable, nothing is known of them
+// ([Peers.Envoys]). It may have routes that pickers have learned, which are only handed on ([Peers.Routes]). A replica
+// that begins, or was cut off, asks one of the others for the routes that it keeps ([Peers.Wants]).
+//
 // # Bounds
 //
 // Only endpoints that are configured here are kept (SetMembers), of [MaxReplicas] others.

@@ -34,6 +34,9 @@ type Peers struct {
 	ticked   time.Time
 	cut      bool
 	since    time.Time // of cut
+	question question
+	routes   []Route // that were taken in, to be handed on
+	given    bool    // all that another replica keeps is among them
 	// Messages are counted here, but for those that do not get here, which the caller counts.
 	Messages api.ReplicaMessages
 }
@@ -47,6 +50,10 @@ type peer struct {
 	state    api.ReplicaState
 	since    time.Time
 	clusters map[string]*share
+	envoys   Envoys
+	listed   time.Time // when these came
+	wants    bool      // it asks this replica for the routes that it keeps
+	answered time.Time
 }
 
 // A share has the counts of another replica for one cluster.
@@ -127,7 +134,9 @@ func (p *Peers) SetCut(now time.Time, cut bool) (changed bool) {
 	if p.cut == cut {
 		return false
 	}
-	p.cut, p.since = cut, now
+	if p.cut, p.since = cut, now; !cut {
+		p.question = question{} // routes were missed
+	}
 	return true
 }
 
@@ -153,6 +162,10 @@ func (p *Peers) Take(now time.Time, m *Message) (changed []string) {
 		}
 		o.state, o.since = api.ReplicaLive, now
 		changed = p.names()
+	}
+	p.takeRoutes(now, o, m)
+	if m.Envoys != nil {
+		o.envoys, o.listed = *m.Envoys, now
 	}
 	for i := range m.Clusters {
 		if c := p.clusters[m.Clusters[i].Name]; c != nil {
@@ -263,8 +276,8 @@ func (p *Peers) Tick(now time.Time) (changed bool) {
 		case o.state == api.ReplicaLive && now.Sub(o.lastSeen) > Silence:
 			p.leave(now, o, api.ReplicaUnreachable)
 			changed = true
-		case o.state != api.ReplicaLive && now.Sub(o.since) > shown:
-			delete(p.peers, id)
+		case o.state == api.ReplicaGone && now.Sub(o.since) > shown:
+			delete(p.peers, id) // one that cannot be reached is kept: its Envoys are unknown, and not gone
 		}
 	}
 	return changed
@@ -330,9 +343,11 @@ func (p *Peers) Status() []api.Replica {
 	all := make([]api.Replica, 0, len(p.peers))
 	for _, o := range p.peers {
 		s := api.Replica{ID: string(o.id), Name: o.name, State: o.state, Since: api.At(o.since),
-			LastMessage: api.At(o.lastSeen)}
-		for _, shared := range o.clusters {
-			s.Envoys = max(s.Envoys, shared.head.Watching)
+			LastMessage: api.At(o.lastSeen), LeftOut: o.envoys.LeftOut, Envoys: o.envoys.LeftOut}
+		for i := range o.envoys.List {
+			if o.envoys.List[i].Kind == api.FollowerEnvoy {
+				s.Envoys++
+			}
 		}
 		all = append(all, s)
 	}

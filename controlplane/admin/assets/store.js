@@ -5,8 +5,8 @@ import { byWork, rangeSeconds, readClients, readEvent } from './views.js';
 // The store. rev rises with each change of what is drawn; histories are by cluster.
 Object.assign(S, {
 	is: 'loading', now: 0, heardAt: 0, attempt: 0, error: '', rev: 0, theme: '',
-	fleet: null, cluster: null, rows: [], endpoint: null, matrix: null, events: [], envoys: [], clientsAt: 0, eventsAt: 0,
-		heads: new Map(),
+	fleet: null, cluster: null, rows: [], endpoint: null, matrix: null, events: [], envoys: [], elsewhere: [],
+		clientsAt: 0, eventsAt: 0, heads: new Map(),
 	process: null, overrides: [],
 	histories: new Map(), opened: new Map(), allIncidents: false, allEnvoys: false, allEvents: false, cursor: null,
 	chosen: -1, listed: [], window: { from: 0, to: 60 }, rowHeight: 35,
@@ -182,7 +182,8 @@ export async function loadClients() {
 	const limit = S.allEnvoys || R.q ? 0 : 300;
 	const answer = await ask('clients?sort=worst&limit=' + limit);
 	S.envoys = readClients(answer, S.now);
-	S.envoyTotal = answer.total + answer.left.length;
+	S.elsewhere = answer.elsewhere;
+	S.envoyTotal = answer.total + answer.left.length + answer.elsewhere.filter((e) => e.kind === 'envoy').length;
 	S.clientsAt = S.now;
 	S.rev++;
 }

@@ -75,7 +75,10 @@ const shareDigits = (n) => (n > 40 ? 2 : 1);
 // ---- The strip: what Steelyard itself does.
 
 // followers are the Envoys that follow, of all.
-const followers = () => [S.fleet.envoys.in_sync, S.fleet.envoys.connected + S.fleet.envoys.lost];
+const followers = () => {
+	const n = S.fleet.envoys; // of all replicas
+	return [n.in_sync, n.connected + n.lost + n.unheard];
+};
 export function chain() {
 	if (!S.fleet) return [];
 	const { clusters, envoys, pushes_per_second: pushes } = S.fleet;
@@ -89,7 +92,8 @@ export function chain() {
 			b(num(total - deaf) + ' of ' + num(total)), ' servers'],
 		[!ages.length ? 'none' : age < 5 ? 'good' : 'error', 'decided ', b(ages.length ? ago(age) : 'nothing yet')],
 		[known(pushes) ? 'good' : 'none', 'sends ', b(known(pushes) ? rate(pushes) + ' updates/s' : 'not known yet')],
-		[envoys.behind + envoys.refusing + envoys.lost ? 'error' : asked && follow === asked ? 'good' : 'none',
+		[envoys.behind + envoys.refusing + envoys.lost ? 'error' : envoys.unheard ? 'warning'
+			: asked && follow === asked ? 'good' : 'none',
 			'followed by ', b(num(follow) + ' of ' + num(asked)),
 			' Envoys'],
 	];
@@ -292,9 +296,10 @@ function fleetLead() {
 		: ' need you; they are explained above.'];
 	if (incidents.length) return ['warning', 'Nothing is broken; ', b(plural(incidents.length, 'warning')),
 		incidents.length === 1 ? ' stands above.' : ' stand above.'];
-	if (!envoys.connected) return ['none', 'No Envoy is connected, so nothing is sent.'];
+	const [follow, asked] = followers();
+	if (!asked) return ['none', 'No Envoy is connected, so nothing is sent.'];
 	return ['good', 'Nothing needs you: ' + plural(clusters.length, 'cluster') +
-		(envoys.in_sync < envoys.connected ? '.' : ', and every Envoy follows.')];
+		(follow < asked ? '.' : ', and every Envoy follows.')];
 }
 
 const byState = ['error', 'warning', 'ok'];
@@ -480,6 +485,7 @@ export function clusterView() {
 				? 'all places are taken: requests wait' : expected(c), null, h('div.inner', fillCard(c, rows, '', 290)))),
 		rows.length > 40 && squaresCard(c, rows),
 		c.queue && queueCard(c.queue),
+		c.routes && card('Where prompts are cached', routesNote(c.routes), null),
 		operatorsCard(c.name), endpointTable(c, rows),
 		h('div.half', lostCard(c), sourcesCard(c)),
 	];
@@ -563,6 +569,9 @@ function requestWords(w) {
 		(w.by_size ? 'a prompt is guessed by its size. ' : 'each prompt counts as a mean one. ') +
 		'A typical engine computes ' + num(w.prefill_rate) + ' prompt tokens/s' + old(w.prefill_rate_age_seconds) + '.';
 }
+const routesNote = (r) => num(r.here + r.elsewhere) + ' learned routes, ' + num(r.elsewhere) + ' of them learned at' +
+	' other replicas; confirmed within 1 minute ' + num(r.last_minute) + ', 10 minutes ' + num(r.last_ten_minutes) +
+	', 1 hour ' + num(r.last_hour) + '.';
 function queueCard(q) {
 	const most = q.max_in_flight === null ? 'its slots' : num(q.max_in_flight);
 	const owner = { grants: q.owner.name ? 'this replica' : '', follows: q.owner.name,
@@ -879,7 +888,7 @@ const modes = { events: 'each request', batched: 'many at a time', reports: 'loa
 const envoyStates = {
 	refuses: ['error', 'refuses'], behind: ['error', 'does not answer'], unknown: ['warning', 'waits'],
 	silent: ['warning', 'silent'], idle: ['none', 'subscribes to nothing'], problem: ['warning', 'needs a look'],
-	follows: ['good', 'follows'], shadow: ['good', 'only reports'],
+	follows: ['good', 'follows'], shadow: ['good', 'only reports'], unheard: ['warning', 'not heard of'],
 };
 // readClients makes the list of Envoys of the answer of /clients: those connected and those that left, worst first.
 export function readClients(answer, now) {
@@ -905,8 +914,17 @@ export function readClients(answer, now) {
 		version: l.version, address: l.address, zone: l.locality, connected: seconds(l.connected_at),
 			leftAt: seconds(l.left_at), reason: l.left_reason, problems: [], clusters: l.clusters, gone: true,
 	}));
+	const others = answer.elsewhere.filter((e) => e.kind === 'envoy').map((e) => {
+		const [kind, word] = envoyStates[e.state] || ['none', e.state];
+		const state = e.state === 'unheard' ? word + ' for ' + lasts(now - seconds(e.heard_at)) : word;
+		return {
+			key: e.replica_id + ' ' + e.node_id + ' ' + e.address, name: e.node_id || 'without a node id', kind, state,
+			word: 'at ' + e.replica, address: e.address, connected: seconds(e.connected_at), problems: [],
+			clusters: e.clusters, replica: e.replica, gone: false,
+		};
+	});
 	const order = { error: 0, warning: 1, none: 3, good: 3, gone: 4 };
-	return [...list, ...left].sort((x, y) => order[x.kind] - order[y.kind] || x.name.localeCompare(y.name));
+	return [...list, ...left, ...others].sort((x, y) => order[x.kind] - order[y.kind] || x.name.localeCompare(y.name));
 }
 
 export function envoysView() {
@@ -939,7 +957,8 @@ export function envoysView() {
 			h('header', h('h2', 'Each Envoy'), h('div.tools', filterField('name, address, state', 'Envoys')), h('small.less',
 				'one that left stays listed for an hour')),
 			sheet('Envoys', ['Envoy', 'State', 'Behind|num', 'Requests/s|num', 'In flight|num far', 'Reports|far', 'Version|far',
-				'Address · zone|far', 'Connected|num far'], list.slice(0, most).flatMap((e) => envoyRows(e)), 'envoys'),
+				'Address · zone|far', 'Connected|num far', ...(replicated() ? ['Replica|far'] : [])],
+			list.slice(0, most).flatMap((e) => envoyRows(e)), 'envoys'),
 			list.length > most && h('p.rest', button(() => act.all('Envoys'),
 				'Show all ' + num(R.q ? list.length : S.envoyTotal))),
 			!list.length && h('p.rest', 'No Envoy matches.')),
@@ -955,15 +974,18 @@ function envoyRows(e) {
 		: e.problems.length ? h('ul', e.problems.map((p) => h('li', { class: 'is-' + p.severity }, p.message)))
 			: e.gone ? e.reason : '';
 	const words = about ? h('tr.words' + (e.gone ? '.gone' : ''), { key: e.key + ' words' },
-		h('td.break', { colspan: 9 }, about)) : null;
+		h('td.break', { colspan: 10 }, about)) : null;
 	return [h('tr', { key: e.key, class: (e.gone && e.kind !== 'error' ? 'gone ' : '') + (words ? 'more' : ''),
 		'data-envoy': e.name },
 		h('td', h('div.name', sign(e.kind), h('b.break', e.name))), h('td', { class: 'nowrap is-' + e.kind }, e.gone
 			? e.word : e.state),
 		h('td.num', secs(e.delay)), h('td.num', rate(e.rate)), h('td.num.far', num(e.open)), h('td.nowrap.far', e.tells ||
 			dash), h('td.nowrap.far', e.version || dash), h('td.nowrap.far', [e.address, e.zone].filter(Boolean).join(' · ')),
-		h('td.num.far', e.gone ? 'was here ' + lasts(e.leftAt - e.connected) : lasts(S.now - e.connected))), words];
+		h('td.num.far', e.gone ? 'was here ' + lasts(e.leftAt - e.connected) : lasts(S.now - e.connected)),
+		replicated() && h('td.nowrap.far', e.replica || 'this one')), words];
 }
+// replicated reports whether there may be other replicas.
+const replicated = () => S.process?.replicas.enabled;
 const replicaStates = { live: 'good', gone: 'warning', unreachable: 'error' };
 // replicasCard is who else serves Envoys, and what each replica has.
 function replicasCard() {
@@ -978,7 +1000,7 @@ function replicasCard() {
 		(r.error || 'no reason given'), null, sheet('Replicas', ['Replica', 'State', 'For', 'Address', 'Envoys|num',
 		'Last message|num'], [
 		row(r.id, r.connected ? 'good' : 'error', r.connected ? 'connected' : 'cut off', r.name + ' (this one)',
-			r.since, '', r.lookup_error && 'The others were not found again: ' + r.lookup_error, num(S.fleet.envoys.connected),
+			r.since, '', r.lookup_error && 'The others were not found again: ' + r.lookup_error, num(S.fleet.envoys.here),
 			dash),
 		r.others.map((o) => row(o.id || o.address, replicaStates[o.state] || 'none', o.state, o.name || o.address, o.since,
 			o.address, o.error || o.state === 'live' && !o.follows && 'It does not follow this one, and lacks its counts.',
@@ -987,12 +1009,15 @@ function replicasCard() {
 // pickersCard is who follows the loads, to name an endpoint for each request.
 function pickersCard() {
 	const p = S.process && S.process.pickers;
-	if (!p || !p.connected) return null;
-	return card('Pickers', num(p.connected) + ' follow the loads, and name the endpoint of each request', null,
-		sheet('Pickers', ['Picker', 'Follows', 'For', 'Address'], p.list.map((x) => h('tr',
-		{ key: x.name + x.address, 'data-picker': x.name }, h('td', h('div.name', sign('good'), h('b.break', x.name))),
-		h('td.break', x.clusters.join(', ') || 'all clusters'), h('td.nowrap', lasts(S.now - seconds(x.since))),
-		h('td.nowrap', x.address)))),
+	const others = S.elsewhere.filter((e) => e.kind === 'picker').map((e) => ({ name: e.node_id, address: e.address,
+		clusters: e.clusters, since: e.connected_at, replica: e.replica, kind: envoyStates[e.state][0] }));
+	if (!p || !p.connected && !others.length) return null;
+	return card('Pickers', num(p.connected + others.length) + ' follow the loads, and name the endpoint of each request',
+		null, sheet('Pickers', ['Picker', 'Follows', 'For', 'Address', ...(replicated() ? ['Replica'] : [])],
+			[...p.list, ...others].map((x) => h('tr', { key: x.name + x.address + x.replica, 'data-picker': x.name },
+				h('td', h('div.name', sign(x.kind || 'good'), h('b.break', x.name))),
+				h('td.break', x.clusters.join(', ') || 'all clusters'), h('td.nowrap', lasts(S.now - seconds(x.since))),
+				h('td.nowrap', x.address), replicated() && h('td.nowrap', x.replica || 'this one')))),
 	p.connected > p.list.length && h('p.rest', 'and ' + num(p.connected - p.list.length) + ' more'));
 }
 function matrixCard(clusters) {

@@ -684,11 +684,13 @@ func uncounted(c *api.Cluster, e *api.Endpoint, subject api.Subject) condition {
 	return f
 }
 
-// followed reports whether an Envoy subscribes to a cluster, and does not only report.
+// followed reports whether an Envoy subscribes to a cluster, here or at another replica, and does not only report.
 func followed(p *Observation, cluster string) bool {
 	return slices.ContainsFunc(p.Clients, func(c api.Client) bool {
 		return slices.ContainsFunc(c.Subscriptions,
 			func(s api.Subscription) bool { return s.Cluster == cluster && s.Weighted() })
+	}) || slices.ContainsFunc(p.Elsewhere, func(e api.OtherEnvoy) bool {
+		return e.Kind == api.FollowerEnvoy && e.State != api.EnvoyShadow && slices.Contains(e.Clusters, cluster)
 	})
 }
 

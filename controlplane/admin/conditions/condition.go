@@ -102,14 +102,15 @@ func quoted(s string) string {
 
 // An Observation is everything that was seen at one moment; incidents are found in it.
 type Observation struct {
-	Now      time.Time
-	Status   api.Status
-	Stuck    []string
-	Clusters []api.Cluster // with what the handler adds: Served, Counts
-	Clients  []api.Client
-	Left     []api.LeftEnvoy
-	Configs  []Configured    // that were applied, the latest last
-	Refusing map[string]bool // by cluster: its queue has just refused requests
+	Now       time.Time
+	Status    api.Status
+	Stuck     []string
+	Clusters  []api.Cluster // with what the handler adds: Served, Counts
+	Clients   []api.Client
+	Elsewhere []api.OtherEnvoy
+	Left      []api.LeftEnvoy
+	Configs   []Configured    // that were applied, the latest last
+	Refusing  map[string]bool // by cluster: its queue has just refused requests
 }
 
 // A Configured is a configuration that was applied.

@@ -67,6 +67,12 @@ func ShadowEnvoys(clients []api.Client) map[string]int {
 	return out
 }
 
+// noEnvoys reports whether no Envoy is connected to any replica, as far as is known.
+func noEnvoys(p *Observation) bool {
+	return len(p.Clients) == 0 && !slices.ContainsFunc(p.Elsewhere,
+		func(e api.OtherEnvoy) bool { return e.Kind == api.FollowerEnvoy })
+}
+
 // LeftState returns the state of an Envoy that is not connected any more.
 func LeftState(l *api.LeftEnvoy, now time.Time) api.EnvoyState {
 	switch {
@@ -81,19 +87,33 @@ func LeftState(l *api.LeftEnvoy, now time.Time) api.EnvoyState {
 // lost reports whether an Envoy that answered nothing has to be expected to run: it may hang, and may go on.
 func lost(l *api.LeftEnvoy, now time.Time) bool { return l.Silent && now.Sub(l.LeftAt.Time) < goneFor }
 
-// envoysOf counts the Envoys by what they do.
+// CountEnvoys counts the Envoys of all replicas by what they do. Those that a replica does not list follow.
 func CountEnvoys(p *Observation) (n api.FleetEnvoys) {
-	n.Connected, n.Left = len(p.Clients), len(p.Left)
+	n.Here, n.Left = len(p.Clients), len(p.Left)
+	states := map[api.EnvoyState]int{}
 	for i := range p.Clients {
-		switch ClientState(&p.Clients[i], p.Now) {
-		case api.EnvoyRefuses:
-			n.Refusing++
-		case api.EnvoyBehind:
-			n.Behind++
-		case api.EnvoyFollows, api.EnvoySilent, api.EnvoyShadow:
-			n.InSync++
+		states[ClientState(&p.Clients[i], p.Now)]++
+	}
+	for _, e := range p.Elsewhere {
+		if e.Kind == api.FollowerEnvoy {
+			states[e.State]++
 		}
 	}
+	for _, o := range p.Status.Replicas.Others {
+		switch o.State {
+		case api.ReplicaLive:
+			states[api.EnvoyFollows] += o.LeftOut
+		case api.ReplicaUnreachable: // those of one that is gone may be at another one by now
+			states[api.EnvoyUnheard] += o.LeftOut
+		}
+	}
+	for state, count := range states {
+		if state != api.EnvoyUnheard {
+			n.Connected += count
+		}
+	}
+	n.Unheard, n.Refusing, n.Behind = states[api.EnvoyUnheard], states[api.EnvoyRefuses], states[api.EnvoyBehind]
+	n.InSync = states[api.EnvoyFollows] + states[api.EnvoySilent] + states[api.EnvoyShadow]
 	for i := range p.Left {
 		n.Lost += BoolToInt(lost(&p.Left[i], p.Now))
 	}

@@ -33,7 +33,7 @@ func gatewayConditions(p *Observation) (out []condition) {
 			"It keeps the configuration that its Envoys have: what was changed since is not in force.",
 			"Correct what is named, then change any object of the Gateway: Envoy Gateway does not ask again by itself.",
 			""))
-	case g.Enabled && g.Calls == 0 && len(p.Clients) == 0 && p.Status.Pools.Found > p.Status.Pools.Pickers:
+	case g.Enabled && g.Calls == 0 && noEnvoys(p) && p.Status.Pools.Found > p.Status.Pools.Pickers:
 		f := newCondition(kindGateway, api.SeverityWarning, process, "Envoy Gateway has not asked yet").explain(
 			"There are InferencePools, and no Envoy follows Steelyard.", api.BlameNo,
 			"It asks when a Gateway has a route, and each time that one of its objects changes.",

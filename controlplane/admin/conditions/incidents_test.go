@@ -992,25 +992,25 @@ func TestTheStateOfAnEnvoyAgreesWithItsIncidents(t *testing.T) {
 		incident api.IncidentKind
 		counted  api.FleetEnvoys
 	}{
-		"follows": {func(*api.Client) {}, api.EnvoyFollows, "", api.FleetEnvoys{Connected: 3, InSync: 3}},
+		"follows": {func(*api.Client) {}, api.EnvoyFollows, "", api.FleetEnvoys{Connected: 3, Here: 3, InSync: 3}},
 		"refuses": {func(c *api.Client) { c.Subscriptions[0].Nack = api.Nack{Message: "weight", Current: true} },
-			api.EnvoyRefuses, kindRefuses, api.FleetEnvoys{Connected: 3, InSync: 2, Refusing: 1}},
+			api.EnvoyRefuses, kindRefuses, api.FleetEnvoys{Connected: 3, Here: 3, InSync: 2, Refusing: 1}},
 		"behind": {func(c *api.Client) { c.Subscriptions[0].InSync, c.Subscriptions[0].VersionSent = false, "8" },
-			api.EnvoyBehind, kindBehind, api.FleetEnvoys{Connected: 3, InSync: 2, Behind: 1}},
+			api.EnvoyBehind, kindBehind, api.FleetEnvoys{Connected: 3, Here: 3, InSync: 2, Behind: 1}},
 		"behind with what was removed": {func(c *api.Client) {
 			s := &c.Subscriptions[0]
 			s.InSync, s.VersionSent, s.Known, s.Cluster = false, "8", false, "gone"
-		}, api.EnvoyBehind, kindBehind, api.FleetEnvoys{Connected: 3, InSync: 2, Behind: 1}},
+		}, api.EnvoyBehind, kindBehind, api.FleetEnvoys{Connected: 3, Here: 3, InSync: 2, Behind: 1}},
 		"asks for the unknown": {func(c *api.Client) {
 			c.Subscriptions[0] = api.Subscription{Resource: "lama", Cluster: "lama"}
-		}, api.EnvoyUnknown, kindUnknownCluster, api.FleetEnvoys{Connected: 3, InSync: 2}},
+		}, api.EnvoyUnknown, kindUnknownCluster, api.FleetEnvoys{Connected: 3, Here: 3, InSync: 2}},
 		"refuses its runtime values": {
 			func(c *api.Client) { c.Signals.Runtime = api.Runtime{Subscribed: true, Nack: "no"} },
-			api.EnvoyFollows, kindRefuses, api.FleetEnvoys{Connected: 3, InSync: 3}},
+			api.EnvoyFollows, kindRefuses, api.FleetEnvoys{Connected: 3, Here: 3, InSync: 3}},
 		"asks for nothing": {func(c *api.Client) { c.Subscriptions = nil }, api.EnvoyIdle, "",
-			api.FleetEnvoys{Connected: 3, InSync: 2}},
+			api.FleetEnvoys{Connected: 3, Here: 3, InSync: 2}},
 		"silent": {func(c *api.Client) { c.Signals.State = api.SignalSilent }, api.EnvoySilent, kindSilent,
-			api.FleetEnvoys{Connected: 3, InSync: 3}},
+			api.FleetEnvoys{Connected: 3, Here: 3, InSync: 3}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := calm()

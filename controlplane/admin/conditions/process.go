@@ -37,7 +37,7 @@ func processConditions(p *Observation) (out []condition) {
 		f.began, f.keepFor = s.LastReload.At.Time, 0
 		out = append(out, f)
 	}
-	if len(p.Clients) == 0 && !s.Draining {
+	if noEnvoys(p) && !s.Draining {
 		f := newCondition(kindNoEnvoys, api.SeverityWarning, process, "No Envoy is connected").explain(
 			"Nothing follows the weights.", api.BlameUnknown,
 			"Attempts that fail on the way are not seen here; a refusal has its own incident.",

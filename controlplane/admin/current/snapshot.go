@@ -106,6 +106,21 @@ func (s *Snapshot) Clients(clusters []api.Cluster) []api.Client {
 	return clients
 }
 
+// Elsewhere returns the Envoys and pickers of the other replicas, of each kind the first.
+func (s *Snapshot) Elsewhere() []api.OtherEnvoy {
+	out, counts := []api.OtherEnvoy{}, map[api.FollowerKind]int{}
+	for _, e := range s.Seen.Elsewhere {
+		if counts[e.Kind]++; counts[e.Kind] <= maxElsewhere {
+			e.Clusters = api.OrEmpty(e.Clusters)
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// maxElsewhere bounds the Envoys and the pickers of other replicas in an answer.
+const maxElsewhere = 2000
+
 // Status returns the status of the process, given its clusters.
 func (s *Snapshot) Status(clusters []api.Cluster) api.Status {
 	status, now := s.Source.Status(), s.Seen.Now

@@ -144,7 +144,7 @@ func (r *Recorder) Tick() {
 	now := r.o.Now()
 	m := &Moment{Measures: map[string]*Measure{}, Observation: conditions.Observation{Now: now,
 		Status: r.o.Source.Status(), Stuck: r.o.Stuck(), Clusters: slices.Clone(r.o.Source.Clusters()),
-		Clients: r.o.Source.Clients(), Refusing: map[string]bool{}}}
+		Clients: r.o.Source.Clients(), Elsewhere: r.o.Source.Elsewhere(), Refusing: map[string]bool{}}}
 	p := &m.Observation
 	p.Status.Now = api.At(now)
 	step, shadows := stepOf(p.Clusters), conditions.ShadowEnvoys(p.Clients)

@@ -12,6 +12,8 @@ type Source interface {
 	Cluster(name string) (api.Cluster, bool)
 	// Clients returns the connected Envoys, sorted by node id.
 	Clients() []api.Client
+	// Elsewhere returns the Envoys and pickers of the other replicas, by replica.
+	Elsewhere() []api.OtherEnvoy
 	// Matrix returns the requests in flight of a cluster by Envoy and endpoint, in any order.
 	Matrix(cluster string) (api.Matrix, bool)
 	// Shadow returns what was recorded of a cluster that nobody follows; without Began if that is nothing.

@@ -31,6 +31,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	collectIncidents(s, clusters, state.Moment)
 	collectSubscriptions(s, clusters, clients)
 	collectEnvoys(s, clients, state.Seen.Left)
+	collectFleet(s, &state.Seen, status.Replicas)
 	s.set("steelyard_log_lines_dropped_total", "Lines of the log that were not written.", num(status.Log.DroppedLines))
 	collectPorts(s, &status.XDSPort, &status.AdminPort)
 	collectSignals(s, status.Signals.Complete())
@@ -107,6 +108,9 @@ func collectCluster(s sink, c *api.Cluster, now time.Time) {
 	s.set("steelyard_answer_p99_seconds", "99th percentile of the time to the last byte.", c.AnswerP99Seconds)
 	s.with(labelReason, c.MinIntervalReason).set("steelyard_min_push_interval_seconds",
 		"Time between two pushes, by what sets it: floor, bytes or cpu.", c.MinIntervalSeconds)
+	if r := c.Routes; r != nil {
+		collectRoutes(s, r)
+	}
 	if q := c.Queue; q != nil {
 		s.with("owner", q.Owner.Name).set("steelyard_queue_owner",
 			"1 for the replica that grants the queue's places, by its name.",

@@ -129,4 +129,7 @@ func collectReplicas(s sink, r api.Replicas) {
 		map[string]uint64{
 			"sent": m.Sent, "failed": m.Failed, "received": m.Received, "lost": m.Lost, "stale": m.Stale,
 			"foreign": m.Foreign, "invalid": m.Invalid, "refused": m.Refused})
+	each(s, labelResult, "steelyard_replica_shared_prompts_total",
+		"Learned prompts that replicas send each other: sent or left_out.",
+		map[string]uint64{"sent": m.Prompts.Sent, "left_out": m.Prompts.LeftOut})
 }

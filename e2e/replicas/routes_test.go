@@ -1,0 +1,142 @@
+package replicas
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"steelyard/e2e/rig/modelsim"
+	"steelyard/e2e/rig/proc"
+	"steelyard/e2e/rig/proc/proctest"
+	"steelyard/e2e/rig/testbed"
+)
+
+// startLearning starts two control planes that know each other, each with an Envoy whose module learns where prompts
+// are cached.
+func startLearning(t *testing.T, pool []*modelsim.Server) (a, b *fleet) {
+	t.Helper()
+	store := proctest.Redis(t, proc.RedisConfig{})
+	of := func(name string) *fleet {
+		f := withoutEnvoys(t, testbed.Plan{Servers: pool, Cluster: "prefix: {choice: longest-match}",
+			Top: fmt.Sprintf("redis: {addresses: [%q]}\nreplicas: {name: %s}", store.Address(), name)})
+		f.startLearner(t)
+		return f
+	}
+	a, b = of("a"), of("b")
+	(&replicas{a: a, b: b}).together(t)
+	return a, b
+}
+
+// startLearner starts one more Envoy with the module.
+func (f *fleet) startLearner(t *testing.T) {
+	t.Helper()
+	testbed.ByModule.StartEnvoy(t, f.Fleet, "--prefix")
+	f.Chooses(t, len(f.Envoys)-1)
+}
+
+// routes wants the replica to keep at least so many routes, of those that pickers of other replicas learned, and of
+// all.
+func (f *fleet) routes(elsewhere, all int) error {
+	v, err := f.View()
+	if err != nil {
+		return err
+	}
+	if r := v.Routes; r == nil || r.Elsewhere < elsewhere || r.Here+r.Elsewhere < all {
+		return fmt.Errorf("routes: %+v, want %d of elsewhere, and %d", r, elsewhere, all)
+	}
+	return nil
+}
+
+// goOn sends the next message of each conversation through an Envoy, once that has at least a route of each, and wants
+// it to go where the first was answered, by its prompt.
+func (f *fleet) goOn(t *testing.T, envoy int, places map[string]int, turn string) {
+	t.Helper()
+	f.Eventually("the Envoy has the routes", func() error {
+		const gauge = "dynamicmodulescustom.picker_prefix_routes.envoy_cluster_name." + testbed.Cluster
+		stats, err := f.Envoys[envoy].Stats(t.Context(), gauge)
+		if err == nil && stats[gauge] < float64(len(places)) {
+			err = fmt.Errorf("%v routes", stats[gauge])
+		}
+		return err
+	})
+	byPrompt := func() float64 { return f.Choices(t, envoy, "prefix") + f.Choices(t, envoy, "override") }
+	before := byPrompt()
+	for name, place := range places {
+		if got := f.PostTo(t, envoy, testbed.Talk(name, turn)); got != place {
+			t.Errorf("%s %s went to server %d, and began at %d", name, turn, got, place)
+		}
+	}
+	if n := byPrompt() - before; n != float64(len(places)) {
+		t.Errorf("%s: %v choices by a prompt, want %d", turn, n, len(places))
+	}
+}
+
+// TestAConversationGoesOnThroughAnEnvoyOfAnotherReplica, and after that replica was started again, through its new
+// Envoy, too.
+func TestAConversationGoesOnThroughAnEnvoyOfAnotherReplica(t *testing.T) {
+	testbed.WithModule(t)
+	const conversations = 12
+	pool := testbed.Pool(t, 4)
+	a, b := startLearning(t, pool)
+	places, used := map[string]int{}, map[int]bool{}
+	for i := range conversations {
+		name := fmt.Sprint("conversation ", i)
+		places[name] = a.Post(t, testbed.Talk(name))
+		used[places[name]] = true
+	}
+	if len(used) < 2 {
+		t.Fatalf("%d conversations began at %d of 4 servers", conversations, len(used))
+	}
+	began := time.Now()
+	b.Eventually("the other replica has what was learned", func() error {
+		return b.routes(conversations, conversations)
+	})
+	t.Logf("shown after %v", time.Since(began))
+	b.goOn(t, 0, places, "through b")
+
+	if err := a.Control.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	b.goOn(t, 0, places, "while a is away")
+	a.Control = a.StartControl("again")
+	a.Eventually("one that begins gets the routes of the other", func() error { return a.routes(0, conversations) })
+	a.startLearner(t)
+	a.goOn(t, 1, places, "through a new Envoy")
+	a.goOn(t, 0, places, "through the one that was there")
+}
+
+// TestARouteThatAnEngineLostIsForgottenEverywhere, also by a replica that cannot see that the engine restarted.
+func TestARouteThatAnEngineLostIsForgottenEverywhere(t *testing.T) {
+	testbed.WithModule(t)
+	pool := testbed.Pool(t, 2)
+	a, b := startLearning(t, pool)
+	prompt := testbed.Talk("a conversation")
+	answered := pool[a.Post(t, prompt)]
+	b.Eventually("the other replica has the route", func() error { return b.routes(1, 1) })
+	for _, f := range []*fleet{a, b} {
+		f.Eventually("its counters are read", func() error {
+			e, err := f.Endpoint(answered.Address())
+			if err == nil && !(e.CompletedRequests.Or(0) > 0) {
+				err = fmt.Errorf("%v requests", e.CompletedRequests)
+			}
+			return err
+		})
+	}
+	if err := answered.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := modelsim.Start(modelsim.Options{Slots: testbed.Wide.Slots, Address: answered.Address()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { again.Close() })
+	for _, f := range []*fleet{a, b} {
+		f.Eventually("its route is forgotten", func() error {
+			v, err := f.View()
+			if err == nil && v.Routes.Here+v.Routes.Elsewhere > 0 {
+				err = fmt.Errorf("routes: %+v", v.Routes)
+			}
+			return err
+		})
+	}
+}
