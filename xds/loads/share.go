@@ -169,7 +169,9 @@ func (s *Server) passOn(ctx context.Context, m *member, next func() (*loadsv1.Le
 		if passed++; passed > LearnedPerSecond {
 			s.sharing.leftOut.Add(1)
 		} else if len(l.GetHashes()) > 0 {
-			l.Kept, l.AgeSeconds = false, 0
+			if l.GetKept() || l.GetAgeSeconds() > 0 { // it is new, whatever the picker says
+				l.Kept, l.AgeSeconds = false, 0
+			}
 			s.keep(l, prefix.Own)
 			s.toOthers(m, l)
 			s.tellReplicas(l)
