@@ -12,10 +12,9 @@ const (
 	maxHashes = 128     // of a prompt
 	maxWaits  = 1 << 20 // bytes of what waits to be sent; then the oldest is left out
 
-	// RoutesPerSecond is how many bytes of what its pickers learn a replica sends, and keptPerSecond how many of what
-	// it keeps while it answers another one.
+	// RoutesPerSecond is how many bytes of what its pickers learn a replica sends, and as many of what it keeps while
+	// it answers another one: what is sent at once would hold the counts up, which go the same way.
 	RoutesPerSecond = 1 << 20
-	keptPerSecond   = 4 << 20
 )
 
 // An outbox has the routes that wait to be sent, the oldest first.
@@ -61,7 +60,7 @@ func (o *outbox) take(now time.Time, m *merge.Message) {
 	o.budget.fill(now, RoutesPerSecond)
 	o.learned, taken = o.budget.take(o.learned, m)
 	o.bytes -= taken
-	o.keptBudget.fill(now, keptPerSecond)
+	o.keptBudget.fill(now, RoutesPerSecond)
 	o.kept, _ = o.keptBudget.take(o.kept, m)
 	if o.to != "" && len(o.kept) == 0 {
 		m.Gave, o.to, o.kept = o.to, "", nil

@@ -135,7 +135,7 @@ func (p *Peers) SetCut(now time.Time, cut bool) (changed bool) {
 		return false
 	}
 	if p.cut, p.since = cut, now; !cut {
-		p.question = question{} // routes were missed
+		p.question = p.question.again() // routes were missed
 	}
 	return true
 }
@@ -193,7 +193,9 @@ func (p *Peers) of(now time.Time, m *Message) (o *peer, lost uint64) {
 		p.Messages.Stale++
 		return nil, 0
 	}
-	lost = m.Seq - o.seq - 1
+	if lost = m.Seq - o.seq - 1; lost > 0 {
+		p.question.missed = p.question.missed || p.question.to == o.id
+	}
 	o.seq = m.Seq
 	return o, lost
 }

@@ -17,11 +17,15 @@ const (
 
 // A question is to another replica, for the routes that it keeps: this one has missed some, as it began or was cut off.
 type question struct {
-	to    ID
-	since time.Time // when it was asked, or its latest answer came
-	asked []ID      // before, without an answer
-	done  bool
+	to     ID
+	since  time.Time // when it was asked, or its latest answer came
+	asked  []ID      // before, without an answer
+	missed bool      // a message got lost that may have been a part of the answer
+	done   bool
 }
+
+// again returns the question after this replica was cut off: the end of an answer that was interrupted may still come.
+func (q question) again() question { return question{missed: q.to != "" && !q.done} }
 
 // Wants returns the replica that is to be asked now; empty for none. One that does not answer is asked no more until
 // all others were.
@@ -33,6 +37,7 @@ func (p *Peers) Wants(now time.Time) ID {
 	if o := p.peers[q.to]; o != nil && o.state == api.ReplicaLive && now.Sub(q.since) < answering {
 		return q.to
 	}
+	q.missed = q.missed || q.to != "" // the end of an answer that was interrupted may still come
 	var live []*peer
 	for _, o := range p.peers {
 		if o.state == api.ReplicaLive && !slices.Contains(q.asked, o.id) {
@@ -73,8 +78,10 @@ func (p *Peers) takeRoutes(now time.Time, o *peer, m *Message) {
 		if slices.ContainsFunc(m.Routes, func(r Route) bool { return r.Kept }) {
 			q.since = now
 		}
-		q.done = m.Gave == p.self
-		p.given = p.given || q.done
+		if m.Gave == p.self {
+			q.done, q.missed = !q.missed, false // otherwise it is asked once more
+			p.given = p.given || q.done
+		}
 	}
 }
 

@@ -47,6 +47,45 @@ func TestAReplicaThatDoesNotAnswerIsAskedAgainAfterTheOthers(t *testing.T) {
 	}
 }
 
+func TestAnAnswerOfWhichAPartGotLostIsAskedForOnceMore(t *testing.T) {
+	f := fixtureOf(x)
+	a := speak("a", 0)
+	f.pass(50*time.Millisecond, a)
+	want(t, "asked", f.Wants(f.now), "a")
+	f.pass(50*time.Millisecond, a)
+	a.Seq++ // one with routes
+	a.Gave = "self"
+	f.pass(50*time.Millisecond, a)
+	_, given := f.Routes()
+	want(t, "given, without a part", given, false)
+	a.Gave = ""
+	f.pass(50*time.Millisecond, a)
+	want(t, "asked once more", f.Wants(f.now), "a")
+	a.Gave = "self"
+	f.pass(50*time.Millisecond, a)
+	_, given = f.Routes()
+	want(t, "given", given, true)
+	want(t, "asked after the answer", f.Wants(f.now), "")
+}
+
+func TestTheEndOfAnAnswerThatWasInterruptedIsNotTakenForAll(t *testing.T) {
+	f := fixtureOf(x)
+	a := speak("a", 0)
+	f.pass(50*time.Millisecond, a)
+	want(t, "asked", f.Wants(f.now), "a")
+	for range 20 { // cut off
+		f.now = f.now.Add(50 * time.Millisecond)
+		f.Tick(f.now)
+	}
+	f.pass(50*time.Millisecond, a)
+	want(t, "asked again", f.Wants(f.now), "a")
+	a.Gave = "self"
+	f.pass(50*time.Millisecond, a)
+	want(t, "asked once more", f.Wants(f.now), "a")
+	f.pass(50*time.Millisecond, a)
+	want(t, "asked after the whole answer", f.Wants(f.now), "")
+}
+
 func TestAReplicaThatWasCutOffAsksAgain(t *testing.T) {
 	f := fixtureOf(x)
 	a := speak("a", 0)
