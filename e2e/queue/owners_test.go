@@ -119,7 +119,8 @@ func (r *replicas) showsOwner() {
 	for _, f := range r.all {
 		f.Eventually("it shows who grants places", func() error {
 			q, err := f.Queue()
-			series := fmt.Sprintf("steelyard_queue_owner{envoy_cluster_name=%q,owner=%q} 1\n", testbed.Cluster, q.Owner.Name)
+			series := fmt.Sprintf("steelyard_queue_owner{envoy_cluster_name=%q,owner=%q} 1\n", testbed.Cluster,
+				q.Owner.Name)
 			if text, failed := f.Answer("/metrics"); err == nil && !strings.Contains(text, series) {
 				err = errors.Join(failed, fmt.Errorf("%+v, and no series %s", q.Owner, series))
 			}
