@@ -2,6 +2,7 @@ package replicas
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -48,8 +49,8 @@ func (f *fleet) routes(elsewhere, all int) error {
 }
 
 // goOn sends the next message of each conversation through an Envoy, once that has at least a route of each, and wants
-// it to go where the first was answered, by its prompt.
-func (f *fleet) goOn(t *testing.T, envoy int, places map[string]int, turn string) {
+// it to go by its prompt where the conversation was, unless that has too much to do at the moment.
+func (f *fleet) goOn(t *testing.T, envoy int, places map[string][]int, turn string) {
 	t.Helper()
 	f.Eventually("the Envoy has the routes", func() error {
 		const gauge = "dynamicmodulescustom.picker_prefix_routes.envoy_cluster_name." + testbed.Cluster
@@ -59,15 +60,20 @@ func (f *fleet) goOn(t *testing.T, envoy int, places map[string]int, turn string
 		}
 		return err
 	})
-	byPrompt := func() float64 { return f.Choices(t, envoy, "prefix") + f.Choices(t, envoy, "override") }
-	before := byPrompt()
-	for name, place := range places {
-		if got := f.PostTo(t, envoy, testbed.Talk(name, turn)); got != place {
-			t.Errorf("%s %s went to server %d, and began at %d", name, turn, got, place)
+	before, overridden := f.Choices(t, envoy, "prefix"), f.Choices(t, envoy, "override")
+	moved := 0
+	for name, were := range places {
+		if got := f.PostTo(t, envoy, testbed.Talk(name, turn)); !slices.Contains(were, got) {
+			t.Logf("%s %s went to server %d, and was at %v", name, turn, got, were)
+			moved++
+			places[name] = append(were, got)
 		}
 	}
-	if n := byPrompt() - before; n != float64(len(places)) {
-		t.Errorf("%s: %v choices by a prompt, want %d", turn, n, len(places))
+	n := f.Choices(t, envoy, "prefix") - before
+	overridden = f.Choices(t, envoy, "override") - overridden
+	if n+overridden != float64(len(places)) || float64(moved) > overridden {
+		t.Errorf("%s: %v choices by a prompt and %v because that had too much to do, of %d; %d went elsewhere", turn, n,
+			overridden, len(places), moved)
 	}
 }
 
@@ -78,11 +84,10 @@ func TestAConversationGoesOnThroughAnEnvoyOfAnotherReplica(t *testing.T) {
 	const conversations = 12
 	pool := testbed.Pool(t, 4)
 	a, b := startLearning(t, pool)
-	places, used := map[string]int{}, map[int]bool{}
+	places, used := map[string][]int{}, map[int]bool{}
 	for i := range conversations {
-		name := fmt.Sprint("conversation ", i)
-		places[name] = a.Post(t, testbed.Talk(name))
-		used[places[name]] = true
+		name, place := fmt.Sprint("conversation ", i), a.Post(t, testbed.Talk(fmt.Sprint("conversation ", i)))
+		places[name], used[place] = []int{place}, true
 	}
 	if len(used) < 2 {
 		t.Fatalf("%d conversations began at %d of 4 servers", conversations, len(used))

@@ -206,10 +206,11 @@ func (p *Pool) Learn(prompt *prefix.Prompt, address string, now time.Time) {
 	}
 }
 
-// received notes what other pickers have learned, or that an endpoint has lost it.
+// received notes what other pickers have learned, or that an endpoint has lost it. It may come before the first loads,
+// which then leave only the routes of the endpoints that there are.
 func (p *Pool) received(l *loadsv1.Learned, now time.Time) {
 	p.mu.Lock()
-	known := p.routes != nil && p.known[l.GetEndpoint()]
+	known := p.routes != nil && (p.updated.IsZero() || p.known[l.GetEndpoint()])
 	p.mu.Unlock()
 	if known {
 		p.routes.Take(&prefix.Learned{Address: l.GetEndpoint(), Hashes: l.GetHashes(), Kept: l.GetKept(),

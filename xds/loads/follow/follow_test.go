@@ -23,6 +23,20 @@ import (
 	"steelyard/xds/loads/loadsv1"
 )
 
+// TestRoutesThatComeBeforeTheLoadsAreKept, of the endpoints that the loads have.
+func TestRoutesThatComeBeforeTheLoadsAreKept(t *testing.T) {
+	f := New(nil, "envoy-1", []string{"llama"}, slog.New(slog.DiscardHandler))
+	f.LearnRoutes()
+	p := f.Pool("llama")
+	for _, a := range []string{"a", "b"} {
+		p.received(&loadsv1.Learned{Clusters: []string{"llama"}, Endpoint: a, Hashes: []uint64{1, 2}, Kept: true}, noon)
+	}
+	p.set(&loadsv1.Update{Endpoints: []*loadsv1.Endpoint{{Address: "a", Slots: 1, Speed: 1}}}, noon)
+	if got, _ := p.Routes(); got.Others != 2 {
+		t.Errorf("%+v, want the two of a", got)
+	}
+}
+
 // TestAnEngineThatRestartedTakesItsRoutesWithIt, and a Steelyard that did takes none: it counts from the start again.
 func TestAnEngineThatRestartedTakesItsRoutesWithIt(t *testing.T) {
 	f := New(nil, "envoy-1", []string{"llama"}, slog.New(slog.DiscardHandler))
