@@ -63,11 +63,12 @@ func status(t *testing.T, args ...string) (out, notes string) {
 
 // TestEachReplicaShowsTheEnvoysOfBoth, and those of one that is silent as unknown, with an age.
 func TestEachReplicaShowsTheEnvoysOfBoth(t *testing.T) {
-	r, _ := startReplicas(t)
+	r := startReplicas(t, 2, 2)
+	a, b := r.all[0], r.all[1]
 	for _, c := range []struct {
 		f     *fleet
 		other string
-	}{{r.a, "b"}, {r.b, "a"}} {
+	}{{a, "replica-1"}, {b, "replica-0"}} {
 		c.f.Eventually("the Envoy of the other replica is shown", func() error {
 			return errors.Join(c.f.elsewhere(c.other, api.EnvoyFollows), c.f.pageCounts(2, 2))
 		})
@@ -80,49 +81,50 @@ func TestEachReplicaShowsTheEnvoysOfBoth(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, notes := status(t, "--admin", nobody[0], "--admin", r.a.Admin, "--admin", r.b.Admin)
-	if !strings.Contains(out, " at http://"+r.a.Admin) || !strings.Contains(out, "envoy-a") ||
-		!strings.Contains(out, "envoy-b") || !strings.Contains(out, "REPLICA") {
+	out, notes := status(t, "--admin", nobody[0], "--admin", a.Admin, "--admin", b.Admin)
+	if !strings.Contains(out, " at http://"+a.Admin) || !strings.Contains(out, "envoy-replica-0") ||
+		!strings.Contains(out, "envoy-replica-1") || !strings.Contains(out, "REPLICA") {
 		t.Errorf("status prints\n%s", out)
 	}
 	if !strings.Contains(notes, nobody[0]+" does not answer") {
 		t.Errorf("it does not say which replica did not answer: %q", notes)
 	}
 
-	if err := r.a.Control.Pause(); err != nil {
+	if err := a.Control.Pause(); err != nil {
 		t.Fatal(err)
 	}
-	r.b.Eventually("the Envoy of the silent replica is unheard", func() error {
-		return errors.Join(r.b.elsewhere("a", api.EnvoyUnheard), r.b.pageCounts(1, 2))
+	b.Eventually("the Envoy of the silent replica is unheard", func() error {
+		return errors.Join(b.elsewhere("replica-0", api.EnvoyUnheard), b.pageCounts(1, 2))
 	})
 	began := time.Now()
-	out, _ = status(t, "--admin", r.a.Admin, "--admin", r.b.Admin)
-	if !strings.Contains(out, " at http://"+r.b.Admin) || !strings.Contains(out, "unheard for ") {
+	out, _ = status(t, "--admin", a.Admin, "--admin", b.Admin)
+	if !strings.Contains(out, " at http://"+b.Admin) || !strings.Contains(out, "unheard for ") {
 		t.Errorf("status prints\n%s", out)
 	}
 	t.Logf("status has the answer of the second after %v", time.Since(began))
-	if err := r.a.Control.Resume(); err != nil {
+	if err := a.Control.Resume(); err != nil {
 		t.Fatal(err)
 	}
-	r.b.Eventually("it is heard of again", func() error {
-		return errors.Join(r.b.elsewhere("a", api.EnvoyFollows), r.b.pageCounts(2, 2))
+	b.Eventually("it is heard of again", func() error {
+		return errors.Join(b.elsewhere("replica-0", api.EnvoyFollows), b.pageCounts(2, 2))
 	})
 }
 
 // TestAnEnvoyThatMovesIsCountedOnce, at the replica that it follows now.
 func TestAnEnvoyThatMovesIsCountedOnce(t *testing.T) {
-	r, _ := startReplicas(t)
-	r.b.Eventually("both are shown", func() error { return r.b.pageCounts(2, 2) })
-	r.toA.Point(r.b.XDS)
-	if err := r.a.Control.Kill(); err != nil {
+	r := startReplicas(t, 2, 2)
+	a, b := r.all[0], r.all[1]
+	b.Eventually("both are shown", func() error { return b.pageCounts(2, 2) })
+	r.doors[0].Point(b.XDS)
+	if err := a.Control.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	r.b.Eventually("both are here", func() error {
-		clients, err := r.b.Clients()
+	b.Eventually("both are here", func() error {
+		clients, err := b.Clients()
 		if err == nil && len(clients) != 2 {
 			err = fmt.Errorf("%d Envoys", len(clients))
 		}
-		return errors.Join(err, r.b.pageCounts(2, 2))
+		return errors.Join(err, b.pageCounts(2, 2))
 	})
 }
 

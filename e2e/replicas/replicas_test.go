@@ -60,7 +60,8 @@ func startReplicas(t *testing.T, n, room int) *replicas {
 // add starts one that knows the first ones.
 func (r *replicas) add(t *testing.T, i, known int, pool []*modelsim.Server) *fleet {
 	t.Helper()
-	f := withoutEnvoys(t, testbed.Plan{Servers: pool, Own: r.own[i], Top: r.section(t, i, known)})
+	f := withoutEnvoys(t, testbed.Plan{Servers: pool, Own: r.own[i], Top: r.section(t, i, known),
+		Edits: []testbed.Edit{{"envoy-0", fmt.Sprint("envoy-replica-", i)}}})
 	door := newLink(t, f.XDS)
 	f.Plan.XDS = door.Address()
 	r.all, r.doors = append(r.all, f), append(r.doors, door)

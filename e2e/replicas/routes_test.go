@@ -3,12 +3,12 @@ package replicas
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"steelyard/e2e/rig/modelsim"
 	"steelyard/e2e/rig/proc"
-	"steelyard/e2e/rig/proc/proctest"
 	"steelyard/e2e/rig/testbed"
 )
 
@@ -16,16 +16,19 @@ import (
 // are cached.
 func startLearning(t *testing.T, pool []*modelsim.Server) (a, b *fleet) {
 	t.Helper()
-	store := proctest.Redis(t, proc.RedisConfig{})
-	of := func(name string) *fleet {
-		f := withoutEnvoys(t, testbed.Plan{Servers: pool, Cluster: "prefix: {choice: longest-match}",
-			Top: fmt.Sprintf("redis: {addresses: [%q]}\nreplicas: {name: %s}", store.Address(), name)})
-		f.startLearner(t)
-		return f
+	own, err := proc.FreeAddresses(2)
+	if err != nil {
+		t.Fatal(err)
 	}
-	a, b = of("a"), of("b")
-	(&replicas{a: a, b: b}).together(t)
-	return a, b
+	var all []*fleet
+	for i := range own {
+		f := withoutEnvoys(t, testbed.Plan{Servers: pool, Own: own[i], Cluster: "prefix: {choice: longest-match}",
+			Top: fmt.Sprintf("replicas: {name: replica-%d, peers: [%s]}", i, strings.Join(own, ", "))})
+		f.startLearner(t)
+		all = append(all, f)
+	}
+	(&replicas{all: all}).together(t)
+	return all[0], all[1]
 }
 
 // startLearner starts one more Envoy with the module.

@@ -79,6 +79,9 @@ func TestTheEnvoysOfASilentReplicaAreUnheardAndNotNone(t *testing.T) {
 	f.Take(f.now, back)
 	wantStates(t, "heard of again", f, "name of b edge-1 behind", "name of b gateway follows")
 	f.pass(shown + 2*time.Second)
+	wantStates(t, "silent for a minute", f, "name of b edge-1 unheard", "name of b gateway unheard")
+	f.Gone(f.now, "b")
+	f.pass(shown + time.Second)
 	wantStates(t, "gone for a minute", f)
 }
 

@@ -251,7 +251,7 @@ func TestWhileAReplicaMayBeSomewhereCountsArePartial(t *testing.T) {
 	want(t, "changed", f.SetCut(f.now, true), true)
 	want(t, "changed again", f.SetCut(f.now, true), false)
 	f.pass(2 * time.Minute)
-	want(t, "shown", len(f.Status()), 0)
+	want(t, "shown", len(f.Status()), 1)
 	_, c := f.merged()
 	want(t, "in flight of its own Envoys", c[0].InFlight.Value, 2)
 	want(t, "partial", c[0].Proxies.Partial, true)

@@ -77,7 +77,9 @@ func TestTheEndOfAnAnswerThatWasInterruptedIsNotTakenForAll(t *testing.T) {
 		f.now = f.now.Add(50 * time.Millisecond)
 		f.Tick(f.now)
 	}
+	f.SetCut(f.now, true)
 	f.pass(50*time.Millisecond, a)
+	f.SetCut(f.now, false)
 	want(t, "asked again", f.Wants(f.now), "a")
 	a.Gave = "self"
 	f.pass(50*time.Millisecond, a)
@@ -99,8 +101,10 @@ func TestAReplicaThatWasCutOffAsksAgain(t *testing.T) {
 		f.now = f.now.Add(50 * time.Millisecond)
 		f.Tick(f.now)
 	}
+	f.SetCut(f.now, true)
 	want(t, "asked while it is cut off", f.Wants(f.now), "")
 	f.pass(100*time.Millisecond, a)
+	f.SetCut(f.now, false)
 	want(t, "asked after it was cut off", f.Wants(f.now), "a")
 }
 
