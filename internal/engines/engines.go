@@ -20,3 +20,15 @@ func Names() []string { return []string{VLLM, Triton, TensorRTLLM, SGLang, TGI, 
 func Batches(name string) bool {
 	return slices.Contains([]string{VLLM, TensorRTLLM, SGLang, TGI}, name)
 }
+
+// HealthPath is where a server of an engine answers whether it is alive; empty if that is not known. A server of
+// another engine answers 404 there.
+func HealthPath(name string) string {
+	switch name {
+	case VLLM, SGLang, TGI, TensorRTLLM: // trtllm-serve; in Triton it has Triton's
+		return "/health"
+	case Triton:
+		return "/v2/health/live"
+	}
+	return ""
+}

@@ -80,7 +80,7 @@ func someStatus() *Status {
 			Why: "Stalled since 11:59:25Z: none of 11 requests in flight ends, and one takes 0.145 s on average. " +
 				"Envoys are asked to prefer others.", Steelyard: api.BlameNo,
 			Because: "It is its answers that do not come.", Next: "See whether it is alive.",
-			Command: "curl -m 2 http://10.20.1.11:8000/health"}},
+			Command: "curl -i -m 2 http://10.20.1.11:8000/health"}},
 		LeftOut: 2,
 	}
 	for i := range s.Left {

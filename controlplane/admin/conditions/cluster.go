@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"steelyard/internal/api"
+	"steelyard/internal/engines"
 )
 
 // clusterConditions returns the conditions about a cluster as a whole.
@@ -542,8 +543,14 @@ func counterConditions(p *Observation, c *api.Cluster, e *api.Endpoint) []condit
 }
 
 // hungNext is for an endpoint that stalls or fails. A health check of most engines does not ask what computes.
-const hungNext = "Restart it if the command hangs or fails. If it answers, what computes may hang all the same: " +
-	"drain it (steelyard drain), see its log, and restart it."
+func hungNext(e *api.Endpoint) string {
+	if engines.HealthPath(e.Engine) == "" {
+		return "Send it a request by hand. If that hangs or fails, drain it (steelyard drain), see its log, and restart it."
+	}
+	return "Restart it if the command hangs, cannot connect or gets a status of 500 or more. 404 says nothing: such a " +
+		"server has its health elsewhere. If it answers, what computes may hang all the same: drain it (steelyard " +
+		"drain), see its log, and restart it."
+}
 
 // serviceConditions are about what an endpoint serves. All that a dying server goes through is one incident, with
 // the title of the worst: what it reports changes from one second to the next.
@@ -562,7 +569,7 @@ func serviceConditions(p *Observation, c *api.Cluster, e *api.Endpoint) []condit
 		}
 		f := newCondition(kindEndpoint, api.SeverityError, subject, sprint(title, e.Named())).explain(
 			clause(e.OverloadReason)+" "+asked+", and it is tried again by itself.", api.BlameNo,
-			outlierBecause(p, c), hungNext, health)
+			outlierBecause(p, c), hungNext(e), health)
 		f.rank, f.began = 4, e.OutlierSince.Time
 		return []condition{f}
 	case state == api.EndpointProbed && c.Decision.ArrivalRate.Or(0) > idleRate:
@@ -572,7 +579,7 @@ func serviceConditions(p *Observation, c *api.Cluster, e *api.Endpoint) []condit
 		}
 		f := newCondition(kindEndpoint, api.SeverityWarning, subject, sprint(title, e.Named())).explain(
 			clause(e.Probed)+" Its flag is down, and few requests go there until one is answered.", api.BlameNo,
-			outlierBecause(p, c), hungNext, health)
+			outlierBecause(p, c), hungNext(e), health)
 		f.rank, f.began = 3, e.OutlierSince.Time
 		return []condition{f}
 	case state == api.EndpointDoubted:
@@ -643,8 +650,14 @@ func unreadable(p *Observation, c *api.Cluster, e *api.Endpoint, subject api.Sub
 	return f
 }
 
-// healthCommand asks the server of an endpoint whether it is alive.
-func healthCommand(e *api.Endpoint) string { return requestCommand(e, http.MethodGet, "/health") }
+// healthCommand asks the server of an endpoint whether it is alive; empty where nobody knows what to ask.
+func healthCommand(e *api.Endpoint) string {
+	path := engines.HealthPath(e.Engine)
+	if path == "" {
+		return ""
+	}
+	return requestCommand(e, http.MethodGet, path)
+}
 
 // requestCommand sends a request to the server of an endpoint. That of a Pod goes by the API server, which a laptop
 // reaches and the address of a Pod it does not.
@@ -661,7 +674,7 @@ func requestCommand(e *api.Endpoint, method, path string) string {
 	if method != http.MethodGet {
 		option = " -X " + method
 	}
-	return "curl -m 2" + option + " http://" + quoted(e.Address) + path
+	return "curl -i -m 2" + option + " http://" + quoted(e.Address) + path
 }
 
 // uncounted is about an endpoint without a count, in a cluster whose metrics pages are not read.

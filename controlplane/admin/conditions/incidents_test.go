@@ -617,7 +617,7 @@ func TestSleepIsAnIncidentOnlyWhereAllEnginesSleep(t *testing.T) {
 			continue
 		}
 		if i := only(t, got); i.Kind != kindAsleep || i.Severity != api.SeverityError ||
-			i.Command != "curl -m 2 -X POST http://10.0.0.1:8000/wake_up" {
+			i.Command != "curl -i -m 2 -X POST http://10.0.0.1:8000/wake_up" {
 			t.Errorf("all asleep: %+v", i)
 		}
 	}

@@ -1,6 +1,7 @@
 package conditions
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -536,12 +537,29 @@ func TestACommandForAPodGoesByTheAPIServer(t *testing.T) {
 		e       api.Endpoint
 		command string
 	}{
-		{api.Endpoint{Address: "10.0.0.1:8000"}, "curl -m 2 http://10.0.0.1:8000/health"},
-		{api.Endpoint{Address: "[2001:db8::1]:8000", Namespace: "models", Pod: "vllm-0"},
+		{api.Endpoint{Address: "10.0.0.1:8000", Engine: "vllm"}, "curl -i -m 2 http://10.0.0.1:8000/health"},
+		{api.Endpoint{Address: "[2001:db8::1]:8000", Engine: "vllm", Namespace: "models", Pod: "vllm-0"},
 			"kubectl get --raw /api/v1/namespaces/models/pods/vllm-0:8000/proxy/health"},
 	} {
 		if got := healthCommand(&c.e); got != c.command {
 			t.Errorf("%s, want %s", got, c.command)
+		}
+	}
+}
+
+// Who restarts a healthy server because a path that its engine does not have answers 404 makes an outage of a warning.
+func TestAnEndpointThatStallsIsAskedForItsHealthAsItsEngineIs(t *testing.T) {
+	for engine, want := range map[string]struct{ command, next string }{
+		"vllm":         {"curl -i -m 2 http://10.0.0.1:8000/health", "404 says nothing"},
+		"sglang":       {"curl -i -m 2 http://10.0.0.1:8000/health", "404 says nothing"},
+		"triton":       {"curl -i -m 2 http://10.0.0.1:8000/v2/health/live", "404 says nothing"},
+		"tensorrt-llm": {"curl -i -m 2 http://10.0.0.1:8000/health", "404 says nothing"},
+		"custom":       {"", "Send it a request by hand."},
+	} {
+		e := api.Endpoint{Address: "10.0.0.1:8000", Engine: engine, Outlier: true, OverloadReason: "stalled since 12:00"}
+		got := endpointConditions(&Observation{}, &api.Cluster{Name: "llama"}, &e)
+		if len(got) != 1 || got[0].Command != want.command || !strings.Contains(got[0].Next, want.next) {
+			t.Errorf("%s: %+v, want the command %q and %q", engine, got, want.command, want.next)
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"steelyard/e2e/rig/proc"
 	"steelyard/e2e/rig/proc/proctest"
+	"steelyard/internal/engines"
 )
 
 func ping(t *testing.T, addr string) error {
@@ -193,6 +194,9 @@ func TestRedisWithAPasswordIsReady(t *testing.T) {
 
 func TestTritonQueuesWhatItsOneInstanceCannotExecute(t *testing.T) {
 	triton := proctest.Triton(t, proc.TritonConfig{})
+	if code, body := get(t, "http://"+triton.HTTP+engines.HealthPath(engines.Triton)); code != http.StatusOK {
+		t.Errorf("asked for its health, it answers %d: %s", code, body)
+	}
 	const requests = 4
 	done := make(chan error, requests)
 	for range requests {
