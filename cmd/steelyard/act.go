@@ -11,6 +11,7 @@ import (
 
 	"steelyard/cmd/internal/console"
 	"steelyard/controlplane/config"
+	"steelyard/controlplane/discovery/kubernetes"
 	"steelyard/controlplane/override"
 	"steelyard/internal/api"
 )
@@ -84,7 +85,7 @@ func (o *overriding) override(ctx context.Context, c *console.Client, out consol
 	if err != nil {
 		return err
 	}
-	return console.PrintOverride(out, done)
+	return console.PrintOverride(out, done, kubernetes.OwnPod(ctx, kubernetes.TokenFile).Program())
 }
 
 func drainCommand() *cobra.Command {

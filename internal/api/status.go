@@ -1,5 +1,7 @@
 package api
 
+import "fmt"
+
 // An AdminAccess is who may use the admin listener, and who was denied.
 type AdminAccess struct {
 	Loopback        bool   `json:"loopback"`         // only processes of this machine can connect
@@ -94,6 +96,7 @@ type Status struct {
 	ConfigWatchError string `json:"config_watch_error"` // why the file is only polled, every 5 s
 	Draining         bool   `json:"draining"`           // it is shutting down
 	Program          string `json:"program"`            // how commands are run, such as by kubectl exec
+	OwnPod           OwnPod `json:"own_pod"`            // that the process runs in
 	// all clusters were ready at some moment; later ones do not change `ready`
 	BeenReady         bool               `json:"been_ready"`
 	Signals           SignalTotals       `json:"signals"`    // of all Envoys
@@ -122,6 +125,21 @@ type Status struct {
 	UptimeSeconds Number    `json:"uptime_seconds"`
 	Ready         bool      `json:"ready"` // as `/readyz` answers
 	Problems      []Problem `json:"problems"`
+}
+
+// An OwnPod is the Pod that a process runs in; all is empty outside of Kubernetes.
+type OwnPod struct {
+	Namespace      string `json:"namespace"`       // its namespace
+	Name           string `json:"name"`            // its name
+	ServiceAccount string `json:"service_account"` // whose rights it has
+}
+
+// Program is how the commands of a program in the Pod are run, where they need no options.
+func (p OwnPod) Program() string {
+	if p.Name == "" {
+		return "steelyard"
+	}
+	return fmt.Sprintf("kubectl -n %s exec %s -- /steelyard", p.Namespace, p.Name)
 }
 
 // RestartToChange ends the Error of a Reload that a restart would apply.

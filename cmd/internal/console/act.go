@@ -36,15 +36,15 @@ func overridePath(cluster, endpoint string) []string {
 	return []string{"clusters", cluster, "overrides", endpoint}
 }
 
-// PrintOverride prints the override that is now in force, and how to undo it.
-func PrintOverride(o Output, v api.Override) error {
+// PrintOverride prints the override that is now in force, and how to undo it; program is how commands are run.
+func PrintOverride(o Output, v api.Override, program string) error {
 	return o.print(v, func(w io.Writer) {
 		fmt.Fprintf(w, "%s of %s is %s until %s (%s)\n", v.Address, table.Printable(v.Cluster), overrideText(v),
 			v.Until.UTC().Format("2006-01-02 15:04:05 UTC"), endsIn(v, v.Since.Time))
 		if !v.Kept {
 			fmt.Fprintln(w, "It is not in Redis, so it ends with a restart of Steelyard.")
 		}
-		fmt.Fprintf(w, "undo: steelyard undrain %s %s\n", table.Printable(v.Cluster), v.Address)
+		fmt.Fprintf(w, "undo: %s undrain %s %s\n", program, table.Printable(v.Cluster), v.Address)
 	})
 }
 

@@ -220,6 +220,21 @@ func TestTopSaysThatRequestsFollowNoWeights(t *testing.T) {
 }
 
 // Goldens are what a terminal of 80 and of 120 columns shows, and a pipe.
+// It is copied in a hurry, by someone who drained the wrong endpoint.
+func TestUndoIsACommandThatRunsWhereTheDrainDid(t *testing.T) {
+	drain := api.Override{Cluster: "llama", Address: "10.20.1.13:8000", Kind: api.OverrideDrain}
+	pod := api.OwnPod{Namespace: "models", Name: "steelyard-7c9d4b6f8-fghjk"}
+	for want, on := range map[string]api.OwnPod{
+		"undo: steelyard undrain llama 10.20.1.13:8000\n":                                                      {},
+		"undo: kubectl -n models exec steelyard-7c9d4b6f8-fghjk -- /steelyard undrain llama 10.20.1.13:8000\n": pod,
+	} {
+		var out strings.Builder
+		if err := PrintOverride(Output{W: &out}, drain, on.Program()); err != nil || !strings.Contains(out.String(), want) {
+			t.Errorf("%v: %q, want %q", err, out.String(), want)
+		}
+	}
+}
+
 func TestTablesFitTheTerminal(t *testing.T) {
 	for name, print := range map[string]func(Output) error{
 		"status":  func(o Output) error { return someStatus().Print(o, "http://127.0.0.1:19000") },

@@ -178,7 +178,7 @@ func (d *Daemon) Status() api.Status {
 		Signals: d.signals.totals(time.Now()), XDSPort: d.xdsPort(), AdminPort: d.adminListener.Stats().AdminPort,
 		StartedAt:        api.At(d.started),
 		ConfigGeneration: generation, Draining: d.draining.Load(),
-		Program: d.program(), BeenReady: d.manager.EverReady(),
+		Program: d.kubernetes.pod.Program(), OwnPod: d.kubernetes.pod, BeenReady: d.manager.EverReady(),
 	}
 	s.Replicas = d.link.Status()
 	s.Overrides = d.operate.status()

@@ -3,35 +3,21 @@ package daemon
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"os"
 	"slices"
 
 	"steelyard/controlplane/admin"
 	"steelyard/controlplane/config"
 	"steelyard/controlplane/discovery"
 	"steelyard/controlplane/discovery/kubernetes"
+	"steelyard/internal/api"
 )
 
 // kubernetesAPI is the client of the Kubernetes API, made for the first cluster that needs it.
 type kubernetesAPI struct {
 	client    *kubernetes.Client // nil before
 	connected chan struct{}      // closed when there is a client
-}
-
-// program is how the commands of this program are run: in its Pod they need no options.
-func (d *Daemon) program() string {
-	select {
-	case <-d.kubernetes.connected:
-	default:
-		return "steelyard"
-	}
-	pod, err := os.Hostname()
-	if err != nil || d.configuration().Kubernetes.Kubeconfig != "" {
-		return "steelyard"
-	}
-	return fmt.Sprintf("kubectl -n %s exec %s -- /steelyard", d.kubernetes.client.Namespace(), pod)
+	pod       api.OwnPod         // that this process runs in
 }
 
 // review asks the Kubernetes API who has a token, for the admin listener.

@@ -1113,7 +1113,9 @@ export const goesOn = 'The traffic goes on: Envoys keep their weights, and fails
 export const heldBack = 'It answers other requests, and its stream of events does not arrive: a proxy in between ' +
 	'holds it back. Have it pass on text/event-stream without a buffer.';
 export function noAnswer() {
+	const pod = S.process && S.process.own_pod;
 	return empty(S.error === heldBack ? 'The stream does not arrive' : 'Steelyard does not answer',
 		S.error || 'The connection failed.', goesOn,
-		h('p', 'On its machine: ', h('code', 'systemctl status steelyard')), h('p', 'This page tries again.'));
+		pod && pod.name ? h('p', 'Its Pods: ', h('code', 'kubectl -n ' + pod.namespace + ' get pods'))
+			: h('p', 'On its machine: ', h('code', 'systemctl status steelyard')), h('p', 'This page tries again.'));
 }

@@ -68,7 +68,7 @@ func decisionConditions(p *Observation, c *api.Cluster, subject api.Subject) (ou
 			sprint("The latest decision was made at %s.", FormatClock(c.Decision.At)), api.BlameYes,
 			"Its loop makes no progress, or gets no CPU time.",
 			"See whether the machine has CPU time left; else restart Steelyard. Envoys keep their weights.",
-			"systemctl restart steelyard")
+			restartCommand)
 		f.began = c.Decision.At.Time
 		out = append(out, f)
 	}

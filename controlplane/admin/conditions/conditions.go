@@ -1,9 +1,6 @@
 package conditions
 
-import (
-	"slices"
-	"strings"
-)
+import "slices"
 
 // conditions returns all conditions at a moment.
 func conditions(p *Observation) []condition {
@@ -20,15 +17,7 @@ func conditions(p *Observation) []condition {
 	}
 	out = append(out, leftConditions(p)...)
 	for i := range out {
-		out[i].Command = asRun(p.Status.Program, out[i].Command)
+		out[i].Command = asRun(&p.Status, out[i].Command)
 	}
 	return out
-}
-
-// asRun is a command of this program as it can be run: in a Pod, by kubectl.
-func asRun(program, command string) string {
-	if rest, own := strings.CutPrefix(command, "steelyard "); own && program != "" {
-		return program + " " + rest
-	}
-	return command
 }

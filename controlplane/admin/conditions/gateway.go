@@ -14,7 +14,7 @@ func gatewayConditions(p *Observation) (out []condition) {
 		f := newCondition(kindPools, api.SeverityWarning, process, "InferencePools cannot be read").explain(
 			pools.Error, api.BlameNo, "The Kubernetes API does not answer, or refuses; pools that are known stay.",
 			"Correct what is named: Steelyard tries again every few seconds.",
-			"kubectl auth can-i list inferencepools -A")
+			rightsCommand(&p.Status, pools.Error))
 		f.pendingFor = passing
 		out = append(out, f)
 	}
@@ -22,7 +22,7 @@ func gatewayConditions(p *Observation) (out []condition) {
 		f := newCondition(kindPods, api.SeverityWarning, process, "Pods cannot be acted on").explain(
 			pods.Error, api.BlameNo,
 			"The Kubernetes API does not answer, or refuses what the section kubernetes asks for.",
-			"Correct what is named: Steelyard asks again within a minute.", "kubectl auth can-i --list")
+			"Correct what is named: Steelyard asks again within a minute.", rightsCommand(&p.Status, pods.Error))
 		f.pendingFor = passing
 		out = append(out, f)
 	}

@@ -15,7 +15,7 @@ func processConditions(p *Observation) (out []condition) {
 		out = append(out, newCondition(kindStuck, api.SeverityError, process, "Steelyard is stuck").explain(
 			strings.Join(api.Limit(p.Stuck, 3), "; "), api.BlameYes, "A loop or a lock in it makes no progress.",
 			"Restart it: Envoys keep their weights meanwhile. Then report it, with the log.",
-			"systemctl restart steelyard"))
+			restartCommand))
 	}
 	if s.ConfigGeneration == 0 {
 		out = append(out, newCondition(kindNoConfig, api.SeverityError, process,
@@ -29,7 +29,7 @@ func processConditions(p *Observation) (out []condition) {
 		if strings.HasSuffix(s.LastReload.Error, api.RestartToChange) {
 			title, next, command = "The latest configuration needs a restart",
 				"Restart Steelyard when it suits you: Envoys keep their weights. Or take the change back.",
-				"systemctl restart steelyard"
+				restartCommand
 		}
 		f := newCondition(kindConfigRefused, api.SeverityWarning, process, title).explain(
 			s.LastReload.Error, api.BlameNo,
@@ -69,7 +69,7 @@ func edgeConditions(p *Observation) (out []condition) {
 	}
 	add(kindPortFull, "xds", "The port for Envoys refuses or closes connections",
 		portProblems(&p.Status.XDSPort, p.Now), api.BlameYes, "One of its limits was reached.",
-		"See who connects; raise xds.limits, or the limit of open files.", "ss -tn state established")
+		"See who connects; raise xds.limits, or the limit of open files.", connectionsCommand)
 	add(kindPortFull, "silent", "Streams on the port for Envoys send nothing",
 		silentProblems(&p.Status.XDSPort, p.Now), api.BlameNo,
 		"An Envoy sends the first message of a stream as soon as it has opened it.",
@@ -77,7 +77,7 @@ func edgeConditions(p *Observation) (out []condition) {
 			"has it an ads_config that nothing uses?", "")
 	add(kindPortFull, "admin", "The admin listener refuses or closes connections",
 		adminPortProblems(&p.Status.AdminPort, p.Now), api.BlameYes, "One of its limits was reached.",
-		"See who polls it, and from where.", "ss -tn state established")
+		"See who polls it, and from where.", connectionsCommand)
 	because, next := "Its end was fixed when it was issued.", "Renew it: a new file is in use within a second."
 	if slices.ContainsFunc(p.Status.Certificates, func(c api.Certificate) bool { return c.Error != "" }) {
 		because = "A file does not hold what Steelyard needs there."
@@ -96,7 +96,7 @@ func edgeConditions(p *Observation) (out []condition) {
 			"certificate within seconds, or after a restart where it watches other clusters.", "")
 	add(kindLog, "", "Log lines are lost", logProblems(p.Status.Log, p.Now), api.BlameNo,
 		"Whatever reads its standard error does not keep up.", "See what reads the log.",
-		"journalctl -u steelyard -n 5")
+		logCommand)
 	return out
 }
 
