@@ -139,8 +139,15 @@ func (s *Server) Shadowed(cluster string) bool {
 	t := s.tracker
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	w := &t.watches
-	return len(w.clusters[cluster]) > 0 && w.names[cluster]+w.names[cluster+failsafeSuffix] == 0
+	return len(t.watches.clusters[cluster]) > 0 && t.watches.weighted(cluster) == 0
+}
+
+// Followed reports whether an Envoy subscribes to the cluster by a name that carries weights.
+func (s *Server) Followed(cluster string) bool {
+	t := s.tracker
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.watches.weighted(cluster) > 0
 }
 
 // WatchGeneration changes whenever the result of Watchers may have changed, for any cluster. It costs one atomic load.

@@ -4,6 +4,7 @@ package api
 // current one.
 type Shadow struct {
 	Cluster      string           `json:"cluster"`
+	Recording    bool             `json:"recording"`  // Envoys report now, and none follows the weights
 	Began        Time             `json:"began"`      // null: nothing was recorded
 	Seconds      Number           `json:"seconds"`    // recorded
 	Requests     uint64           `json:"requests"`   // begun in it

@@ -1,5 +1,7 @@
 package api
 
+import "slices"
+
 // A Bound is the use of a limit, and what was refused because of it.
 type Bound struct {
 	Used          int    `json:"used"`
@@ -38,6 +40,11 @@ type Picker struct {
 	Address  string   `json:"address"`
 	Clusters []string `json:"clusters"` // that it follows; empty: all
 	Since    Time     `json:"since"`
+}
+
+// Follows reports whether a picker follows a cluster.
+func (p Picker) Follows(cluster string) bool {
+	return len(p.Clusters) == 0 || slices.Contains(p.Clusters, cluster)
 }
 
 // SharedPrompts count the learned prompts that pickers, or replicas, send each other, since the start.

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"slices"
 	"time"
 
 	"steelyard/controlplane"
@@ -110,6 +111,7 @@ func (d *Daemon) Shadow(cluster string) (api.Shadow, bool) {
 	if d.manager.Cluster(cluster) == nil {
 		return v, false
 	}
+	v.Recording = d.streams.Shadowed(cluster)
 	r, ok := d.signals.ledger.Recorded(cluster, time.Now())
 	if !ok {
 		return v, true
@@ -132,13 +134,22 @@ func (d *Daemon) Shadow(cluster string) (api.Shadow, bool) {
 
 // Clusters, Cluster, Clients and Status are the daemon's side of the admin API.
 func (d *Daemon) Clusters() []api.Cluster {
-	clusters := d.manager.Clusters()
+	clusters, pickers := d.manager.Clusters(), d.loads.Followers()
 	for i := range clusters {
+		d.hideDrops(&clusters[i], pickers)
 		d.addAnswerTimes(&clusters[i])
 		d.addQueue(&clusters[i])
 		d.addRoutes(&clusters[i])
 	}
 	return clusters
+}
+
+// hideDrops makes the part of the requests to refuse unknown where no Envoy or picker gets it.
+func (d *Daemon) hideDrops(c *api.Cluster, pickers []api.Picker) {
+	if !d.streams.Followed(c.Name) && !slices.ContainsFunc(pickers,
+		func(p api.Picker) bool { return p.Follows(c.Name) }) {
+		c.Decision.DropFraction = api.Number{}
+	}
 }
 
 // addAnswerTimes fills in the times of answers that the ledger has.
@@ -163,6 +174,7 @@ func (d *Daemon) Cluster(name string) (api.Cluster, bool) {
 		return api.Cluster{}, false
 	}
 	v := c.View(time.Now())
+	d.hideDrops(&v, d.loads.Followers())
 	d.addAnswerTimes(&v)
 	d.addQueue(&v)
 	d.addRoutes(&v)

@@ -543,9 +543,13 @@ func counterConditions(p *Observation, c *api.Cluster, e *api.Endpoint) []condit
 }
 
 // hungNext is for an endpoint that stalls or fails. A health check of most engines does not ask what computes.
-func hungNext(e *api.Endpoint) string {
-	if engines.HealthPath(e.Engine) == "" {
-		return "Send it a request by hand. If that hangs or fails, drain it (steelyard drain), see its log, and restart it."
+func hungNext(p *Observation, c *api.Cluster, e *api.Endpoint) string {
+	switch known := engines.HealthPath(e.Engine) != ""; {
+	case !steered(p, c.Name):
+		return "Send it a request by hand. If that hangs or fails, see its log, and restart it."
+	case !known:
+		return "Send it a request by hand. If that hangs or fails, drain it (steelyard drain), see its log, and " +
+			"restart it."
 	}
 	return "Restart it if the command hangs, cannot connect or gets a status of 500 or more. 404 says nothing: such a " +
 		"server has its health elsewhere. If it answers, what computes may hang all the same: drain it (steelyard " +
@@ -563,13 +567,9 @@ func serviceConditions(p *Observation, c *api.Cluster, e *api.Endpoint) []condit
 		if strings.HasPrefix(e.OverloadReason, "stalled") {
 			title = "%s takes requests and answers none"
 		}
-		asked := "It gets its floor only"
-		if e.Overloaded {
-			asked = "Envoys are asked to prefer others"
-		}
 		f := newCondition(kindEndpoint, api.SeverityError, subject, sprint(title, e.Named())).explain(
-			clause(e.OverloadReason)+" "+asked+", and it is tried again by itself.", api.BlameNo,
-			outlierBecause(p, c), hungNext(e), health)
+			clause(e.OverloadReason)+" "+outlierGets(p, c, e), api.BlameNo,
+			outlierBecause(p, c), hungNext(p, c, e), health)
 		f.rank, f.began = 4, e.OutlierSince.Time
 		return []condition{f}
 	case state == api.EndpointProbed && c.Decision.ArrivalRate.Or(0) > idleRate:
@@ -578,15 +578,15 @@ func serviceConditions(p *Observation, c *api.Cluster, e *api.Endpoint) []condit
 			title = "%s answered nothing and is tried again"
 		}
 		f := newCondition(kindEndpoint, api.SeverityWarning, subject, sprint(title, e.Named())).explain(
-			clause(e.Probed)+" Its flag is down, and few requests go there until one is answered.", api.BlameNo,
-			outlierBecause(p, c), hungNext(e), health)
+			clause(e.Probed)+" "+probedGets(p, c), api.BlameNo,
+			outlierBecause(p, c), hungNext(p, c, e), health)
 		f.rank, f.began = 3, e.OutlierSince.Time
 		return []condition{f}
 	case state == api.EndpointDoubted:
 		f := newCondition(kindEndpoint, api.SeverityWarning, subject,
 			sprint("The report of %s stands still", e.Named())).explain(
-			"It claims requests, and none of its numbers has changed since "+FormatClock(e.DoubtedSince)+
-				". It is given a request now and then, to see what it does.", api.BlameNo,
+			"It claims requests, and none of its numbers has changed since "+FormatClock(e.DoubtedSince)+". "+
+				doubtedGets(p, c), api.BlameNo,
 			"Its engine hangs, or shows until its next request what it had before all were aborted.",
 			"Send it a request by hand. If it does not answer, restart it; if it does, report the stuck metrics.",
 			health)
@@ -613,6 +613,36 @@ func serviceConditions(p *Observation, c *api.Cluster, e *api.Endpoint) []condit
 		return []condition{unreadable(p, c, e, subject)}
 	}
 	return nil
+}
+
+// unsteered is what an endpoint gets where Envoys only report. Envoys of another replica may follow.
+const unsteered = "Nobody who is connected here follows the weights, so they change nothing about its requests."
+
+// outlierGets is what an endpoint gets that stalls or fails.
+func outlierGets(p *Observation, c *api.Cluster, e *api.Endpoint) string {
+	switch {
+	case !steered(p, c.Name):
+		return unsteered
+	case e.Overloaded:
+		return "Envoys are asked to prefer others, and it is tried again by itself."
+	}
+	return "It gets its floor only, and it is tried again by itself."
+}
+
+// probedGets is what one gets that is tried again.
+func probedGets(p *Observation, c *api.Cluster) string {
+	if !steered(p, c.Name) {
+		return unsteered
+	}
+	return "Its flag is down, and few requests go there until one is answered."
+}
+
+// doubtedGets is what one gets whose report stands still.
+func doubtedGets(p *Observation, c *api.Cluster) string {
+	if !steered(p, c.Name) {
+		return unsteered
+	}
+	return "It is given a request now and then, to see what it does."
 }
 
 // unusable is about an endpoint whose metrics cannot be used any more.
@@ -705,6 +735,12 @@ func followed(p *Observation, cluster string) bool {
 	}) || slices.ContainsFunc(p.Elsewhere, func(e api.OtherEnvoy) bool {
 		return e.Kind == api.FollowerEnvoy && e.State != api.EnvoyShadow && slices.Contains(e.Clusters, cluster)
 	})
+}
+
+// steered reports whether requests of a cluster follow what is decided: by an Envoy, or by a picker.
+func steered(p *Observation, cluster string) bool {
+	return followed(p, cluster) || slices.ContainsFunc(p.Status.Pickers.List,
+		func(picker api.Picker) bool { return picker.Follows(cluster) })
 }
 
 // hasSource reports whether a cluster has a source of this name.

@@ -36,8 +36,8 @@ func asRun(s *api.Status, command string) string {
 // ofDeployment is the name of a Pod of a Deployment: the letters and digits are those that Kubernetes makes names of.
 var ofDeployment = regexp.MustCompile(`^(.+)-[bcdfghjklmnpqrstvwxz2456789]{6,10}-[bcdfghjklmnpqrstvwxz2456789]{5}$`)
 
-// restartOf restarts all replicas of a Deployment, one after the other: what needs a restart in one, such as a change of
-// the configuration, mostly does in all. Of others it is the one Pod, whose controller makes another.
+// restartOf restarts all replicas of a Deployment, one after the other: what needs a restart in one, such as a change
+// of the configuration, mostly does in all. Of others it is the one Pod, whose controller makes another.
 func restartOf(pod string) string {
 	if m := ofDeployment.FindStringSubmatch(pod); m != nil {
 		return "rollout restart deployment/" + m[1]

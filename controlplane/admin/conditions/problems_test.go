@@ -36,8 +36,7 @@ func TestEndpointProblems(t *testing.T) {
 			[]api.Problem{warning("The metrics of a:1 cannot be read: Timeout. The Envoys' in-flight counts are " +
 				"used instead.")}},
 		"unused": {api.Endpoint{Reason: "unused"},
-			[]api.Problem{warning("Nothing is sent to a:1: Others get requests, by their metrics, and no Envoy here " +
-				"asks for llama.")}},
+			[]api.Problem{warning("Envoys send nothing to a:1: They send it nothing, whatever its weight.")}},
 		"new": {api.Endpoint{Reason: "blackout"}, []api.Problem{warning("new, and no report yet")}},
 		"new, unreachable": {api.Endpoint{Reason: "blackout", LastScrape: failed},
 			[]api.Problem{warning("new, and no report yet: timeout")}},
@@ -82,7 +81,9 @@ func TestEndpointProblems(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.in.Address = "a:1"
-			got := EndpointProblems(&Observation{Now: noon}, &api.Cluster{Name: "llama"}, &tc.in)
+			seen := following("llama")
+			seen.Now = noon
+			got := EndpointProblems(seen, &api.Cluster{Name: "llama"}, &tc.in)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -557,9 +558,38 @@ func TestAnEndpointThatStallsIsAskedForItsHealthAsItsEngineIs(t *testing.T) {
 		"custom":       {"", "Send it a request by hand."},
 	} {
 		e := api.Endpoint{Address: "10.0.0.1:8000", Engine: engine, Outlier: true, OverloadReason: "stalled since 12:00"}
-		got := endpointConditions(&Observation{}, &api.Cluster{Name: "llama"}, &e)
+		got := endpointConditions(following("llama"), &api.Cluster{Name: "llama"}, &e)
 		if len(got) != 1 || got[0].Command != want.command || !strings.Contains(got[0].Next, want.next) {
 			t.Errorf("%s: %+v, want the command %q and %q", engine, got, want.command, want.next)
+		}
+	}
+}
+
+// following is what is seen while an Envoy follows the weights of a cluster.
+func following(cluster string) *Observation {
+	return &Observation{Clients: []api.Client{{Connection: api.Connection{Node: api.Node{NodeID: "envoy-1"},
+		Subscriptions: []api.Subscription{{Resource: cluster, Cluster: cluster, Known: true}}}}}}
+}
+
+// In shadow mode Envoys send requests where their own clusters say, whatever Steelyard thinks of an endpoint.
+func TestWhereNobodyFollowsNoSentenceSaysThatWeightsSpareAnEndpoint(t *testing.T) {
+	shadow := following("llama")
+	shadow.Clients[0].Subscriptions[0].Resource = "llama/members"
+	picker := &Observation{Status: api.Status{Pickers: api.Pickers{List: []api.Picker{{Clusters: []string{"llama"}}}}}}
+	for name, e := range map[string]api.Endpoint{
+		"fails":        {Outlier: true, Overloaded: true, OverloadReason: "failing: 3 of 4"},
+		"at its floor": {Outlier: true, OverloadReason: "failing: 3 of 4"},
+		"tried again":  {Probed: "stalled since 12:00"},
+		"doubted":      {DoubtedSince: api.At(noon)},
+	} {
+		e.Address, e.Engine = "10.0.0.1:8000", "vllm"
+		c := &api.Cluster{Name: "llama", Decision: api.Decision{ArrivalRate: api.Num(1)}}
+		for by, p := range map[string]*Observation{"nobody": shadow, "an Envoy": following("llama"), "a picker": picker} {
+			got := endpointConditions(p, c, &e)
+			if len(got) != 1 || strings.HasSuffix(got[0].Why, unsteered) != (by == "nobody") ||
+				by == "nobody" && strings.Contains(got[0].Next, "drain") {
+				t.Errorf("%s, followed by %s: %+v", name, by, got)
+			}
 		}
 	}
 }

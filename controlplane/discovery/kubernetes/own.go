@@ -13,8 +13,8 @@ import (
 // TokenFile is where Kubernetes mounts the token of a Pod's service account.
 const TokenFile = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 
-// OwnPod is the Pod that the token in a file was made for: with TokenFile the Pod that this process runs in. Outside of a
-// Pod, or in one without a token, all is empty.
+// OwnPod is the Pod that the token in a file was made for: with TokenFile the Pod that this process runs in. Outside of
+// a Pod, or in one without a token, all is empty.
 func OwnPod(ctx context.Context, tokenFile string) api.OwnPod {
 	token, err := files.ReadAll(ctx, tokenFile, maxFile)
 	if err != nil {
@@ -23,7 +23,7 @@ func OwnPod(ctx context.Context, tokenFile string) api.OwnPod {
 	return ownPodOf(string(token))
 }
 
-// ownPodOf reads whom a token was made for. Its signature is of no interest: it is the process' own, and used for texts.
+// ownPodOf reads whom a token was made for. Its signature does not matter: it is the process' own, and used for texts.
 func ownPodOf(token string) (p api.OwnPod) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
