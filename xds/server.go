@@ -139,7 +139,7 @@ func (s *Server) Shadowed(cluster string) bool {
 	t := s.tracker
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return len(t.watches.clusters[cluster]) > 0 && t.watches.weighted(cluster) == 0
+	return len(t.watches.clusters[cluster]) > 0 && !t.watches.weighted(cluster)
 }
 
 // Followed reports whether an Envoy subscribes to the cluster by a name that carries weights.
@@ -147,7 +147,7 @@ func (s *Server) Followed(cluster string) bool {
 	t := s.tracker
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.watches.weighted(cluster) > 0
+	return t.watches.weighted(cluster)
 }
 
 // WatchGeneration changes whenever the result of Watchers may have changed, for any cluster. It costs one atomic load.

@@ -14,8 +14,10 @@ type watches struct {
 	clusters   map[string]map[envoyid.ID]int // by base name
 }
 
-// weighted is how many streams subscribe to the cluster by a name that carries weights.
-func (w *watches) weighted(cluster string) int { return w.names[cluster] + w.names[cluster+failsafeSuffix] }
+// weighted reports whether a stream subscribes to the cluster by a name that carries weights.
+func (w *watches) weighted(cluster string) bool {
+	return w.names[cluster]+w.names[cluster+failsafeSuffix] > 0
+}
 
 // add counts a subscription.
 func (w *watches) add(name string, envoy envoyid.ID) {

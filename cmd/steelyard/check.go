@@ -95,9 +95,9 @@ func check(cmd *cobra.Command, path string, noFiles bool) (checked, error) {
 			listed.list(cmd.Context(), &cfg.Clusters[i].Endpoints.File, c)
 		}
 	}
-	further := []config.Check{daemon.CheckFiles, lists}
-	if noFiles {
-		further = nil
+	further := []config.Check{daemon.CheckSelectors}
+	if !noFiles {
+		further = append(further, daemon.CheckFiles, lists)
 	}
 	cfg, warnings, err := config.Examine(name, data, further...)
 	var all *config.Error

@@ -75,6 +75,32 @@ clusters: [{name: llama, engine: vllm, endpoints: {file: /no/list.yaml}}]
 	}
 }
 
+// What serve refuses without reading a file, a pull request is refused for.
+func TestCheckWithoutFilesRefusesASelectorThatIsNone(t *testing.T) {
+	path := filepath.Join(write(t, map[string]string{"c.yaml": `kubernetes: {wedged: {evict: true}}
+clusters: [{name: llama, engine: vllm, endpoints: {kubernetes: {selector: "app in ("}}}]
+`}), "c.yaml")
+	for _, arguments := range [][]string{{"check", "-c", path}, {"check", "--no-files", "-c", path},
+		{"serve", "-c", path}} {
+		status, _, stderr := steelyard(t, arguments...)
+		if status != 1 || !strings.Contains(stderr, "endpoints.kubernetes.selector: ") ||
+			strings.Contains(stderr, "has no effect") {
+			t.Errorf("%v: status %d, %s", arguments, status, stderr)
+		}
+	}
+}
+
+func TestCheckWarnsOfActionsOnPodsThatNobodyFinds(t *testing.T) {
+	path := filepath.Join(write(t, map[string]string{"c.yaml": `kubernetes: {wedged: {evict: true}, deletion_cost: true}
+clusters: [{name: llama, engine: vllm, endpoints: {static: [{address: 10.0.0.1:8000}]}}]
+`}), "c.yaml")
+	status, _, stderr := steelyard(t, "check", "--no-files", "-c", path)
+	if status != 0 || !strings.Contains(stderr, "1:23: warning: kubernetes.wedged.evict: it has no effect") ||
+		!strings.Contains(stderr, "warning: kubernetes.deletion_cost: it has no effect") {
+		t.Errorf("status %d, %s", status, stderr)
+	}
+}
+
 func TestInspectSaysByWhatRequestsWillBePlaced(t *testing.T) {
 	const recorded = "../../collectors/modelserver/testdata/recorded/"
 	for _, c := range []struct{ file, without, verdict string }{

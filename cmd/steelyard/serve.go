@@ -89,7 +89,7 @@ func located(path string, err error) error {
 		return err
 	}
 	var mistakes *config.Error
-	if _, problem := config.Load(path, daemon.CheckFiles); errors.As(problem, &mistakes) {
+	if _, problem := config.Load(path, daemon.CheckSelectors, daemon.CheckFiles); errors.As(problem, &mistakes) {
 		return mistakes
 	}
 	return err

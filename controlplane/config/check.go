@@ -44,6 +44,21 @@ func (d *decoder) check(cfg *Config) {
 		d.checkCluster(c, cfg)
 	}
 	d.checkSets(cfg.Clusters)
+	d.checkPods(cfg)
+}
+
+// checkPods warns of what is to be written about Pods where no endpoint is one.
+func (d *decoder) checkPods(cfg *Config) {
+	if cfg.Pools != nil || slices.ContainsFunc(cfg.Clusters, func(c Cluster) bool { return c.Endpoints.InKubernetes() }) {
+		return
+	}
+	k := &cfg.Kubernetes
+	for _, on := range []*bool{&k.Wedged.Event, &k.Wedged.Condition, &k.Wedged.Evict, &k.DeletionCost} {
+		if *on {
+			(*Checker)(d).Warn(on, "it has no effect: no cluster finds its Pods in Kubernetes, so write endpoints: "+
+				"{kubernetes: …} or {inferencePool: …} in one, or pools:, or remove this line")
+		}
+	}
 }
 
 func (d *decoder) checkXDS(x *XDS) {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -17,6 +18,7 @@ import (
 
 	"steelyard/controlplane/config"
 	"steelyard/e2e/rig/golden"
+	"steelyard/e2e/rig/proc"
 )
 
 func TestTheChartRefusesWhatIsNoValueOfIt(t *testing.T) {
@@ -366,4 +368,30 @@ func TestTheChartServesPoolsOnEnvoyGateway(t *testing.T) {
 		}
 	}
 	t.Errorf("it listens on %s, and the Service sends to %v", cfg.EnvoyGateway.Listen, port["targetPort"])
+}
+
+// The example of steelyard check --help, but for yq: what helm template writes is accepted, with each file of values.
+func TestWhatHelmWritesPassesACheckOfAPullRequest(t *testing.T) {
+	binary, err := proc.BuildSteelyard()
+	if err != nil {
+		t.Fatal(err)
+	}
+	help, err := exec.CommandContext(t.Context(), binary, "check", "--help").Output()
+	const template = "templates/config.yaml"
+	if err != nil || !strings.Contains(string(help), "manifests/chart --show-only "+template) {
+		t.Fatalf("the help has another example: %v\n%s", err, help)
+	}
+	for _, file := range []string{"", "values-production.yaml", "values-open.yaml", "values-envoy-gateway.yaml"} {
+		files, err := renderAs(t, "steelyard", namespace, file, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		made := parse(t, template, []byte(files["steelyard/"+template]))
+		text, _ := made[0].Object["data"].(map[string]any)["steelyard.yaml"].(string)
+		check := exec.CommandContext(t.Context(), binary, "check", "--no-files", "-c", "-")
+		check.Stdin = strings.NewReader(text)
+		if out, err := check.CombinedOutput(); err != nil || text == "" || strings.Contains(string(out), "warning") {
+			t.Errorf("values %q: %v\n%s", file, err, out)
+		}
+	}
 }

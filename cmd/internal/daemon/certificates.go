@@ -140,7 +140,7 @@ func CheckFiles(cfg *config.Config, c *config.Checker) {
 		}
 	}
 	checkReplicas(ctx, cfg, c)
-	checkKubernetes(ctx, cfg, c)
+	checkKubeconfig(ctx, cfg, c)
 	for i := range cfg.Clusters {
 		if list := &cfg.Clusters[i].Endpoints.File; *list != "" && !Exists(*list) {
 			c.Warn(list, "%s is not there: the cluster has no endpoints until it is", *list)

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 
@@ -97,21 +98,32 @@ func serviceOf(s *config.KubernetesService) kubernetes.ServiceConfig {
 	}
 }
 
-// checkKubernetes reports what cannot work in the settings for Kubernetes.
-func checkKubernetes(ctx context.Context, cfg *config.Config, c *config.Checker) {
+// checkKubeconfig reports a kubeconfig that cannot be used.
+func checkKubeconfig(ctx context.Context, cfg *config.Config, c *config.Checker) {
 	if path := &cfg.Kubernetes.Kubeconfig; *path != "" {
 		if err := kubernetes.CheckKubeconfig(ctx, *path); err != nil {
 			c.Fail(path, "%v: write the path of a kubeconfig with a current context", err)
 		}
 	}
+	checkLease(ctx, cfg, c)
+}
+
+// checkLease complains of a queue in a Pod that cannot ask for the Lease of its replicas.
+func checkLease(ctx context.Context, cfg *config.Config, c *config.Checker) {
 	leased := kubernetes.InPod() && cfg.Kubernetes.Kubeconfig == "" && cfg.Lease(true) == config.LeaseKubernetes
+	i := slices.IndexFunc(cfg.Clusters, func(c config.Cluster) bool { return c.Queue != nil })
+	if !leased || i < 0 {
+		return
+	}
+	if err := kubernetes.CheckPod(ctx); err != nil {
+		c.Fail(&cfg.Clusters[i].Queue, "%v", withoutLease(err))
+	}
+}
+
+// CheckSelectors is a check of config.Load. It reads no file: the syntax of a selector is that of client-go, which
+// package config does not know.
+func CheckSelectors(cfg *config.Config, c *config.Checker) {
 	for i := range cfg.Clusters {
-		if leased && cfg.Clusters[i].Queue != nil {
-			if err := kubernetes.CheckPod(ctx); err != nil {
-				c.Fail(&cfg.Clusters[i].Queue, "%v", withoutLease(err))
-			}
-			leased = false
-		}
 		if s := cfg.Clusters[i].Endpoints.Kubernetes; s != nil && s.Selector != "" {
 			if err := kubernetes.CheckSelector(s.Selector); err != nil {
 				c.Fail(&s.Selector, "%v: write a label selector, such as app=llama", err)
