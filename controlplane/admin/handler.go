@@ -75,7 +75,7 @@ func (h *handler) snapshot() *current.Snapshot {
 		Seen: conditions.Observation{Now: h.Now(), Stuck: h.Stuck(), Clients: h.Source.Clients(),
 			Elsewhere: h.Source.Elsewhere()}}
 	if m := s.Moment; m != nil {
-		s.Seen.Left, s.Seen.Refusing = m.Left, m.Refusing
+		s.Seen.Left, s.Seen.Refusing, s.Seen.Status.Pickers = m.Left, m.Refusing, m.Status.Pickers
 	}
 	return s
 }

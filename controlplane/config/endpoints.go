@@ -171,7 +171,7 @@ func (d *decoder) checkEndpoints(c *Cluster) {
 	}
 }
 
-// checkService wants either a name or a selector. The syntax of the selector is client-go's to check, in package daemon.
+// checkService wants either a name or a selector. Package daemon checks the selector's syntax, which is client-go's.
 func (d *decoder) checkService(e *Endpoints, k *KubernetesService) {
 	d.checkNamespace(&k.Namespace)
 	d.checkObjectName(&k.Service)
