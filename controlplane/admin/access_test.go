@@ -24,17 +24,18 @@ type guarded struct {
 	http.Handler
 	access  *Access
 	log     bytes.Buffer
+	clock   func() time.Time
 	changed []string // names of the callers
 }
 
 func newGuarded(t *testing.T, o AccessOptions) *guarded {
 	t.Helper()
-	g := &guarded{access: NewAccess(o)}
+	g := &guarded{access: NewAccess(o), clock: func() time.Time { return noon }}
 	if o.TokensFile != "" {
 		g.access.SetTokens(ParseTokens([]byte(tokenLines)))
 	}
 	h := &handler{Options: withDefaults(Options{Source: readyOnly(typical(noon)), Access: g.access,
-		Now: func() time.Time { return noon }, Log: slog.New(slog.NewTextHandler(&g.log, nil))}), page: newPage()}
+		Now: func() time.Time { return g.clock() }, Log: slog.New(slog.NewTextHandler(&g.log, nil))}), page: newPage()}
 	h.hosts = newHostCheck(nil, h.Log, h.Now)
 	routes := h.router()
 	routes.operate("POST /api/v1/test", func(w http.ResponseWriter, r *http.Request) {

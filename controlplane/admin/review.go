@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"strings"
 	"sync"
 	"time"
 )
@@ -19,7 +20,8 @@ type Reviewed struct {
 
 // The bounds of reviews.
 const (
-	// reviewFresh is how long an answer is used, so a right that is taken away ends within it.
+	// reviewFresh is how long an answer is used, so a right that is taken away ends within it. After a failure the
+	// remembered answers are used for as long.
 	reviewFresh = 30 * time.Second
 	// reviewGrace is how long one is used while the authority cannot be asked: who is at work on a fault of the whole
 	// cluster is not locked out.
@@ -42,6 +44,8 @@ type reviews struct {
 	mu     sync.Mutex
 	known  map[[sha256.Size]byte]review
 	failed error // of the latest question; nil when it was answered
+
+	failedAt time.Time // when that was asked
 }
 
 type review struct {
@@ -55,17 +59,17 @@ func newReviews(ask Reviewer) *reviews {
 
 // of returns who has a token.
 func (r *reviews) of(ctx context.Context, token string, now time.Time) (Reviewed, error) {
-	if len(token) < shortestToken || len(token) > longestReview {
+	if len(token) < shortestToken || len(token) > longestReview || !printable(token) {
 		return Reviewed{}, nil
 	}
 	hash := sha256.Sum256([]byte(token))
-	known := r.remembered(hash, now)
-	if known.Role != "" && now.Sub(known.at) < reviewFresh {
+	known, resting := r.remembered(hash, now)
+	if known.Role != "" && (resting || now.Sub(known.at) < reviewFresh) {
 		return known.Reviewed, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, reviewTime)
 	defer cancel()
-	answer, err := r.inTurn(ctx, token)
+	answer, err := r.inTurn(ctx, token, now)
 	// A client that goes, or asks too often, must not live on an old answer: only the authority's failure is one.
 	if err != nil && !errors.Is(err, errBusy) && !errors.Is(err, context.Canceled) && known.Role != "" {
 		return known.Reviewed, nil
@@ -76,8 +80,13 @@ func (r *reviews) of(ctx context.Context, token string, now time.Time) (Reviewed
 	return answer, err
 }
 
+// printable reports whether a token can be the value of a header. One that cannot is nobody's, and no failure to ask.
+func printable(token string) bool {
+	return !strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' })
+}
+
 // inTurn asks, and notes whether there was an answer.
-func (r *reviews) inTurn(ctx context.Context, token string) (answer Reviewed, err error) {
+func (r *reviews) inTurn(ctx context.Context, token string, now time.Time) (answer Reviewed, err error) {
 	select {
 	case r.turns <- struct{}{}:
 	case <-ctx.Done():
@@ -88,13 +97,14 @@ func (r *reviews) inTurn(ctx context.Context, token string) (answer Reviewed, er
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !errors.Is(err, context.Canceled) { // by the client
-		r.failed = err
+		r.failed, r.failedAt = err, now
 	}
 	return answer, err
 }
 
-// remembered returns what is known of a token, and forgets what is too old.
-func (r *reviews) remembered(hash [sha256.Size]byte, now time.Time) review {
+// remembered returns what is known of a token, and forgets what is too old. Resting is whether the authority has just
+// failed: while it hangs, not every request of the same holder has to wait for that.
+func (r *reviews) remembered(hash [sha256.Size]byte, now time.Time) (known review, resting bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for h, known := range r.known {
@@ -102,7 +112,7 @@ func (r *reviews) remembered(hash [sha256.Size]byte, now time.Time) review {
 			delete(r.known, h)
 		}
 	}
-	return r.known[hash]
+	return r.known[hash], r.failed != nil && now.Sub(r.failedAt) < reviewFresh
 }
 
 func (r *reviews) remember(hash [sha256.Size]byte, answer review) {

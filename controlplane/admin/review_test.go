@@ -3,6 +3,8 @@ package admin
 import (
 	"context"
 	"errors"
+	"maps"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -131,6 +133,86 @@ func TestABrowserStaysLoggedInWithAKubernetesTokenWhileThatHasRights(t *testing.
 	if a := g.send("GET", "/api/v1/session", "", "Cookie", cookie); a.code != 401 {
 		t.Errorf("after the logout: %d", a.code)
 	}
+}
+
+// Or each request of an operator takes five seconds on the day that counts.
+func TestWhileTheAuthorityHangsAHolderWaitsForItOnceInHalfAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hangs := false
+		a := NewAccess(AccessOptions{Review: func(ctx context.Context, token string) (Reviewed, error) {
+			if hangs {
+				<-ctx.Done()
+				return Reviewed{}, ctx.Err()
+			}
+			return tokens[token], nil
+		}})
+		const alice = "0123456789abcdef-alice"
+		waits := func() (n int) {
+			t.Helper()
+			for range 60 {
+				began := time.Now()
+				if _, denied := a.holder(t.Context(), alice, began); denied != "" {
+					t.Fatal(denied)
+				}
+				if time.Since(began) > time.Second {
+					n++
+				}
+				time.Sleep(time.Second)
+			}
+			return n
+		}
+		waits()
+		hangs = true
+		if n := waits(); n < 1 || n > 3 {
+			t.Errorf("of 60 requests in a minute %d wait", n)
+		}
+		hangs = false
+		time.Sleep(reviewFresh)
+		waits()
+		if err := a.reviews.failing(); err != nil {
+			t.Errorf("once it answers again, the state is %v", err)
+		}
+	})
+}
+
+func TestATokenThatIsNoneOfHeadersIsRefusedAndNobodyIsAsked(t *testing.T) {
+	k := &fakeKubernetes{err: errors.New("net/http: invalid header field value")}
+	g := newGuarded(t, AccessOptions{Review: k.review})
+	for _, token := range []string{"0123456789abcdef\nalice", "0123456789abcdef\x00", "0123456789abcdef alice",
+		"0123456789abcdef-é"} {
+		a := g.send("POST", "/login", "token="+url.QueryEscape(token), "Content-Type",
+			"application/x-www-form-urlencoded")
+		if a.code != 401 || k.asked != 0 || g.access.status().KubernetesError != "" {
+			t.Errorf("%q: %d after %d questions, and the state is %+v", token, a.code, k.asked, g.access.status())
+		}
+	}
+}
+
+func TestAStreamEndsWithTheRightToViewIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := &fakeKubernetes{holders: maps.Clone(tokens)}
+		g := newGuarded(t, AccessOptions{Review: k.review})
+		g.clock = time.Now
+		r := httptest.NewRequestWithContext(t.Context(), "GET", "/api/v1/stream", nil)
+		r.Host = "127.0.0.1:19000"
+		r.Header.Set("Authorization", "Bearer 0123456789abcdef-bob")
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			g.ServeHTTP(httptest.NewRecorder(), r)
+		}()
+		select {
+		case <-ended:
+			t.Fatal("it ended, though the right stayed")
+		case <-time.After(10 * time.Minute):
+		}
+		delete(k.holders, "0123456789abcdef-bob")
+		select {
+		case <-ended:
+		case <-time.After(31 * time.Second):
+			t.Error("it goes on though the right was taken away")
+		}
+	})
 }
 
 func TestStrangersTokensTakeNoMemoryAndTheirQuestionsAreBounded(t *testing.T) {

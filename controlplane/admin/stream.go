@@ -43,14 +43,20 @@ func (h *handler) getStream(w http.ResponseWriter, r *http.Request) {
 	if body := h.missed(r, t); body != nil && s.write(body) != nil {
 		return
 	}
-	heartbeat := time.NewTicker(time.Second)
+	heartbeat, review := time.NewTicker(time.Second), time.NewTicker(reviewFresh)
 	defer heartbeat.Stop()
+	defer review.Stop()
 	var order uint64
 	for {
 		var body []byte
 		select {
 		case <-r.Context().Done():
 			return
+		case <-review.C: // a right that was taken away ends what it began
+			if c, _ := h.Access.identify(r, h.Now()); !c.mayView() {
+				return
+			}
+			continue
 		case <-heartbeat.C:
 			body = []byte(": heartbeat\n\n")
 		case <-next:

@@ -98,7 +98,7 @@ func serviceOf(s *config.KubernetesService) kubernetes.ServiceConfig {
 	}
 }
 
-// checkKubeconfig reports a kubeconfig that cannot be used.
+// checkKubeconfig reports a kubeconfig, and rights of the Pod, that cannot be used.
 func checkKubeconfig(ctx context.Context, cfg *config.Config, c *config.Checker) {
 	if path := &cfg.Kubernetes.Kubeconfig; *path != "" {
 		if err := kubernetes.CheckKubeconfig(ctx, *path); err != nil {
