@@ -94,6 +94,9 @@ func TestEachAlertFiresInATest(t *testing.T) {
 				t.Errorf("%s has severity %q, want critical or warning", rule.Alert, severity)
 			case rule.Annotations["summary"] == "":
 				t.Errorf("%s has no summary", rule.Alert)
+			case rule.Annotations["runbook_url"] != "docs/symptoms.md#"+strings.ToLower(rule.Alert),
+				!strings.HasPrefix(rule.Annotations["dashboard"], "/d/steelyard"):
+				t.Errorf("%s has no link to what to do, or none to the dashboard: %v", rule.Alert, rule.Annotations)
 			}
 		}
 	}

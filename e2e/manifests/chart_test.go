@@ -108,6 +108,7 @@ monitoring:
   enabled: true
   labels: {release: kube-prometheus-stack}
   docsURL: https://example.com/steelyard/docs/
+  grafanaURL: https://grafana.example.com/
   alerts:
     SteelyardShedding: {severity: page, for: 10m, labels: {team: inference}}
     SteelyardLoopStuck: {expr: "steelyard_decision_age_seconds > 10"}
@@ -148,6 +149,12 @@ monitoring:
 	const runbook = "https://example.com/steelyard/docs/symptoms.md#steelyardshedding"
 	if is := shedding["annotations"].(map[string]any)["runbook_url"]; is != runbook {
 		t.Errorf("the runbook of SteelyardShedding is %v", is)
+	}
+	for _, alert := range []string{"SteelyardShedding", "SteelyardDown"} {
+		is, _ := alerts[alert]["annotations"].(map[string]any)["dashboard"].(string)
+		if !strings.HasPrefix(is, "https://grafana.example.com/d/steelyard") {
+			t.Errorf("the dashboard of %s is %q", alert, is)
+		}
 	}
 	if expr := alerts["SteelyardLoopStuck"]["expr"]; expr != "steelyard_decision_age_seconds > 10" {
 		t.Errorf("SteelyardLoopStuck: %v", expr)

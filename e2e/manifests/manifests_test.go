@@ -467,3 +467,37 @@ func TestTheDocumentNamesWhatExists(t *testing.T) {
 		}
 	}
 }
+
+// The links of alerts are relative until a file of the overlay has where docs/ and Grafana are.
+func TestTheLinksOfTheAlertsLeadWhereTheOverlayMonitoringSays(t *testing.T) {
+	dir := t.TempDir()
+	overlay := filepath.Join(dir, "manifests/overlays/monitoring")
+	for from, to := range map[string]string{filepath.Join(manifests, "overlays/monitoring"): overlay,
+		filepath.Join(root, "deploy/grafana"): filepath.Join(dir, "deploy/grafana")} {
+		if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for data, want := range map[string][2]string{
+		"{docs: docs, grafana: ''}": {"docs/", "/d/"},
+		"{docs: https://example.com/steelyard/docs, grafana: https://grafana.example.com}": {
+			"https://example.com/steelyard/docs/", "https://grafana.example.com/d/"},
+	} {
+		text := "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: steelyard-links\n  annotations: " +
+			"{config.kubernetes.io/local-config: 'true'}\ndata: " + data + "\n"
+		if err := os.WriteFile(filepath.Join(overlay, "links.yaml"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		objects := buildAt(t, overlay)
+		for alert, rule := range alertsOf(t, objects) {
+			links := rule["annotations"].(map[string]any)
+			if !strings.HasPrefix(fmt.Sprint(links["runbook_url"]), want[0]+"symptoms.md#") ||
+				!strings.HasPrefix(fmt.Sprint(links["dashboard"]), want[1]+"steelyard") {
+				t.Errorf("%s: %v", alert, links)
+			}
+		}
+		if slices.ContainsFunc(objects, func(o object) bool { return o.GetName() == "steelyard-links" }) {
+			t.Error("what holds the addresses is applied, too")
+		}
+	}
+}
