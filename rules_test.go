@@ -1,6 +1,7 @@
 package steelyard_test
 
 import (
+	"encoding/json"
 	"maps"
 	"os"
 	"os/exec"
@@ -178,6 +179,42 @@ func TestTheRulesUseSeriesThatExist(t *testing.T) {
 	for name := range recorded {
 		if !strings.Contains(used, name) {
 			t.Errorf("%s is recorded and used by no alert, dashboard or autoscaler", name)
+		}
+	}
+}
+
+// Two installations in one Prometheus may have clusters of one name. The namespace of steelyard_endpoint_info is that of
+// a Pod, so it is no label to join by.
+func TestTheDashboardKeepsInstallationsApartAndLeadsOn(t *testing.T) {
+	text, err := os.ReadFile("deploy/grafana/steelyard.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var board struct {
+		Links      []struct{ URL string }
+		Templating struct{ List []struct{ Name string } }
+		Panels     []struct {
+			Title   string
+			Targets []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal(text, &board); err != nil {
+		t.Fatal(err)
+	}
+	if len(board.Links) != 2 || len(board.Templating.List) != 3 || board.Templating.List[1].Name != "namespace" {
+		t.Errorf("links %v, variables %v", board.Links, board.Templating.List)
+	}
+	ofInfo := regexp.MustCompile(`max by \(envoy_cluster_name, endpoint, pod\) \(steelyard_endpoint_info\)`)
+	series := regexp.MustCompile(`\b(?:\w+:)?(?:steelyard|process)_\w+(?::\w+)?(?:\{[^}]*\})?`)
+	sums := regexp.MustCompile(`by \([^)]*\)`)
+	for _, panel := range board.Panels {
+		for _, target := range panel.Targets {
+			expr := ofInfo.ReplaceAllString(target.Expr, "")
+			for _, part := range append(series.FindAllString(expr, -1), sums.FindAllString(expr, -1)...) {
+				if !strings.Contains(part, `namespace=~"$namespace"`) && !strings.HasPrefix(part, "by (namespace") {
+					t.Errorf("%s: %s has no namespace", panel.Title, part)
+				}
+			}
 		}
 	}
 }

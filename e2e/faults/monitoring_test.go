@@ -114,7 +114,7 @@ func rules(t *testing.T, name string) map[string]string {
 	return out
 }
 
-// dashboard returns the queries of the dashboard, with all clusters chosen.
+// dashboard returns the queries of the dashboard, with all namespaces and clusters chosen.
 func dashboard(t *testing.T) (queries []string) {
 	t.Helper()
 	var board struct {
@@ -130,7 +130,8 @@ func dashboard(t *testing.T) (queries []string) {
 		for _, target := range panel.Targets {
 			metric := series.FindString(target.Expr)
 			if name, _, _ := strings.Cut(metric, "{"); mayBeEmpty[name] == "" {
-				queries = append(queries, strings.ReplaceAll(target.Expr, "$cluster", ".*"))
+				queries = append(queries, strings.NewReplacer("$cluster", ".*", "$namespace", ".*").Replace(
+					target.Expr))
 			}
 		}
 	}

@@ -156,6 +156,10 @@ monitoring:
 			t.Errorf("the dashboard of %s is %q", alert, is)
 		}
 	}
+	board := at[string](t, find(t, objects, "ConfigMap", "steelyard-dashboard"), "data", "steelyard.json")
+	if !strings.Contains(board, `"url": "https://example.com/steelyard/docs/symptoms.md"`) {
+		t.Error("the dashboard does not lead to what to do")
+	}
 	if expr := alerts["SteelyardLoopStuck"]["expr"]; expr != "steelyard_decision_age_seconds > 10" {
 		t.Errorf("SteelyardLoopStuck: %v", expr)
 	}
