@@ -297,7 +297,7 @@ func TestTheNotesWarnOfAnOpenInstallation(t *testing.T) {
 		has          []string
 		lacks        string
 	}{
-		{"", "", []string{"exec deployment/steelyard -- /steelyard status", "create token steelyard",
+		{"", "", []string{"exec deployment/steelyard -- /steelyard status", "create token steelyard-oncall",
 			"in the Secret steelyard-envoy-tls"}, "WARNING"},
 		{"values-open.yaml", "", []string{"WARNING: the xDS port is open", "this must time out"}, "Secret"},
 		{"values-open.yaml", "networkPolicy: {enabled: false}", []string{"WARNING", "there is no NetworkPolicy"},

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
+	rbac "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -498,6 +499,40 @@ func TestTheLinksOfTheAlertsLeadWhereTheOverlayMonitoringSays(t *testing.T) {
 		}
 		if slices.ContainsFunc(objects, func(o object) bool { return o.GetName() == "steelyard-links" }) {
 			t.Error("what holds the addresses is applied, too")
+		}
+	}
+}
+
+// Who operates Steelyard needs what signed its certificate, and neither the Secret, which has a key, too, nor the account
+// of the control plane, which may write that Secret.
+func TestPeopleWhoOperateNeedNoSecretAndNoAccountOfSteelyard(t *testing.T) {
+	for where, objects := range map[string][]object{"base": build(t, "base"), "chart": render(t, "", nil)} {
+		for _, role := range []string{"steelyard-viewer", "steelyard-operator"} {
+			var r rbac.Role
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(find(t, objects, "Role", role).Object,
+				&r); err != nil {
+				t.Fatal(err)
+			}
+			want := rbac.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"},
+				ResourceNames: []string{"steelyard-trust"}, Verbs: []string{"get"}}
+			if len(r.Rules) != 2 || !cmp.Equal(r.Rules[1], want) {
+				t.Errorf("%s of %s: %+v, want as the second rule %+v", role, where, r.Rules, want)
+			}
+		}
+	}
+	for _, path := range []string{"docs/kubernetes.md", "manifests/chart/templates/NOTES.txt"} {
+		text, err := os.ReadFile(filepath.Join(root, path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		tokens := regexp.MustCompile(`create token (\{\{ \$name \}\}\S*|\S+)`).FindAllStringSubmatch(string(text), -1)
+		for _, m := range tokens {
+			if !strings.HasSuffix(m[1], "-oncall") {
+				t.Errorf("%s: %s is of an account that does more than a person may", path, m[0])
+			}
+		}
+		if len(tokens) == 0 {
+			t.Errorf("%s does not say how to log in", path)
 		}
 	}
 }
