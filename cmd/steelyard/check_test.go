@@ -106,9 +106,9 @@ func TestInspectSaysByWhatRequestsWillBePlaced(t *testing.T) {
 	for _, c := range []struct{ file, without, verdict string }{
 		{"vllm-0.32.0-loaded.prom", "", "placed by work"},
 		{"vllm-0.32.0-loaded.prom", "vllm:iteration_tokens_total", "placed by work; without " +
-			"vllm:iteration_tokens_total_count, what an iteration takes is not learned"},
+			"vllm:iteration_tokens_total_count (exported by vllm 0.32.0), what an iteration takes is not learned"},
 		{"vllm-0.32.0-loaded.prom", "vllm:time_to_first_token", "placed by requests; placing them by work needs " +
-			"vllm:time_to_first_token_seconds_count"},
+			"vllm:time_to_first_token_seconds_count (exported by vllm 0.32.0)"},
 		{"triton-2.51.0-loaded.prom", "", "placed by requests; this engine exports no counts of tokens"},
 	} {
 		page, err := os.ReadFile(recorded + c.file)

@@ -54,14 +54,16 @@ each number. A number that the server does not export is unknown, not zero; with
 it is null. The engine is recognised by its series, unless --engine names it.
 
 With --config and an endpoint's IP:PORT, inspect fetches the metrics as serve does, with
-scheme, port, path, TLS, token and engine of the configuration. Settings of single
-endpoints are found in static lists and files. If dns, kubernetes or inferencePool finds
-the endpoints, give the URL of the metrics and --engine instead.
+scheme, port, path, TLS, token and engine of the configuration. The running Steelyard
+is asked for the address of a Pod. Settings of single endpoints are found in static
+lists and files only: where a Pod has labels, or its metrics a port that Kubernetes
+names, give the URL of the metrics and --engine instead.
 
 If the engine counts tokens, inspect also asks the running Steelyard for what it has
 learned: tokens outstanding, prefill rate and tokens per byte, with source and age.`,
 		Example: `  steelyard inspect http://10.0.0.1:8000/metrics
   steelyard inspect -c steelyard.yaml --cluster llama 10.0.0.1:8000
+  steelyard inspect -c steelyard.yaml --cluster llama vllm-llama-0
   steelyard inspect --ca-file ca.pem --bearer-token-file token https://10.0.0.1:8443/metrics
   curl -s http://10.0.0.1:8002/metrics | steelyard inspect --engine triton --json -`,
 		Args: cobra.ExactArgs(1),
@@ -83,7 +85,7 @@ learned: tokens outstanding, prefill rate and tokens per byte, with source and a
 				return inspectJSON(cmd.OutOrStdout(), reader, args[0], body)
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "engine: %s\n", o.engine)
-			if err := inspectTable(cmd.OutOrStdout(), reader, args[0], body); err != nil {
+			if err := inspectTable(cmd.OutOrStdout(), reader, modelserver.Engine(o.engine), args[0], body); err != nil {
 				return err
 			}
 			return o.work(cmd.Context(), cmd.OutOrStdout(), reader, body)
@@ -192,12 +194,8 @@ func (o *inspection) body(ctx context.Context, name string, stdin io.Reader) ([]
 	return readLimited(f, name)
 }
 
-// ofEndpoint fetches the metrics of an endpoint as serve does.
-func (o *inspection) ofEndpoint(ctx context.Context, address string) ([]byte, error) {
-	address, err := discovery.ParseAddress(address)
-	if err != nil {
-		return nil, usageError{err}
-	}
+// ofEndpoint fetches the metrics of an endpoint as serve does. It has an address, or the name of its Pod.
+func (o *inspection) ofEndpoint(ctx context.Context, name string) ([]byte, error) {
 	cfg, err := config.Load(o.config)
 	if err != nil {
 		return nil, err
@@ -205,6 +203,12 @@ func (o *inspection) ofEndpoint(ctx context.Context, address string) ([]byte, er
 	cluster, err := o.clusterOf(cfg)
 	if err != nil {
 		return nil, err
+	}
+	address, notAddress := discovery.ParseAddress(name)
+	if notAddress != nil {
+		if address, err = o.addressOf(ctx, cluster.Name, name); err != nil {
+			return nil, usageError{errors.Join(notAddress, err)}
+		}
 	}
 	o.cluster, o.address = cluster.Name, address
 	listed := cluster.Endpoints.Listed()
@@ -226,6 +230,24 @@ func (o *inspection) ofEndpoint(ctx context.Context, address string) ([]byte, er
 		o.custom = target.Custom
 	}
 	return scrape.Once(ctx, target)
+}
+
+// addressOf asks the running Steelyard for the endpoint of a Pod.
+func (o *inspection) addressOf(ctx context.Context, cluster, pod string) (string, error) {
+	c, err := console.NewClient(ctx, o.running)
+	if err != nil {
+		return "", err
+	}
+	v, err := c.Cluster(ctx, cluster, 0)
+	if err != nil {
+		return "", fmt.Errorf("nor can a Steelyard be asked for a Pod of that name: %w", err)
+	}
+	for i := range v.Endpoints {
+		if v.Endpoints[i].Pod == pod {
+			return v.Endpoints[i].Address, nil
+		}
+	}
+	return "", fmt.Errorf("nor has an endpoint of %s a Pod of that name: steelyard top %s has them", cluster, cluster)
 }
 
 func (o *inspection) clusterOf(cfg *config.Config) (*config.Cluster, error) {
@@ -257,7 +279,9 @@ func printJSON(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-func inspectTable(w io.Writer, reader *modelserver.Reader, name string, body []byte) error {
+func inspectTable(
+	w io.Writer, reader *modelserver.Reader, engine modelserver.Engine, name string, body []byte,
+) error {
 	fields, readErr := reader.Explain(body)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "FIELD\tVALUE\tFROM")
@@ -275,12 +299,16 @@ func inspectTable(w io.Writer, reader *modelserver.Reader, name string, body []b
 	if readErr != nil {
 		return fmt.Errorf("%s: %w", name, readErr)
 	}
-	_, err := fmt.Fprintln(w, verdict(fields))
+	_, err := fmt.Fprintln(w, verdict(engine, fields))
 	return err
 }
 
-// verdict says by what requests will be placed, and which series are missing for more.
-func verdict(fields []modelserver.FieldSource) string {
+// verdict says by what requests will be placed, which series are missing for more, and which version has them.
+func verdict(engine modelserver.Engine, fields []modelserver.FieldSource) string {
+	exporter := ""
+	if version := modelserver.RecordedVersion(engine); version != "" {
+		exporter = fmt.Sprintf(" (exported by %s %s)", engine, version)
+	}
 	unknown := map[modelserver.Field][]string{} // the series that were looked for
 	counts := false
 	for _, f := range fields {
@@ -300,10 +328,10 @@ func verdict(fields []modelserver.FieldSource) string {
 		}
 	}
 	if len(lacks) > 0 {
-		return "verdict: placed by requests; placing them by work needs " + strings.Join(lacks, ", ")
+		return "verdict: placed by requests; placing them by work needs " + strings.Join(lacks, ", ") + exporter
 	}
 	if series := unknown[modelserver.FieldIterations]; len(series) > 0 {
-		return "verdict: placed by work; without " + strings.Join(series, " or ") +
+		return "verdict: placed by work; without " + strings.Join(series, " or ") + exporter +
 			", what an iteration takes is not learned"
 	}
 	return "verdict: placed by work"

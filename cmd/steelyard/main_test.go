@@ -286,6 +286,10 @@ func TestInspectAsksARunningSteelyardForTheWork(t *testing.T) {
 	defer server.Close()
 	address := server.Listener.Addr().String()
 	running := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/api/v1/clusters/llama" {
+			_ = json.NewEncoder(w).Encode(api.Cluster{Endpoints: []api.Endpoint{{Address: address, Pod: "vllm-llama-0"}}})
+			return
+		}
 		if r.URL.Path != "/api/v1/clusters/llama/explain" || r.FormValue("endpoint") != address {
 			http.NotFound(w, r)
 			return
@@ -307,6 +311,18 @@ func TestInspectAsksARunningSteelyardForTheWork(t *testing.T) {
 		"tokens per byte 0.24 3s counters, and sizes in logs", "It gets half."} {
 		if status != 0 || !strings.Contains(strings.Join(strings.Fields(out), " "), says) {
 			t.Errorf("%d %s, want %q in\n%s", status, errs, says, out)
+		}
+	}
+	inspect := []string{"inspect", "-c", dir + "/c.yaml", "--admin"}
+	if status, byPod, errs := steelyard(t, append(inspect, running.URL, "vllm-llama-0")...); status != 0 ||
+		!strings.Contains(byPod, "1834") || !strings.Contains(byPod, "engine: vllm") {
+		t.Errorf("by the name of its Pod: %d %s\n%s", status, errs, byPod)
+	}
+	for where, says := range map[string]string{running.URL: "nor has an endpoint of llama a Pod of that name",
+		"127.0.0.1:1": "nor can a Steelyard be asked"} {
+		if status, _, errs := steelyard(t, append(inspect, where, "vllm-llama-7")...); status != 2 ||
+			!strings.Contains(errs, "vllm-llama-7") || !strings.Contains(errs, says) {
+			t.Errorf("a Pod that is none, asking %s: %d %s", where, status, errs)
 		}
 	}
 	for _, args := range [][]string{{"-c", dir + "/c.yaml", "--admin", "127.0.0.1:1", address}, {server.URL}} {

@@ -32,6 +32,12 @@ func Engines() []Engine {
 	return all
 }
 
+// RecordedVersion is the version of an engine of which a page was recorded, in testdata/recorded: it exports all series
+// that are read of the engine. Of the others it is not known, and empty.
+func RecordedVersion(e Engine) string {
+	return map[Engine]string{EngineVLLM: "0.32.0", EngineTriton: "2.51.0"}[e]
+}
+
 // Custom names the series of EngineCustom. Any may be empty, which leaves its
 // field unknown, but not all. Samples of one series that differ in labels are
 // added up, except that of Utilization the largest counts.

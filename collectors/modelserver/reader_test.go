@@ -444,3 +444,27 @@ func TestTheSizeOfBlocksMayStandInALabelOrAGauge(t *testing.T) {
 		t.Error("a page without any load is no report")
 	}
 }
+
+// A verdict names this version to people whose server lacks a series.
+func TestTheRecordedVersionOfAnEngineExportsAllThatIsReadOfIt(t *testing.T) {
+	for _, engine := range []Engine{EngineVLLM, EngineTriton} {
+		page, err := os.ReadFile(filepath.Join("testdata", "recorded",
+			string(engine)+"-"+RecordedVersion(engine)+"-loaded.prom"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := NewReader(engine, Custom{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		fields, err := r.Explain(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range fields {
+			if len(f.Series) > 0 && !f.Value.Known {
+				t.Errorf("%s: %s is not on the page", engine, f.Field)
+			}
+		}
+	}
+}
