@@ -183,8 +183,8 @@ func TestTheRulesUseSeriesThatExist(t *testing.T) {
 	}
 }
 
-// Two installations in one Prometheus may have clusters of one name. The namespace of steelyard_endpoint_info is that of
-// a Pod, so it is no label to join by.
+// Two installations in one Prometheus may have clusters of one name. The namespace of steelyard_endpoint_info is a
+// Pod's, so it is no label to join by.
 func TestTheDashboardKeepsInstallationsApartAndLeadsOn(t *testing.T) {
 	text, err := os.ReadFile("deploy/grafana/steelyard.json")
 	if err != nil {

@@ -287,7 +287,8 @@ func TestInspectAsksARunningSteelyardForTheWork(t *testing.T) {
 	address := server.Listener.Addr().String()
 	running := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/api/v1/clusters/llama" {
-			_ = json.NewEncoder(w).Encode(api.Cluster{Endpoints: []api.Endpoint{{Address: address, Pod: "vllm-llama-0"}}})
+			_ = json.NewEncoder(w).Encode(api.Cluster{Endpoints: []api.Endpoint{{Address: address,
+				Pod: "vllm-llama-0"}}})
 			return
 		}
 		if r.URL.Path != "/api/v1/clusters/llama/explain" || r.FormValue("endpoint") != address {

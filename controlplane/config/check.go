@@ -49,7 +49,8 @@ func (d *decoder) check(cfg *Config) {
 
 // checkPods warns of what is to be written about Pods where no endpoint is one.
 func (d *decoder) checkPods(cfg *Config) {
-	if cfg.Pools != nil || slices.ContainsFunc(cfg.Clusters, func(c Cluster) bool { return c.Endpoints.InKubernetes() }) {
+	found := func(c Cluster) bool { return c.Endpoints.InKubernetes() }
+	if cfg.Pools != nil || slices.ContainsFunc(cfg.Clusters, found) {
 		return
 	}
 	k := &cfg.Kubernetes

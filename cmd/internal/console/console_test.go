@@ -229,7 +229,8 @@ func TestUndoIsACommandThatRunsWhereTheDrainDid(t *testing.T) {
 		"undo: kubectl -n models exec steelyard-7c9d4b6f8-fghjk -- /steelyard undrain llama 10.20.1.13:8000\n": pod,
 	} {
 		var out strings.Builder
-		if err := PrintOverride(Output{W: &out}, drain, on.Program()); err != nil || !strings.Contains(out.String(), want) {
+		err := PrintOverride(Output{W: &out}, drain, on.Program())
+		if err != nil || !strings.Contains(out.String(), want) {
 			t.Errorf("%v: %q, want %q", err, out.String(), want)
 		}
 	}

@@ -30,7 +30,8 @@ func TestWhereEnvoysOnlyReportThereIsNoRatioOfRequestsToRefuse(t *testing.T) {
 		return func() error {
 			var v api.Cluster
 			var s api.Shadow
-			if err := errors.Join(get(base, "/api/v1/clusters/a", &v), get(base, "/api/v1/clusters/a/shadow", &s)); err != nil {
+			err := errors.Join(get(base, "/api/v1/clusters/a", &v), get(base, "/api/v1/clusters/a/shadow", &s))
+			if err != nil {
 				return err
 			}
 			series, err := seriesOf(base)

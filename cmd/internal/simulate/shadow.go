@@ -53,9 +53,9 @@ const byLog = steelyardAt + "5ms"
 // RunShadow simulates what was recorded. policy is that of the Envoys' own clusters.
 func RunShadow(ctx context.Context, v *api.Shadow, policy string, progress io.Writer) (*Shadow, error) {
 	if v.Began.IsZero() && v.Recording {
-		return nil, fmt.Errorf("nothing is recorded of %s: Envoys report without following, and none of their requests "+
-			"went to one of its endpoints. Look at where their own cluster sends them: behind the address of a Service "+
-			"(ClusterIP) the Pods are not seen, so make it a headless one", v.Cluster)
+		return nil, fmt.Errorf("nothing is recorded of %s: Envoys report without following, and none of their "+
+			"requests went to one of its endpoints. Look at where their own cluster sends them: behind the address "+
+			"of a Service (ClusterIP) the Pods are not seen, so make it a headless one", v.Cluster)
 	}
 	if v.Began.IsZero() {
 		return nil, fmt.Errorf("nothing is recorded of %s: no Envoy reports without following, or none did since "+

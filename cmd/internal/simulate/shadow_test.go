@@ -106,7 +106,8 @@ func TestWhatCannotBeSimulatedIsShownAsMeasuredWithTheReason(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "no Envoy reports without following") {
 		t.Errorf("nothing was recorded, and yet %+v, %v", r, err)
 	}
-	r, err = RunShadow(t.Context(), &api.Shadow{Cluster: "llama", Recording: true}, string(sim.LeastRequest), io.Discard)
+	r, err = RunShadow(t.Context(), &api.Shadow{Cluster: "llama", Recording: true}, string(sim.LeastRequest),
+		io.Discard)
 	if err == nil || !strings.Contains(err.Error(), "ClusterIP") || strings.Contains(err.Error(), "no Envoy") {
 		t.Errorf("Envoys report of other addresses, and yet %+v, %v", r, err)
 	}

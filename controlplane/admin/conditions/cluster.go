@@ -551,8 +551,8 @@ func hungNext(p *Observation, c *api.Cluster, e *api.Endpoint) string {
 		return "Send it a request by hand. If that hangs or fails, drain it (steelyard drain), see its log, and " +
 			"restart it."
 	}
-	return "Restart it if the command hangs, cannot connect or gets a status of 500 or more. 404 says nothing: such a " +
-		"server has its health elsewhere. If it answers, what computes may hang all the same: drain it (steelyard " +
+	return "Restart it if the command hangs, cannot connect or gets a status of 500 or more. 404 says nothing: such " +
+		"a server has its health elsewhere. If it answers, what computes may hang all the same: drain it (steelyard " +
 		"drain), see its log, and restart it."
 }
 

@@ -557,7 +557,8 @@ func TestAnEndpointThatStallsIsAskedForItsHealthAsItsEngineIs(t *testing.T) {
 		"tensorrt-llm": {"curl -i -m 2 http://10.0.0.1:8000/health", "404 says nothing"},
 		"custom":       {"", "Send it a request by hand."},
 	} {
-		e := api.Endpoint{Address: "10.0.0.1:8000", Engine: engine, Outlier: true, OverloadReason: "stalled since 12:00"}
+		e := api.Endpoint{Address: "10.0.0.1:8000", Engine: engine, Outlier: true,
+			OverloadReason: "stalled since 12:00"}
 		got := endpointConditions(following("llama"), &api.Cluster{Name: "llama"}, &e)
 		if len(got) != 1 || got[0].Command != want.command || !strings.Contains(got[0].Next, want.next) {
 			t.Errorf("%s: %+v, want the command %q and %q", engine, got, want.command, want.next)
@@ -584,7 +585,8 @@ func TestWhereNobodyFollowsNoSentenceSaysThatWeightsSpareAnEndpoint(t *testing.T
 	} {
 		e.Address, e.Engine = "10.0.0.1:8000", "vllm"
 		c := &api.Cluster{Name: "llama", Decision: api.Decision{ArrivalRate: api.Num(1)}}
-		for by, p := range map[string]*Observation{"nobody": shadow, "an Envoy": following("llama"), "a picker": picker} {
+		for by, p := range map[string]*Observation{"nobody": shadow, "an Envoy": following("llama"),
+			"a picker": picker} {
 			got := endpointConditions(p, c, &e)
 			if len(got) != 1 || strings.HasSuffix(got[0].Why, unsteered) != (by == "nobody") ||
 				by == "nobody" && strings.Contains(got[0].Next, "drain") {
