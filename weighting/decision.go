@@ -180,6 +180,9 @@ type EndpointDecision struct {
 	// OutlierSince is since when the endpoint has not been healthy, over all times that it was tried again; zero unless
 	// it is failing or probed.
 	OutlierSince time.Time
+	// Worked is when its process last answered a request or did any work; zero before, and where it does not count work
+	// as it does it, so that a long request looks like none.
+	Worked time.Time
 	// Tried is why the endpoint was flagged for its load, while it has no flag and is given a request, to see what it
 	// does; else empty.
 	Tried string

@@ -57,6 +57,8 @@ type TokenCounts struct {
 	First     float64   // requests whose prompt is computed: their first token is generated
 	// Iterations is how often the engine's scheduler ran; 0 where that is not exported.
 	Iterations float64
+	// Live means that work is counted as it is done, and not only when a request ends.
+	Live bool
 }
 
 // An Endpoint is one address of a cluster with all that is known of its load.

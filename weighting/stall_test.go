@@ -868,3 +868,33 @@ func TestIterationsAreProgress(t *testing.T) {
 		t.Error("twenty iterations are no progress")
 	}
 }
+
+// When it last worked is known only of an engine that counts its work as it does it, and of its own process.
+func TestWhenAnEngineLastWorked(t *testing.T) {
+	w := newCountedPool(4)
+	b, live, restarts := &w.endpoints[0], true, 0
+	w.alter = func(i int, e *Endpoint) {
+		e.Server.Restarts = restarts * max(0, 1-i)
+		e.Server.Tokens.Live = live
+	}
+	_, d := w.run(5*second, func() { w.others(); b.inFlight, b.running, b.tokens = 2, 2, b.tokens+9 })
+	last := w.now
+	ago := func(what string, d *Decision, want time.Duration) {
+		t.Helper()
+		e := &d.Endpoints[0]
+		if got := last.Sub(e.Worked); e.Worked.IsZero() != (want < 0) || want >= 0 && (got-want).Abs() > second/2 {
+			t.Errorf("%s: it worked at %v, %v before it hung; want %v", what, e.Worked, got, want)
+		}
+	}
+	ago("it computes", &d, 0)
+	_, d = w.run(40*second, w.others)
+	if ago("it hangs", &d, 0); !d.Endpoints[0].Failing && d.Endpoints[0].Probed == "" {
+		t.Error("it is not flagged")
+	}
+	live = false
+	_, d = w.run(second, w.others)
+	ago("a request is counted when it ends", &d, -1)
+	live, restarts = true, 1
+	_, d = w.run(second, func() { w.others(); b.inFlight, b.running = 0, 0 })
+	ago("another process", &d, -1)
+}

@@ -21,6 +21,9 @@ func (m *filled) decision(p *pool, u *unit) EndpointDecision {
 	if d.Failing || d.Probed != "" {
 		d.OutlierSince = m.state.Began
 	}
+	if m.countsTokens() && m.server.Tokens.Live {
+		d.Worked = m.state.Worked
+	}
 	if m.state.Tried > 0 && m.lifted {
 		d.Tried = m.flagReason
 	}

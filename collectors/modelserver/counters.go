@@ -149,6 +149,9 @@ func (c *Counters) tokens() weighting.TokenCounts {
 		!missing(cached) && !missing(iterations) {
 		t.At = c.at
 	}
+	t.Live = iterations.at.Equal(c.at) || slices.ContainsFunc(generated.last, func(s lastSample) bool {
+		return strings.HasPrefix(s.key, sglangTokens)
+	})
 	return t
 }
 

@@ -321,7 +321,8 @@ func TestTokensAreReadTogether(t *testing.T) {
 		return got
 	}
 	want("all", observe(0, cached).Tokens,
-		weighting.TokenCounts{At: at(0), Prompt: 1000, Cached: 160, Generated: 300, First: 2, Iterations: 40})
+		weighting.TokenCounts{At: at(0), Prompt: 1000, Cached: 160, Generated: 300, First: 2, Iterations: 40,
+			Live: true})
 	if got := observe(1, full(1500, 3, 400)).Tokens; !got.At.IsZero() {
 		t.Errorf("two are missing for a moment: %+v", got)
 	}
@@ -335,5 +336,39 @@ func TestTokensAreReadTogether(t *testing.T) {
 		weighting.TokenCounts{At: at(13), Prompt: 1670, Cached: 160, Generated: 410, First: 4, Iterations: 40})
 	if restarted.Restarts != 1 {
 		t.Errorf("%d restarts, want 1", restarted.Restarts)
+	}
+}
+
+// Of an engine that counts a request only when it ends, a long request looks as if nothing is done.
+func TestWhichEnginesCountTheirWorkAsTheyDoIt(t *testing.T) {
+	sglang := []byte(`sglang:num_queue_reqs 0
+sglang:num_running_reqs 1
+sglang:realtime_tokens_total{mode="decode"} 10
+sglang:realtime_tokens_total{mode="prefill_compute"} 10
+sglang:realtime_tokens_total{mode="prefill_cache"} 10
+sglang:time_to_first_token_seconds_count 1
+`)
+	for _, c := range []struct {
+		name   string
+		engine Engine
+		body   []byte
+		counts bool
+	}{
+		{"vLLM", EngineVLLM, read(t, "recorded", "vllm-0.32.0-loaded.prom"), true},
+		{"SGLang", EngineSGLang, sglang, true},
+		{"SGLang before it counted tokens as they are computed", EngineSGLang, read(t, "handmade", "sglang.prom"), false},
+		{"TensorRT-LLM in Triton", EngineTensorRTLLM, read(t, "handmade", "triton-tensorrt-llm.prom"), true},
+		{"trtllm-serve", EngineTensorRTLLM, read(t, "handmade", "trtllm-serve.prom"), false},
+		{"TGI", EngineTGI, read(t, "handmade", "tgi.prom"), true},
+		{"Triton", EngineTriton, read(t, "recorded", "triton-2.51.0-loaded.prom"), false},
+	} {
+		report, err := newReader(t, c.engine).Read(c.body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var counters Counters
+		if got, _ := counters.Observe(t0, report); got.Tokens.Live != c.counts {
+			t.Errorf("%s counts its work as it does it: %t, want %t", c.name, got.Tokens.Live, c.counts)
+		}
 	}
 }

@@ -192,6 +192,8 @@ type Endpoint struct {
 	Outlier      bool   `json:"outlier"`
 	Probed       string `json:"probed"`        // why it was an outlier, while it is tried with few requests
 	OutlierSince Time   `json:"outlier_since"` // when it was last healthy
+	// when its process last answered or did work; null where work counts only when a request ends
+	WorkedAt     Time   `json:"worked_at"`
 	Tried        string `json:"tried"`         // why it was flagged for its load, while it is tried with a request
 	DoubtedSince Time   `json:"doubted_since"` // since when its report stands still
 

@@ -96,6 +96,7 @@ func fromEndpoint(e weighting.EndpointDecision, since time.Duration, now time.Ti
 		Outlier:              e.Failing,
 		Probed:               e.Probed,
 		OutlierSince:         At(e.OutlierSince),
+		WorkedAt:             At(e.Worked),
 		Tried:                e.Tried,
 		DoubtedSince:         At(e.Doubted),
 		Reason:               string(e.Reason),

@@ -82,6 +82,12 @@ func (p *Pool) Step(now time.Time, o Params, in Traffic, pool []Endpoint) {
 	p.ends = p.ends.plus(c.ended, math.Exp(-c.ended.requests()/window))
 	for i := range pool {
 		e := &pool[i]
+		switch {
+		case e.Begins:
+			e.Worked = time.Time{}
+		case e.Alive || e.Progress:
+			e.Worked = now
+		}
 		e.observeTrial(&c)
 		e.use.observe(&e.Sample, &c)
 		for _, d := range e.detectors() {

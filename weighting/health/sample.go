@@ -124,6 +124,7 @@ type Verdict struct {
 	Tried   float64   // share of what the others get, in a trial; else 0
 	Doubted time.Time // since when its report stands still, where that is doubted; else zero
 	Stuck   bool      // that report is wrong
+	Worked  time.Time // when its process last answered or reported progress; zero: never
 }
 
 const (
