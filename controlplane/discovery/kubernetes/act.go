@@ -11,14 +11,18 @@ import (
 
 	coordination "k8s.io/api/coordination/v1"
 	core "k8s.io/api/core/v1"
+	policy "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	names "k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 )
 
-// ErrDisrupted is the error of an eviction that a PodDisruptionBudget does not allow now.
-var ErrDisrupted = errors.New("its PodDisruptionBudget does not allow an eviction now")
+// The errors of an eviction that is not done, and is no fault.
+var (
+	ErrDisrupted = errors.New("its PodDisruptionBudget does not allow an eviction now")
+	ErrGone      = errors.New("it is gone already")
+)
 
 // SetServing writes the condition Serving of a Pod.
 func (c *Client) SetServing(ctx context.Context, p Pod, serving bool, reason, message string) error {
@@ -48,18 +52,16 @@ func (c *Client) patch(ctx context.Context, p Pod, subresource string, change ma
 	if subresource != "" {
 		request, resource = request.SubResource(subresource), resource+"/"+subresource
 	}
-	return c.written(request.Body(body).Do(ctx), "patch", resource, p)
-}
-
-// written returns how a write ended. A Pod that is gone, or another one of its name, needs none.
-func (c *Client) written(r rest.Result, verb, resource string, p Pod) error {
-	err := r.Error()
-	c.requested(resource, verb, resultOf(err))
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+	err = request.Body(body).Do(ctx).Error()
+	c.requested(resource, "patch", resultOf(err))
+	if gone(err) {
 		return nil
 	}
-	return mayNot(verb, resource, p.Namespace, err)
+	return mayNot("patch", resource, p.Namespace, err)
 }
+
+// gone reports whether a Pod is gone, or another one has its name.
+func gone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }
 
 // Warn writes an Event about a Pod: one for each reason, for as long as the API server keeps it, which is an hour by
 // default. Replicas write the same one.
@@ -93,13 +95,16 @@ func (c *Client) Evict(ctx context.Context, p Pod, ask bool) error {
 	if err != nil {
 		return err
 	}
-	r := c.core.Post().Namespace(p.Namespace).Resource("pods").Name(p.Name).SubResource("eviction").MaxRetries(0).
-		SetHeader("Content-Type", "application/json").Body(body).Do(ctx)
-	if apierrors.IsTooManyRequests(r.Error()) {
-		c.requested("pods/eviction", "create", resultOf(r.Error()))
+	err = c.core.Post().Namespace(p.Namespace).Resource("pods").Name(p.Name).SubResource("eviction").MaxRetries(0).
+		SetHeader("Content-Type", "application/json").Body(body).Do(ctx).Error()
+	c.requested("pods/eviction", "create", resultOf(err))
+	switch {
+	case gone(err):
+		return ErrGone
+	case apierrors.HasStatusCause(err, policy.DisruptionBudgetCause): // the API server answers 429 for load, too
 		return ErrDisrupted
 	}
-	return c.written(r, "create", "pods/eviction", p)
+	return mayNot("create", "pods/eviction", p.Namespace, err)
 }
 
 // Claim takes a Lease for a time, or keeps it if holder has it. ok is false while another holder has it. Of several

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	core "k8s.io/api/core/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"steelyard/internal/loops"
 )
@@ -24,6 +25,7 @@ const (
 // A Pod is what is known of one, besides its endpoint.
 type Pod struct {
 	Namespace, Name, UID string
+	Controlled           bool      // a controller replaces it
 	Gated                bool      // its readiness gates name Serving
 	Serving              string    // status of that condition; empty without one
 	ServingSince         time.Time // since when it has that status
@@ -79,7 +81,7 @@ func (p *PodWatch) Pods() (all []Pod, err error) {
 }
 
 func podOf(o *core.Pod) Pod {
-	p := Pod{Namespace: o.Namespace, Name: o.Name, UID: string(o.UID)}
+	p := Pod{Namespace: o.Namespace, Name: o.Name, UID: string(o.UID), Controlled: meta.GetControllerOf(o) != nil}
 	p.Gated = len(o.Spec.ReadinessGates) > 0 // only those of Serving are kept
 	for _, c := range o.Status.Conditions {
 		if c.Type == Serving {

@@ -280,8 +280,12 @@ func slimPod(p *core.Pod) {
 	gates := slices.DeleteFunc(p.Spec.ReadinessGates, func(g core.PodReadinessGate) bool {
 		return g.ConditionType != Serving
 	})
+	controller := meta.GetControllerOf(p)
 	p.ObjectMeta = slim(p.ObjectMeta, slices.Concat(known, activePorts,
 		[]string{core.LabelTopologyZone, deletionCost}))
+	if controller != nil {
+		p.OwnerReferences = []meta.OwnerReference{{Controller: controller.Controller}}
+	}
 	p.Spec = core.PodSpec{NodeName: p.Spec.NodeName, ReadinessGates: gates}
 	p.Status = core.PodStatus{
 		Phase: p.Status.Phase, PodIP: p.Status.PodIP, PodIPs: p.Status.PodIPs, Conditions: conditions,
