@@ -78,11 +78,21 @@ func TestAClusterIsShadowedWhileNoEnvoyAsksForItsWeights(t *testing.T) {
 		t.Helper()
 		eventually(t, what, func() bool { return b.server.Shadowed("llama") == want })
 	}
+	followed := func(want bool) {
+		t.Helper()
+		if b.server.Followed("llama") != want {
+			t.Errorf("followed: %t, want %t", !want, want)
+		}
+	}
 	shadowed("no Envoy", false)
+	followed(false)
 	b.dial(xdstest.Config{NodeID: "envoy-1", Clusters: []string{"llama/members"}})
 	shadowed("members only", true)
+	followed(false)
 	second := b.dial(xdstest.Config{NodeID: "envoy-2", Clusters: []string{"llama/failsafe", "llama/fallback"}})
 	shadowed("another one follows", false)
+	followed(true)
 	second.Close()
 	shadowed("it has left", true)
+	followed(false)
 }
