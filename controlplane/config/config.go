@@ -243,8 +243,9 @@ type Wedged struct {
 	Event bool `yaml:"event" default:"false"`
 	// Condition writes the condition steelyard.dev/serving, which may be a readiness gate. Default false.
 	Condition bool `yaml:"condition" default:"false"`
-	// Evict evicts the Pod after a minute, if its PodDisruptionBudget allows it, and at most one of a cluster in ten
-	// minutes. Default false.
+	// Evict evicts a Pod that has done no work for a minute, if its engine counts work as it does it, a controller
+	// replaces the Pod and its PodDisruptionBudget allows it, and at most one of a cluster in ten minutes. Default
+	// false.
 	Evict bool `yaml:"evict" default:"false"`
 }
 

@@ -14,43 +14,67 @@ import (
 )
 
 const (
-	// evictAfter is how long an engine has to hang before it may be evicted: some come back by themselves, and a new
-	// one may take minutes to load its model.
+	// evictAfter is how long an engine has to hang before it may be evicted: some come back by themselves.
 	evictAfter = time.Minute
-	// ConditionAfter is how long it has to hang before its condition says so.
-	ConditionAfter = 15 * time.Second
+	// conditionAfter is how long it has to hang before its condition says so.
+	conditionAfter = 15 * time.Second
+	// grace is how long the containers of a Pod have to run before anything is done about it: a new engine compiles
+	// and loads while its first requests wait, and the next one would do the same.
+	grace = 10 * time.Minute
+	// triedFor is how long a Pod that is tried again goes on hanging.
+	triedFor = time.Minute
 	// classes are how many deletion costs there are. Few, so that a cost rarely changes; of Pods in one class,
 	// Kubernetes removes the youngest, whose caches are the coldest.
 	classes = 4
 )
 
+// A Pod is an endpoint with what the Kubernetes API says about its Pod.
+type Pod struct {
+	api.Endpoint
+	UID        string
+	Started    time.Time // when the latest of its containers started; zero: unknown
+	Controlled bool      // a controller replaces it
+}
+
+// Busy returns the Pods that are not to blame, whatever one of their endpoints does: another one answers, in any
+// cluster, or is not known to hang, or an operator decided about it.
+func Busy(clusters []api.Cluster) map[string]bool {
+	busy := map[string]bool{}
+	for i := range clusters {
+		for k := range clusters[i].Endpoints {
+			if e := &clusters[i].Endpoints[k]; !hangs(e) {
+				busy[NameOf(e)] = true
+			}
+		}
+	}
+	return busy
+}
+
 // Wedged returns one endpoint of each Pod whose engine hangs: it is flagged because it answers no request, at each of
 // its ports, and its metrics page is answered, so no probe of Kubernetes finds out. There are none while Steelyard does
 // not see enough to say so, or if more than half of the Pods are affected: then the fault is probably not theirs. taken
 // is how many Pods were taken out before, which are endpoints no more.
-func Wedged(c *api.Cluster, taken int) (wedged []api.Endpoint) {
+func Wedged(c *api.Cluster, busy map[string]bool, taken int) (wedged []api.Endpoint) {
 	if !c.Ready || blind(c) {
 		return nil
 	}
-	byPod := map[string][]*api.Endpoint{}
+	byName := map[string]*api.Endpoint{}
 	for i := range c.Endpoints {
-		e := &c.Endpoints[i]
-		byPod[PodOf(e)] = append(byPod[PodOf(e)], e)
+		byName[NameOf(&c.Endpoints[i])] = &c.Endpoints[i]
 	}
-	for _, name := range slices.Sorted(maps.Keys(byPod)) {
-		ports := byPod[name]
-		if ports[0].Pod != "" && !slices.ContainsFunc(ports, func(e *api.Endpoint) bool { return !hangs(e) }) {
-			wedged = append(wedged, *ports[0])
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		if e := byName[name]; e.Pod != "" && !busy[name] {
+			wedged = append(wedged, *e)
 		}
 	}
-	if 2*(len(wedged)+taken) > len(byPod)+taken {
+	if 2*(len(wedged)+taken) > len(byName)+taken {
 		return nil
 	}
 	return wedged
 }
 
-// PodOf names the Pod of an endpoint, NAMESPACE/NAME; without one it is the address.
-func PodOf(e *api.Endpoint) string {
+// NameOf names the Pod of an endpoint, NAMESPACE/NAME; without one it is the address.
+func NameOf(e *api.Endpoint) string {
 	if e.Pod == "" {
 		return e.Address
 	}
@@ -81,52 +105,82 @@ func tried(e *api.Endpoint) bool { return strings.HasPrefix(e.Probed, "stalled")
 
 // A Watch remembers since when each Pod has hung, as Steelyard saw it. The endpoint's own time is its last answer,
 // which may be long before: while most of a pool stalls, none of its Pods is to blame.
-type Watch struct{ since map[string]time.Time }
+type Watch struct{ seen map[string]sighting } // by UID
 
-// Update takes in the clusters and their wedged endpoints. A Pod that is tried again goes on hanging.
-func (w *Watch) Update(clusters []api.Cluster, wedged []api.Endpoint, now time.Time) {
-	since := map[string]time.Time{}
-	for i := range clusters {
-		for j := range clusters[i].Endpoints {
-			e := &clusters[i].Endpoints[j]
-			if began, known := w.since[PodOf(e)]; known && e.Pod != "" && tried(e) {
-				since[PodOf(e)] = began
-			}
+// A sighting is when a Pod was first and last seen to hang.
+type sighting struct{ first, last time.Time }
+
+// Update takes in all Pods and the wedged ones. A Pod that is tried again goes on hanging for a while.
+func (w *Watch) Update(all, wedged []Pod, now time.Time) {
+	seen := map[string]sighting{}
+	for i := range all {
+		s, known := w.seen[all[i].UID]
+		if known && tried(&all[i].Endpoint) && now.Sub(s.last) <= triedFor {
+			seen[all[i].UID] = s
 		}
 	}
 	for i := range wedged {
-		name := PodOf(&wedged[i])
-		began, known := w.since[name]
+		s, known := w.seen[wedged[i].UID]
 		if !known {
-			began = now
+			s.first = now
 		}
-		since[name] = began
+		seen[wedged[i].UID] = sighting{s.first, now}
 	}
-	w.since = since
+	w.seen = seen
 }
 
-// For is how long the Pod of an endpoint has hung.
-func (w *Watch) For(e *api.Endpoint, now time.Time) time.Duration {
-	since, known := w.since[PodOf(e)]
+// For is how long a Pod has hung: since then, it has done nothing and none of its containers has started.
+func (w *Watch) For(p *Pod, now time.Time) time.Duration {
+	s, known := w.seen[p.UID]
 	if !known {
 		return 0
+	}
+	since := s.first
+	for _, at := range []time.Time{p.Started, p.OutlierSince.Time, p.WorkedAt.Time} {
+		if at.After(since) {
+			since = at
+		}
 	}
 	return now.Sub(since)
 }
 
-// Evictable returns the one of the wedged endpoints of a cluster that has hung for the longest, if that is long enough
-// and another Pod is well.
-func Evictable(c *api.Cluster, wedged []api.Endpoint, w *Watch, now time.Time) (api.Endpoint, bool) {
+// Reportable reports whether the condition of a wedged Pod may say that it hangs.
+func (w *Watch) Reportable(p *Pod, now time.Time) bool {
+	return p.grown(now) && w.For(p, now) >= conditionAfter
+}
+
+// grown reports whether its containers have run for long enough.
+func (p *Pod) grown(now time.Time) bool { return !p.Started.IsZero() && now.Sub(p.Started) >= grace }
+
+// Kept is why a wedged Pod is not evicted; empty if it may be. A long request looks like a hang, unless the engine
+// counts its work as it does it; and one that has never worked would only be replaced by another that does not.
+func (w *Watch) Kept(p *Pod, now time.Time) string {
+	switch {
+	case !p.Controlled:
+		return "not evicted: it has no controller that would replace it"
+	case !p.grown(now):
+		return "not evicted: a container of it has run for less than ten minutes"
+	case p.WorkedAt.IsZero():
+		return "not evicted: its metrics page has not shown work while that was done"
+	case w.For(p, now) < evictAfter:
+		return "not evicted: it has hung for less than a minute"
+	}
+	return ""
+}
+
+// Evictable returns the one of the wedged Pods of a cluster that has hung for the longest, of those that may be
+// evicted, if another Pod is well.
+func Evictable(c *api.Cluster, wedged []Pod, w *Watch, now time.Time) (Pod, bool) {
+	may := slices.DeleteFunc(slices.Clone(wedged), func(p Pod) bool { return w.Kept(&p, now) != "" })
 	well := slices.ContainsFunc(c.Endpoints, func(e api.Endpoint) bool {
 		return !e.Outlier && e.Probed == "" && e.Override == nil && e.LastScrape.Error == "" && e.Share.Or(0) > 0
 	})
-	if len(wedged) == 0 || !well {
-		return api.Endpoint{}, false
+	if len(may) == 0 || !well {
+		return Pod{}, false
 	}
-	first := slices.MinFunc(wedged, func(a, b api.Endpoint) int {
+	return slices.MinFunc(may, func(a, b Pod) int {
 		return cmp.Or(cmp.Compare(w.For(&b, now), w.For(&a, now)), cmp.Compare(a.Address, b.Address))
-	})
-	return first, w.For(&first, now) >= evictAfter
+	}), true
 }
 
 // retry is how long the condition of a Pod that hung says so, unless its container starts again before.

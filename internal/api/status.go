@@ -195,5 +195,5 @@ type WedgedPod struct {
 	Namespace string `json:"namespace"`
 	Pod       string `json:"pod"`
 	Since     Time   `json:"since"`
-	Eviction  string `json:"eviction"` // what became of it; empty if it is not to be evicted
+	Eviction  string `json:"eviction"` // what became of it, or why it is kept; empty without `evict`
 }

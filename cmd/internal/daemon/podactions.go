@@ -3,7 +3,6 @@ package daemon
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
@@ -41,7 +40,8 @@ type podActions struct {
 	watch   *kubernetes.PodWatch
 
 	hung    pods.Watch
-	lacking error // rights
+	in      map[string][]string // the clusters in which each Pod is or was, by UID
+	lacking error               // rights
 	asked   time.Time
 	priced  time.Time
 	costs   map[string]time.Time // when the cost of a Pod was written, by UID
@@ -83,51 +83,109 @@ func (a *podActions) state() api.PodActions {
 
 // A member is an endpoint with its Pod.
 type member struct {
-	cluster *api.Cluster
-	api.Endpoint
-	pod kubernetes.Pod
+	pods.Pod
+	at kubernetes.Pod
+}
+
+// A view is what is known of Pods in one pass.
+type view struct {
+	clusters []api.Cluster
+	known    []kubernetes.Pod          // in all namespaces of the clusters
+	byName   map[string]kubernetes.Pod // NAMESPACE/NAME
+	used     map[string]bool           // that are endpoints, NAMESPACE/NAME
 }
 
 func (a *podActions) pass(ctx context.Context, now time.Time) {
-	clusters := a.inKubernetes()
-	namespaces := a.namespaces(clusters)
+	v := view{clusters: a.inKubernetes()}
+	namespaces := a.namespaces(v.clusters)
 	a.watch.Follow(namespaces)
 	known, err := a.watch.Pods()
 	errs := []error{err, a.rights(ctx, now, namespaces)}
-	byName := map[string]kubernetes.Pod{}
+	v.known, v.byName, v.used = known, map[string]kubernetes.Pod{}, map[string]bool{}
 	for _, p := range known {
-		byName[p.Namespace+"/"+p.Name] = p
+		v.byName[p.Namespace+"/"+p.Name] = p
 	}
-	hanging := make([][]api.Endpoint, len(clusters))
-	for i := range clusters {
-		hanging[i] = pods.Wedged(&clusters[i], takenOut(&clusters[i], known))
-	}
-	a.hung.Update(clusters, slices.Concat(hanging...), now)
+	hanging := a.findHanging(&v, now)
 	var wedged []member
-	var states []api.WedgedPod
-	for i := range clusters {
-		c, found := &clusters[i], hanging[i]
-		var of []member
-		for _, e := range found {
-			if p, ok := byName[e.Namespace+"/"+e.Pod]; ok {
-				of = append(of, member{c, e, p})
+	states := make([]api.WedgedPod, 0, len(wedged))
+	for i := range v.clusters {
+		c, found := &v.clusters[i], hanging[i]
+		followed := a.d.streams.Followed(c.Name)
+		for _, m := range found {
+			errs = append(errs, a.warn(ctx, m, followed, now))
+		}
+		became, err := a.evict(ctx, c, found, followed, now)
+		errs = append(errs, err)
+		for _, m := range found {
+			states = append(states, api.WedgedPod{Cluster: c.Name, Namespace: m.Namespace, Pod: m.Endpoint.Pod,
+				Since: m.OutlierSince, Eviction: became[m.UID]})
+			if followed && a.hung.Reportable(&m.Pod, now) {
+				wedged = append(wedged, m)
 			}
 		}
-		for _, m := range of {
-			errs = append(errs, a.warn(ctx, m, now))
-		}
-		evicted, err := a.evict(ctx, c, found, of, now)
-		errs = append(errs, err)
-		for _, m := range of {
-			states = append(states, api.WedgedPod{Cluster: c.Name, Namespace: m.Namespace, Pod: m.Pod,
-				Since: m.OutlierSince, Eviction: evicted[m.Address]})
-		}
-		wedged = append(wedged, slices.DeleteFunc(of, func(m member) bool {
-			return a.hung.For(&m.Endpoint, now) < pods.ConditionAfter
-		})...)
 	}
-	errs = append(errs, a.conditions(ctx, known, wedged, now), a.setCosts(ctx, clusters, byName, now))
+	errs = append(errs, a.conditions(ctx, known, wedged, now), a.setCosts(ctx, &v, now))
 	a.finish(errors.Join(errs...), states)
+}
+
+// findHanging finds the Pods of each cluster that hang, and remembers of all in which clusters they are.
+func (a *podActions) findHanging(v *view, now time.Time) (hanging [][]member) {
+	var all, wedged []pods.Pod
+	in := map[string][]string{}
+	for i := range v.clusters {
+		for _, e := range v.clusters[i].Endpoints {
+			name := pods.NameOf(&e)
+			v.used[name] = true
+			if m, ok := v.member(&e); ok {
+				all = append(all, m.Pod)
+				if !slices.Contains(in[m.UID], v.clusters[i].Name) {
+					in[m.UID] = append(in[m.UID], v.clusters[i].Name)
+				}
+			}
+		}
+	}
+	for _, p := range v.known {
+		if _, used := in[p.UID]; !used && a.in[p.UID] != nil {
+			in[p.UID] = a.in[p.UID]
+		}
+	}
+	a.in = in
+	busy := pods.Busy(v.clusters)
+	for i := range v.clusters {
+		var found []member
+		for _, e := range pods.Wedged(&v.clusters[i], busy, takenOut(&v.clusters[i], v, in)) {
+			if m, ok := v.member(&e); ok {
+				found, wedged = append(found, m), append(wedged, m.Pod)
+			}
+		}
+		hanging = append(hanging, found)
+	}
+	a.hung.Update(all, wedged, now)
+	return hanging
+}
+
+// member returns an endpoint with its Pod, if that is known.
+func (v *view) member(e *api.Endpoint) (member, bool) {
+	p, ok := v.byName[pods.NameOf(e)]
+	return member{pods.Pod{Endpoint: *e, UID: p.UID, Started: p.Started, Controlled: p.Controlled}, p},
+		ok && e.Pod != ""
+}
+
+// takenOut is how many Pods of a cluster hang by their condition, and are endpoints no more. Where it is not known in
+// which clusters a Pod was, it counts in all of its namespace.
+func takenOut(c *api.Cluster, v *view, in map[string][]string) (n int) {
+	namespaces := map[string]bool{}
+	for i := range c.Endpoints {
+		namespaces[c.Endpoints[i].Namespace] = true
+	}
+	for _, p := range v.known {
+		of := in[p.UID]
+		if p.Serving == "False" && namespaces[p.Namespace] && !v.used[p.Namespace+"/"+p.Name] &&
+			(of == nil || slices.Contains(of, c.Name)) {
+			n++
+		}
+	}
+	return n
 }
 
 // finish makes the result of a pass the state, and logs an error that is new.
@@ -150,20 +208,6 @@ func (a *podActions) inKubernetes() []api.Cluster {
 	return slices.DeleteFunc(a.d.Clusters(), func(c api.Cluster) bool {
 		return !slices.ContainsFunc(c.Endpoints, func(e api.Endpoint) bool { return e.Pod != "" })
 	})
-}
-
-// takenOut is how many Pods in the namespaces of a cluster hang by their condition, and are endpoints no more.
-func takenOut(c *api.Cluster, known []kubernetes.Pod) (n int) {
-	in, there := map[string]bool{}, map[string]bool{}
-	for i := range c.Endpoints {
-		in[c.Endpoints[i].Namespace], there[pods.PodOf(&c.Endpoints[i])] = true, true
-	}
-	for _, p := range known {
-		if p.Serving == "False" && in[p.Namespace] && !there[p.Namespace+"/"+p.Name] {
-			n++
-		}
-	}
-	return n
 }
 
 // namespaces names where the Pods of clusters are, or will be by the configuration: with a readiness gate, no Pod is
@@ -252,134 +296,6 @@ func neededRights(section config.Kubernetes) map[string][]kubernetes.Right {
 	}
 	if section.DeletionCost {
 		all["pod-deletion-cost"] = append([]kubernetes.Right{{Verb: "patch", Resource: "pods"}}, lease...)
-	}
-	return all
-}
-
-// hangs says what is the matter with a Pod.
-func hangs(m member) string {
-	return fmt.Sprintf("Its engine takes requests and has answered none since %s, while its metrics page is answered.",
-		m.OutlierSince.UTC().Format(time.RFC3339))
-}
-
-// warn writes an Event about a Pod, once in warnRest.
-func (a *podActions) warn(ctx context.Context, m member, now time.Time) error {
-	maps.DeleteFunc(a.warned, func(_ string, at time.Time) bool { return now.Sub(at) >= warnRest })
-	if _, warned := a.warned[m.pod.UID]; !a.section.Wedged.Event || warned {
-		return nil
-	}
-	err := a.client.Warn(ctx, m.pod, "EngineHangs", hangs(m)+" Steelyard sends it next to nothing.")
-	if err == nil {
-		a.warned[m.pod.UID] = now
-	}
-	return err
-}
-
-// evict evicts at most one Pod of a cluster, and returns what became of it by its address.
-func (a *podActions) evict(ctx context.Context, c *api.Cluster, found []api.Endpoint, of []member, now time.Time) (
-	map[string]string, error) {
-	e, due := pods.Evictable(c, found, &a.hung, now)
-	i := slices.IndexFunc(of, func(m member) bool { return m.Address == e.Address })
-	if !a.section.Wedged.Evict || !due || i < 0 {
-		return nil, nil
-	}
-	result, err := a.evictOne(ctx, of[i])
-	return map[string]string{e.Address: result}, err
-}
-
-// evictOne evicts a Pod, if that is allowed and no other one of its cluster was evicted in ten minutes, by any replica.
-func (a *podActions) evictOne(ctx context.Context, m member) (result string, err error) {
-	if err := a.client.Evict(ctx, m.pod, true); err != nil {
-		if errors.Is(err, kubernetes.ErrDisrupted) {
-			return err.Error(), nil
-		}
-		return "refused", err
-	}
-	ok, err := a.client.Claim(ctx, m.pod.Namespace, leaseName("eviction", m.cluster.Name), m.pod.UID, evictionRest)
-	if err != nil || !ok {
-		return "another Pod of its cluster was evicted in the last ten minutes", err
-	}
-	if err := a.client.Evict(ctx, m.pod, false); err != nil {
-		if errors.Is(err, kubernetes.ErrDisrupted) {
-			return err.Error(), nil
-		}
-		return "refused", err
-	}
-	a.d.options.Log.Warn("Pod evicted, because its engine hangs", "cluster", m.cluster.Name, "namespace", m.Namespace,
-		"pod", m.Pod, "since", m.OutlierSince.Time)
-	return "evicted", nil
-}
-
-// leaseName names a Lease of one kind for anything that has a name.
-func leaseName(kind, of string) string {
-	return fmt.Sprintf("steelyard-%s-%.10x", kind, sha256.Sum256([]byte(of)))
-}
-
-// conditions writes the condition of Pods that hang, that hung, and whose readiness gate waits for it.
-func (a *podActions) conditions(ctx context.Context, known []kubernetes.Pod, wedged []member, now time.Time) (
-	err error) {
-	if !a.section.Wedged.Condition {
-		return nil
-	}
-	why := map[string]string{}
-	for _, m := range wedged {
-		why[m.pod.UID] = hangs(m)
-	}
-	for _, p := range known {
-		serving, write := pods.Condition{Wedged: why[p.UID] != "", Gated: p.Gated, Status: p.Serving,
-			Since: p.ServingSince, Started: p.Started}.Next(now)
-		if !write {
-			continue
-		}
-		reason := "EngineHangs"
-		if serving {
-			reason = "NoFault"
-		}
-		err = errors.Join(err, a.client.SetServing(ctx, p, serving, reason, why[p.UID]))
-	}
-	return err
-}
-
-// setCosts keeps the deletion costs up to date. Of several replicas one does, in each namespace.
-func (a *podActions) setCosts(ctx context.Context, clusters []api.Cluster, byName map[string]kubernetes.Pod,
-	now time.Time) (err error) {
-	if !a.section.DeletionCost || now.Sub(a.priced) < costInterval {
-		return nil
-	}
-	a.priced = now
-	maps.DeleteFunc(a.costs, func(_ string, at time.Time) bool { return now.Sub(at) >= costRest })
-	// Of another installation, this one's Pods would have no costs.
-	installation := a.client.Namespace() + "/" + cmp.Or(a.d.configuration().Replicas, &config.Replicas{}).Prefix
-	mine := map[string]bool{}
-	for _, namespace := range namespacesOf(clusters) {
-		ok, failed := a.client.Claim(ctx, namespace, leaseName("deletion-cost", installation), a.d.replica, costLease)
-		mine[namespace], err = ok, errors.Join(err, failed)
-	}
-	written := 0
-	for name, cost := range costsOf(clusters) {
-		p, known := byName[name]
-		_, resting := a.costs[p.UID]
-		if !known || resting || !mine[p.Namespace] || written == maxCosts || p.Cost != nil && *p.Cost == cost {
-			continue
-		}
-		written++
-		a.costs[p.UID] = now
-		err = errors.Join(err, a.client.SetDeletionCost(ctx, p, cost))
-	}
-	return err
-}
-
-// costsOf are the deletion costs by NAMESPACE/POD. A Pod that is an endpoint more than once has the highest.
-func costsOf(clusters []api.Cluster) map[string]int {
-	all := map[string]int{}
-	for i := range clusters {
-		costs := pods.Costs(&clusters[i])
-		for _, e := range clusters[i].Endpoints {
-			if cost, known := costs[e.Address]; known {
-				name := e.Namespace + "/" + e.Pod
-				all[name] = max(all[name], cost)
-			}
-		}
 	}
 	return all
 }
