@@ -23,9 +23,6 @@ const (
 	grace = 10 * time.Minute
 	// triedFor is how long a Pod that is tried again goes on hanging.
 	triedFor = time.Minute
-	// classes are how many deletion costs there are. Few, so that a cost rarely changes; of Pods in one class,
-	// Kubernetes removes the youngest, whose caches are the coldest.
-	classes = 4
 )
 
 // A Pod is an endpoint with what the Kubernetes API says about its Pod.
@@ -206,40 +203,4 @@ func (c Condition) Next(now time.Time) (serving, write bool) {
 		return again, again
 	}
 	return true, c.Status == "" && c.Gated
-}
-
-// Costs returns the deletion costs of the endpoints of a cluster, by address: 0 for the quarter of the pool with the
-// least outstanding work, 3 for the one with the most: in seconds if they are known of all, else in requests. Endpoints
-// that hang or are drained have no work worth keeping. Those whose load is unknown have none.
-func Costs(c *api.Cluster) map[string]int {
-	type loaded struct {
-		address string
-		work    float64
-	}
-	bySeconds := !slices.ContainsFunc(c.Endpoints, func(e api.Endpoint) bool {
-		_, known := e.Work.Seconds.Value()
-		return !known
-	})
-	var all []loaded
-	for i := range c.Endpoints {
-		e := &c.Endpoints[i]
-		work, known := e.Load.Value()
-		if bySeconds {
-			work, known = e.Work.Seconds.Value()
-		}
-		if flagged(e) || tried(e) || e.Override != nil && e.Override.Kind == api.OverrideDrain {
-			work, known = 0, true
-		}
-		if e.Pod != "" && known {
-			all = append(all, loaded{e.Address, work})
-		}
-	}
-	slices.SortFunc(all, func(a, b loaded) int {
-		return cmp.Or(cmp.Compare(a.work, b.work), cmp.Compare(a.address, b.address))
-	})
-	costs := make(map[string]int, len(all))
-	for i, l := range all {
-		costs[l.address] = i * classes / len(all)
-	}
-	return costs
 }

@@ -1,7 +1,6 @@
 package pods
 
 import (
-	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -265,37 +264,6 @@ func TestTheConditionOfAPodHasAWayBack(t *testing.T) {
 	} {
 		if serving, write := c.condition.Next(noon); serving != c.serving || write != c.write {
 			t.Errorf("%s: %t, written %t, want %t, %t", c.name, serving, write, c.serving, c.write)
-		}
-	}
-}
-
-func TestTheLeastBusyQuarterCostsTheLeast(t *testing.T) {
-	for _, c := range []struct {
-		name string
-		pool *api.Cluster
-		want map[string]int
-	}{
-		{"four", pool(4), map[string]int{"a": 0, "b": 1, "c": 2, "d": 3}},
-		{"eight", pool(8), map[string]int{"a": 0, "b": 0, "c": 1, "d": 1, "e": 2, "f": 2, "g": 3, "h": 3}},
-		{"two", pool(2), map[string]int{"a": 0, "b": 2}},
-		{"none", pool(0), map[string]int{}},
-		{"by seconds of work", pool(2, func(c *api.Cluster) {
-			c.Endpoints[0].Work.Seconds, c.Endpoints[1].Work.Seconds = api.Num(9), api.Num(1)
-		}), map[string]int{"a": 2, "b": 0}},
-		{"seconds are known of one only", pool(2, func(c *api.Cluster) {
-			c.Endpoints[0].Work.Seconds = api.Num(9)
-		}), map[string]int{"a": 0, "b": 2}},
-		{"one hangs", pool(2, hang(1)), map[string]int{"a": 0, "b": 2}},
-		{"one that hangs is busy", pool(3, hang(2)), map[string]int{"a": 0, "c": 1, "b": 2}},
-		{"one is drained", pool(3, func(c *api.Cluster) {
-			c.Endpoints[2].Override = &api.Override{Kind: api.OverrideDrain}
-		}), map[string]int{"a": 0, "c": 1, "b": 2}},
-		{"one is unknown", pool(2, func(c *api.Cluster) { c.Endpoints[1].Load = api.Number{} }),
-			map[string]int{"a": 0}},
-		{"one is no Pod", pool(2, func(c *api.Cluster) { c.Endpoints[0].Pod = "" }), map[string]int{"b": 0}},
-	} {
-		if got := Costs(c.pool); !maps.Equal(got, c.want) {
-			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}
 }

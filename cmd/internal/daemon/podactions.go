@@ -44,6 +44,7 @@ type podActions struct {
 	lacking error               // rights
 	asked   time.Time
 	priced  time.Time
+	work    pods.Costs
 	costs   map[string]time.Time // when the cost of a Pod was written, by UID
 	warned  map[string]time.Time // when there was an Event about a Pod, by UID
 

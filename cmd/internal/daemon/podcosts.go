@@ -11,7 +11,6 @@ import (
 
 	"steelyard/controlplane/config"
 	"steelyard/controlplane/pods"
-	"steelyard/internal/api"
 )
 
 // setCosts keeps the deletion costs up to date. Of several replicas one does, in each namespace.
@@ -28,8 +27,14 @@ func (a *podActions) setCosts(ctx context.Context, v *view, now time.Time) (err 
 		ok, failed := a.client.Claim(ctx, namespace, leaseName("deletion-cost", installation), a.d.replica, costLease)
 		mine[namespace], err = ok, errors.Join(err, failed)
 	}
+	written := map[string]int{}
+	for name, p := range v.byName {
+		if p.Cost != nil {
+			written[name] = *p.Cost
+		}
+	}
 	writes := 0
-	for name, cost := range costsOf(v.clusters) {
+	for name, cost := range a.work.Update(pods.WorkOf(v.clusters), written, now) {
 		p, known := v.byName[name]
 		_, resting := a.costs[p.UID]
 		if !known || resting || !mine[p.Namespace] || writes == maxCosts || p.Cost != nil && *p.Cost == cost {
@@ -40,21 +45,6 @@ func (a *podActions) setCosts(ctx context.Context, v *view, now time.Time) (err 
 		err = errors.Join(err, a.client.SetDeletionCost(ctx, p, cost))
 	}
 	return err
-}
-
-// costsOf are the deletion costs by NAMESPACE/POD. A Pod that is an endpoint more than once has the highest.
-func costsOf(clusters []api.Cluster) map[string]int {
-	all := map[string]int{}
-	for i := range clusters {
-		costs := pods.Costs(&clusters[i])
-		for _, e := range clusters[i].Endpoints {
-			if cost, known := costs[e.Address]; known {
-				name := e.Namespace + "/" + e.Pod
-				all[name] = max(all[name], cost)
-			}
-		}
-	}
-	return all
 }
 
 // leaseName names a Lease of one kind for anything that has a name.
