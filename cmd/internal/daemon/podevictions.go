@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,7 +47,8 @@ func (a *podActions) evict(ctx context.Context, c *api.Cluster, found []member, 
 	var wedged []pods.Pod
 	for _, m := range found {
 		wedged = append(wedged, m.Pod)
-		if became[m.UID] = a.hung.Kept(&m.Pod, now); !followed {
+		became[m.UID] = cmp.Or(a.hung.Kept(&m.Pod, now), "not evicted: another one has hung for longer, or none is well")
+		if !followed {
 			became[m.UID] = "not evicted: no Envoy follows the weights here"
 		}
 	}
