@@ -304,7 +304,7 @@ func TestEveryFieldOfAReportIsCheckedAndMerged(t *testing.T) {
 	}
 }
 
-// setAll sets every number and time in v.
+// setAll sets every number, time and bool in v.
 func setAll(t *testing.T, v reflect.Value, number float64, at time.Time) {
 	for i := range v.NumField() {
 		switch f := v.Field(i); {
@@ -312,6 +312,8 @@ func setAll(t *testing.T, v reflect.Value, number float64, at time.Time) {
 			f.Set(reflect.ValueOf(at))
 		case f.Kind() == reflect.Float64:
 			f.SetFloat(number)
+		case f.Kind() == reflect.Bool:
+			f.SetBool(true)
 		case f.Kind() == reflect.Int:
 			f.SetInt(1)
 		case f.Kind() == reflect.Struct:
