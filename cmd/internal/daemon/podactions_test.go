@@ -1,12 +1,21 @@
 package daemon
 
 import (
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"steelyard/controlplane/config"
 	"steelyard/controlplane/discovery/kubernetes"
+	"steelyard/controlplane/pods"
 	"steelyard/internal/api"
 )
 
@@ -40,6 +49,7 @@ func TestAHungPodOfAnotherPoolIsNotTakenOutOfThisOne(t *testing.T) {
 	}{
 		"none":                                     {"", 8, 1, nil},
 		"one of big, still an endpoint":            {"big-a", 8, 1, nil},
+		"one of small, still an endpoint":          {"small-b", 8, 1, nil},
 		"one of big, by its gate no endpoint":      {"big-h", 7, 1, map[string]int{"big": 8, "small": 2}},
 		"one of small, by its gate no endpoint":    {"small-c", 8, 0, map[string]int{"big": 8, "small": 3}},
 		"one that was no endpoint since the start": {"other", 8, 0, nil},
@@ -91,6 +101,58 @@ func TestWhyAPodIsKeptIsShown(t *testing.T) {
 			if err != nil || len(found) != 1 || !strings.Contains(became[found[0].UID], c.want) {
 				t.Errorf("%s: %d hang, and it is %q (%v), want %q", name, len(found), became, err, c.want)
 			}
+		}
+	}
+}
+
+// TestAPodOfTwoClustersIsTheOneThatIsEvictedOfBoth: the Lease of each is needed. The API keeps what is written.
+func TestAPodOfTwoClustersIsTheOneThatIsEvictedOfBoth(t *testing.T) {
+	leases := map[string][]byte{}
+	leaseName := regexp.MustCompile("steelyard-eviction-[0-9a-f]+")
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case strings.HasSuffix(r.URL.Path, "/eviction"):
+			w.WriteHeader(http.StatusCreated)
+			_, _ = io.WriteString(w, `{"kind": "Status", "apiVersion": "v1", "status": "Success"}`)
+		case r.Method == http.MethodGet && leases[leaseName.FindString(r.URL.Path)] == nil:
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = io.WriteString(w, `{"kind": "Status", "apiVersion": "v1", "reason": "NotFound", "code": 404}`)
+		default:
+			w.Header().Set("Content-Type", "application/vnd.kubernetes.protobuf")
+			if r.Method != http.MethodGet {
+				leases[string(leaseName.Find(body))] = body
+			}
+			_, _ = w.Write(leases[leaseName.FindString(r.URL.Path+string(body))])
+		}
+	}))
+	defer server.Close()
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	text := fmt.Appendf(nil, "current-context: a\ncontexts: [{name: a, context: {cluster: a}}]\n"+
+		"clusters: [{name: a, cluster: {server: %q}}]\n", server.URL)
+	if err := os.WriteFile(kubeconfig, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	client, err := kubernetes.New(kubernetes.Options{Kubeconfig: kubeconfig, Log: log,
+		Requested: func(string, string, string) {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	embed, chat := ofPods("embed", 3), ofPods("chat", 3)
+	a := podActions{client: client, d: &Daemon{options: Options{Log: log}},
+		in: map[string][]string{"both": {"embed", "chat"}, "other": {"chat"}, "third": {"more"}}}
+	for _, c := range []struct {
+		uid     string
+		cluster *api.Cluster
+		want    string
+	}{{"both", &embed, "evicted"}, {"other", &chat, "another Pod"}, {"both", &chat, "evicted"},
+		{"third", &chat, "evicted"}} {
+		m := member{pods.Pod{Endpoint: chat.Endpoints[0], UID: c.uid},
+			kubernetes.Pod{Namespace: "models", Name: c.uid, UID: c.uid}}
+		if became, err := a.evictOne(t.Context(), c.cluster, m); err != nil || !strings.HasPrefix(became, c.want) {
+			t.Errorf("%s: %q (%v), want %q", c.uid, became, err, c.want)
 		}
 	}
 }
