@@ -47,7 +47,7 @@ func (a *podActions) evict(ctx context.Context, c *api.Cluster, found []member, 
 	var wedged []pods.Pod
 	for _, m := range found {
 		wedged = append(wedged, m.Pod)
-		became[m.UID] = cmp.Or(a.hung.Kept(&m.Pod, now), "not evicted: another one has hung for longer, or none is well")
+		became[m.UID] = cmp.Or(a.hung.Kept(&m.Pod, now), "not evicted: another has hung for longer, or none is well")
 		if !followed {
 			became[m.UID] = "not evicted: no Envoy follows the weights here"
 		}
@@ -61,7 +61,7 @@ func (a *podActions) evict(ctx context.Context, c *api.Cluster, found []member, 
 	return became, err
 }
 
-// evictOne evicts a Pod, if that is allowed and no other one of its clusters was evicted in ten minutes, by any replica.
+// evictOne evicts a Pod, if that is allowed and none of its clusters lost another one in ten minutes, by any replica.
 func (a *podActions) evictOne(ctx context.Context, c *api.Cluster, m member) (result string, err error) {
 	if err := a.client.Evict(ctx, m.at, true); err != nil {
 		return notEvicted(err)
