@@ -8,8 +8,9 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,11 +19,15 @@ import (
 	policy "k8s.io/api/policy/v1"
 	rbac "k8s.io/api/rbac/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
 	"steelyard/e2e/rig/load"
 	"steelyard/e2e/rig/modelsim"
+	"steelyard/e2e/rig/proc"
+	"steelyard/e2e/rig/proc/proctest"
 	"steelyard/internal/api"
+	"steelyard/sim/engine"
 )
 
 // component gives the service account of the room the rights of a component of the manifests.
@@ -55,17 +60,18 @@ func (p *product) actions() (a api.PodActions, err error) {
 	return s.Pods, err
 }
 
-// fleet writes a pool of Pods a, b, … whose servers run here.
-func (r room) fleet(n int) ([]*modelsim.Server, string) {
+// fleet writes a pool of Pods a, b, … whose servers run here. Only a has no controller.
+func (r room) fleet(n int, o modelsim.Options) ([]*modelsim.Server, string) {
 	r.t.Helper()
 	var hosts []string
 	for i := range n {
 		hosts = append(hosts, fmt.Sprintf("127.0.0.%d", i+2))
 	}
-	servers, port := sameport(r.t.(*testing.T), hosts...)
+	servers, port := sameport(r.t.(*testing.T), o, hosts...)
 	labels := map[string]string{"app": "llama"}
 	for i, host := range hosts {
-		r.pod(pod{name: string(rune('a' + i)), ips: []string{host}, labels: labels, node: "node-1"})
+		r.pod(pod{name: string(rune('a' + i)), ips: []string{host}, labels: labels, node: "node-1",
+			controlled: i > 0})
 	}
 	r.pool(apiServer(r.t), "llama", labels, int64(port))
 	return servers, fmt.Sprintf("endpoints: {inferencePool: {name: llama, namespace: %s}}", r.name)
@@ -103,7 +109,34 @@ func (r room) condition(name string) core.ConditionStatus {
 	return ""
 }
 
-// TestAnEngineThatHangsIsReportedAndEvictedWithinItsBudget: two of four hang while their metrics pages are answered.
+// hangs has engines that batch, of which a, b and c hang while their metrics pages are answered.
+func (p *product) hangs(servers []*modelsim.Server) {
+	p.t.Helper()
+	ctx, cancel := context.WithCancel(p.t.Context())
+	done := make(chan struct{})
+	var requests []load.Completion
+	for i := range 40 * 300 {
+		requests = append(requests, load.Completion{At: time.Duration(i) * 25 * time.Millisecond, Prompt: 100, Output: 10})
+	}
+	go func() {
+		defer close(done)
+		_, _ = load.Run(ctx, load.Plan{Targets: []string{p.url + "v1/completions"}, Completions: requests})
+	}()
+	p.t.Cleanup(func() { cancel(); <-done })
+	eventually(p.t, "requests are answered", func() error {
+		for i, s := range servers {
+			if s.Served() < 10 {
+				return fmt.Errorf("%d by %d", s.Served(), i)
+			}
+		}
+		return nil
+	})
+	for _, s := range servers[:3] {
+		s.SetFrozen(true)
+	}
+}
+
+// TestAnEngineThatHangsIsReportedAndEvictedWithinItsBudget: three of six hang. The first is a Pod without a controller.
 func TestAnEngineThatHangsIsReportedAndEvictedWithinItsBudget(t *testing.T) {
 	s := apiServer(t)
 	installPools(t, s)
@@ -111,7 +144,8 @@ func TestAnEngineThatHangsIsReportedAndEvictedWithinItsBudget(t *testing.T) {
 	r.account()
 	r.grant(r.name, readPools, readPods)
 	budget := r.budget(0)
-	servers, endpoints := r.fleet(4)
+	params := engine.Defaults()
+	servers, endpoints := r.fleet(6, modelsim.Options{Batching: &params})
 	p := r.serve(endpoints, "wedged: {event: true, condition: true, evict: true}")
 	p.startEnvoy()
 	eventually(t, "the rights that are missing are named, before they are needed", func() error {
@@ -126,56 +160,133 @@ func TestAnEngineThatHangsIsReportedAndEvictedWithinItsBudget(t *testing.T) {
 	for _, name := range []string{"pod-event", "pod-condition", "pod-eviction"} {
 		r.component(name)
 	}
-	defer p.load(40, 20*time.Millisecond)()
-	eventually(t, "requests are answered", func() error {
-		for i, s := range servers {
-			if s.Served() < 10 {
-				return fmt.Errorf("%d by %d", s.Served(), i)
-			}
-		}
-		return nil
-	})
-	servers[0].SetFrozen(true)
-	servers[1].SetFrozen(true)
-	inTwoMinutes(t, "both are reported", func() error { // the condition after 15 s, and not while one is tried again
-		events, err := r.client.CoreV1().Events(r.name).List(t.Context(), meta.ListOptions{})
-		r.must(err)
+	p.hangs(servers)
+	inTwoMinutes(t, "all are reported", func() error { // the condition after 15 s, and not while one is tried again
 		a, err := p.actions()
-		if len(events.Items) != 2 || events.Items[0].Reason != "EngineHangs" || len(a.Wedged) != 2 ||
-			r.condition("a") != "False" || r.condition("b") != "False" || r.condition("c") != "" {
-			return fmt.Errorf("%d events, condition %q, state %+v (%w)", len(events.Items), r.condition("a"), a, err)
+		if events := r.events(); len(events) != 3 || events[0].Reason != "EngineHangs" || len(a.Wedged) != 3 ||
+			!strings.Contains(events[0].Message, "next to nothing") || r.condition("a") != "False" ||
+			r.condition("b") != "False" || r.condition("d") != "" {
+			return fmt.Errorf("%d events, condition %q, state %+v (%w)", len(events), r.condition("a"), a, err)
 		}
-		return nil
+		return p.eviction("no controller", "a")
 	})
-	inTwoMinutes(t, "the budget keeps the Pod", func() error { return p.eviction("PodDisruptionBudget") })
-	budget(2)
+	inTwoMinutes(t, "the budget keeps the Pod", func() error { return p.eviction("PodDisruptionBudget", "b", "c") })
+	budget(3)
 	inTwoMinutes(t, "one Pod is evicted, and no other one within ten minutes", func() error {
-		if err := p.eviction("another Pod of its cluster was evicted"); err != nil {
-			return err
+		err := p.eviction("another Pod of its cluster was evicted", "b", "c")
+		if going := r.terminating(); err == nil && len(going) != 1 {
+			err = fmt.Errorf("%v terminate", going)
 		}
-		going := 0
-		for _, name := range []string{"a", "b", "c", "d"} {
-			one, err := r.client.CoreV1().Pods(r.name).Get(t.Context(), name, meta.GetOptions{})
-			r.must(err)
-			if one.DeletionTimestamp != nil {
-				going++
-			}
-		}
-		if going != 1 {
-			return fmt.Errorf("%d Pods terminate", going)
-		}
-		return nil
+		return err
 	})
+	if going := r.terminating(); slices.Contains(going, "a") {
+		t.Errorf("%v terminate, and a has no controller", going)
+	}
 	if a, err := p.actions(); err != nil || a.Error != "" {
 		t.Errorf("the state is %+v (%v)", a, err)
 	}
 }
 
-// eviction waits for a Pod whose eviction has this state.
-func (p *product) eviction(state string) error {
+// TestNoPodIsTakenOutWhileNoEnvoyFollowsTheWeights: whatever is sent to it, Steelyard has no part in.
+func TestNoPodIsTakenOutWhileNoEnvoyFollowsTheWeights(t *testing.T) {
+	s := apiServer(t)
+	installPools(t, s)
+	r := newRoom(t, client(t, s))
+	r.account()
+	r.grant(r.name, readPools, readPods)
+	for _, name := range []string{"pod-event", "pod-condition", "pod-eviction"} {
+		r.component(name)
+	}
+	params := engine.Defaults()
+	servers, endpoints := r.fleet(6, modelsim.Options{Batching: &params})
+	p := r.serve(endpoints, "wedged: {event: true, condition: true, evict: true}")
+	p.startShadow(servers)
+	p.hangs(servers)
+	var seen time.Time
+	inTwoMinutes(t, "one has hung for long enough to be evicted", func() error {
+		if err := p.eviction("no Envoy follows", "b", "c"); err != nil && seen.IsZero() {
+			return err
+		} else if seen.IsZero() {
+			seen = time.Now()
+		}
+		if long := time.Since(seen); long < 70*time.Second {
+			return fmt.Errorf("for %v", long)
+		}
+		return nil
+	})
+	events := r.events()
+	if going := r.terminating(); len(going) > 0 || len(events) != 3 || r.condition("b") != "" ||
+		strings.Contains(events[0].Message, "next to nothing") {
+		t.Errorf("%v terminate, the condition is %q, and the events are %+v", going, r.condition("b"), events)
+	}
+}
+
+// startShadow runs an Envoy that has its own cluster of these servers, and only reports.
+func (p *product) startShadow(servers []*modelsim.Server) {
+	p.t.Helper()
+	binary, err := proc.BuildSteelyard()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	out, err := exec.CommandContext(p.t.Context(), binary, "bootstrap", "--attach", "--shadow", "--cluster", "llama",
+		"--xds", p.xds).Output()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	text := proctest.Existing + string(out) + `
+  - name: own
+    type: STATIC
+    lb_policy: ROUND_ROBIN
+    load_assignment:
+      cluster_name: own
+      endpoints:
+      - lb_endpoints:
+`
+	for _, s := range servers {
+		host, port, _ := net.SplitHostPort(s.Address())
+		text += fmt.Sprintf("        - endpoint: {address: {socket_address: {address: %s, port_value: %s}}}\n", host, port)
+	}
+	text += proctest.Listener + `          route_config:
+            virtual_hosts:
+            - {name: all, domains: ["*"], routes: [{match: {prefix: /}, route: {cluster: own, timeout: 0s}}]}
+          http_filters:
+` + proctest.RouterFilter
+	for line := range strings.Lines(string(out)) {
+		if yaml, found := strings.CutPrefix(line, "#     "); found {
+			text += strings.Repeat(" ", 14) + yaml
+		}
+	}
+	p.envoy = proctest.Envoy(p.t, proc.EnvoyConfig{Bootstrap: []byte(text), Dir: p.dir, Name: "envoy"})
+	listener, err := p.envoy.Listener(p.t.Context(), "ingress")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.url = "http://" + listener + "/"
+}
+
+func (r room) events() []core.Event {
+	events, err := r.client.CoreV1().Events(r.name).List(r.t.Context(), meta.ListOptions{})
+	r.must(err)
+	return events.Items
+}
+
+// terminating names the Pods that terminate.
+func (r room) terminating() (names []string) {
+	all, err := r.client.CoreV1().Pods(r.name).List(r.t.Context(), meta.ListOptions{})
+	r.must(err)
+	for _, one := range all.Items {
+		if one.DeletionTimestamp != nil {
+			names = append(names, one.Name)
+		}
+	}
+	return names
+}
+
+// eviction returns nil if the eviction of one of these Pods has that state.
+func (p *product) eviction(state string, pods ...string) error {
 	a, err := p.actions()
 	for _, w := range a.Wedged {
-		if strings.Contains(w.Eviction, state) {
+		if slices.Contains(pods, w.Pod) && strings.Contains(w.Eviction, state) {
 			return nil
 		}
 	}
@@ -254,38 +365,30 @@ func TestAPoolThatShrinksLosesTheLeastBusyPodAndNoRequest(t *testing.T) {
 	r.account()
 	r.grant(r.name, readPools, readPods)
 	r.component("pod-deletion-cost")
-	servers, endpoints := r.fleet(4)
+	servers, endpoints := r.fleet(4, modelsim.Options{Slots: 64})
+	const annotation = `{"metadata": {"annotations": {"steelyard.dev/capacity": "%d"}}}`
+	for name, slots := range map[string]int{"a": 40, "b": 4, "c": 40, "d": 40} { // so that b has the least to do
+		_, err := r.client.CoreV1().Pods(r.name).Patch(t.Context(), name, types.MergePatchType,
+			fmt.Appendf(nil, annotation, slots), meta.PatchOptions{})
+		r.must(err)
+	}
 	p := r.serve(endpoints, "deletion_cost: true")
 	p.startEnvoy()
 	stop := p.load(20, 2*time.Second)
-	costs := map[string]int{}
-	eventually(t, "each Pod has a cost of its own", func() error {
+	inTwoMinutes(t, "the Pod with the least work costs the least", func() error { // each is written once a minute
 		pods, err := r.client.CoreV1().Pods(r.name).List(t.Context(), meta.ListOptions{})
 		r.must(err)
-		clear(costs)
-		seen := map[int]bool{}
+		costs := ""
 		for _, one := range pods.Items {
-			cost, err := strconv.Atoi(one.Annotations["controller.kubernetes.io/pod-deletion-cost"])
-			if err != nil {
-				return fmt.Errorf("%s has none", one.Name)
-			}
-			costs[one.Name], seen[cost] = cost, true
+			costs += one.Annotations["controller.kubernetes.io/pod-deletion-cost"]
 		}
-		if len(seen) < 3 { // each is written at its own time
-			return fmt.Errorf("the costs are %v", costs)
+		if costs != "2022" && costs != "3033" {
+			return fmt.Errorf("the costs are %s", costs)
 		}
 		return nil
 	})
-	lowest := "a"
-	for name, cost := range costs {
-		if cost < costs[lowest] {
-			lowest = name
-		}
-	}
-	if costs[lowest] != 0 {
-		t.Errorf("the lowest cost is %d", costs[lowest])
-	}
-	victim := servers[lowest[0]-'a']
+	const lowest = "b"
+	victim := servers[1]
 	host, _, _ := net.SplitHostPort(victim.Address())
 	r.terminate(lowest)
 	eventually(t, "its requests have ended", func() error { // as a preStop of that length waits for

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	core "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -41,14 +42,20 @@ type pod struct {
 	annotations map[string]string
 	node        string // terminating Pods stay until they are removed, where there is one
 	unready     bool
+	controlled  bool // by a ReplicaSet
 }
 
 // pod writes a Pod and its status, and returns its UID.
 func (r room) pod(p pod) types.UID {
 	r.t.Helper()
 	pods := r.client.CoreV1().Pods(r.name)
+	var owners []meta.OwnerReference
+	if p.controlled {
+		owners = []meta.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "llama", UID: "1",
+			Controller: new(true)}}
+	}
 	made, err := pods.Create(context.Background(), &core.Pod{
-		ObjectMeta: meta.ObjectMeta{Name: p.name, Labels: p.labels, Annotations: p.annotations},
+		ObjectMeta: meta.ObjectMeta{Name: p.name, Labels: p.labels, Annotations: p.annotations, OwnerReferences: owners},
 		Spec: core.PodSpec{
 			NodeName:   p.node,
 			Containers: []core.Container{{Name: "server", Image: "vllm"}},
@@ -67,6 +74,8 @@ func (r room) setStatus(made *core.Pod, p pod) {
 	}
 	made.Status = core.PodStatus{
 		Phase: core.PodRunning, Conditions: []core.PodCondition{{Type: core.PodReady, Status: ready}},
+		ContainerStatuses: []core.ContainerStatus{{Name: "server", Ready: !p.unready, State: core.ContainerState{
+			Running: &core.ContainerStateRunning{StartedAt: meta.NewTime(time.Now().Add(-time.Hour))}}}},
 	}
 	for i, ip := range p.ips {
 		if i == 0 {

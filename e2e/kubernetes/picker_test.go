@@ -176,7 +176,7 @@ func TestAnInferencePoolNamesThePickerOfItsGateway(t *testing.T) {
 	r := newRoom(t, client(t, s))
 	r.account()
 	r.grant(r.name, readPools, readPods)
-	servers, port := sameport(t, "127.0.0.2", "127.0.0.3", "127.0.0.4")
+	servers, port := sameport(t, modelsim.Options{Slots: 64}, "127.0.0.2", "127.0.0.3", "127.0.0.4")
 	llama := map[string]string{"app": "llama"}
 	for i, name := range []string{"a", "b", "c"} {
 		host, _, _ := net.SplitHostPort(servers[i].Address())

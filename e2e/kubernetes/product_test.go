@@ -137,7 +137,7 @@ func TestSteelyardFollowsPodsWithoutAFailedRequest(t *testing.T) {
 	r := newRoom(t, client(t, s))
 	r.account()
 	r.grant(r.name, readPools, readPods)
-	servers, port := sameport(t, "127.0.0.2", "127.0.0.3", "127.0.0.4")
+	servers, port := sameport(t, modelsim.Options{Slots: 64}, "127.0.0.2", "127.0.0.3", "127.0.0.4")
 	at := func(i int) string { return servers[i].Address() }
 	llama := map[string]string{"app": "llama"}
 	write := func(name string, i int) {
@@ -211,7 +211,7 @@ func TestSteelyardFollowsPodsWithoutAFailedRequest(t *testing.T) {
 }
 
 // sameport starts a model server on each of these addresses, on the same port.
-func sameport(t *testing.T, hosts ...string) ([]*modelsim.Server, int) {
+func sameport(t *testing.T, o modelsim.Options, hosts ...string) ([]*modelsim.Server, int) {
 	t.Helper()
 	for range 20 {
 		free, err := proc.FreeAddress()
@@ -221,7 +221,8 @@ func sameport(t *testing.T, hosts ...string) ([]*modelsim.Server, int) {
 		port := free[strings.LastIndex(free, ":")+1:]
 		var servers []*modelsim.Server
 		for _, host := range hosts {
-			s, err := modelsim.Start(modelsim.Options{Address: net.JoinHostPort(host, port), Slots: 64})
+			o.Address = net.JoinHostPort(host, port)
+			s, err := modelsim.Start(o)
 			if err != nil {
 				break
 			}
