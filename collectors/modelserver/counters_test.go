@@ -356,7 +356,7 @@ sglang:time_to_first_token_seconds_count 1
 	}{
 		{"vLLM", EngineVLLM, read(t, "recorded", "vllm-0.32.0-loaded.prom"), true},
 		{"SGLang", EngineSGLang, sglang, true},
-		{"SGLang before it counted tokens as they are computed", EngineSGLang, read(t, "handmade", "sglang.prom"), false},
+		{"SGLang, older", EngineSGLang, read(t, "handmade", "sglang.prom"), false},
 		{"TensorRT-LLM in Triton", EngineTensorRTLLM, read(t, "handmade", "triton-tensorrt-llm.prom"), true},
 		{"trtllm-serve", EngineTensorRTLLM, read(t, "handmade", "trtllm-serve.prom"), false},
 		{"TGI", EngineTGI, read(t, "handmade", "tgi.prom"), true},

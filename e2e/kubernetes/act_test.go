@@ -116,7 +116,8 @@ func (p *product) hangs(servers []*modelsim.Server) {
 	done := make(chan struct{})
 	var requests []load.Completion
 	for i := range 40 * 300 {
-		requests = append(requests, load.Completion{At: time.Duration(i) * 25 * time.Millisecond, Prompt: 100, Output: 10})
+		requests = append(requests, load.Completion{At: time.Duration(i) * 25 * time.Millisecond, Prompt: 100,
+			Output: 10})
 	}
 	go func() {
 		defer close(done)
@@ -244,7 +245,8 @@ func (p *product) startShadow(servers []*modelsim.Server) {
 `
 	for _, s := range servers {
 		host, port, _ := net.SplitHostPort(s.Address())
-		text += fmt.Sprintf("        - endpoint: {address: {socket_address: {address: %s, port_value: %s}}}\n", host, port)
+		text += fmt.Sprintf("        - endpoint: {address: {socket_address: {address: %s, port_value: %s}}}\n", host,
+			port)
 	}
 	text += proctest.Listener + `          route_config:
             virtual_hosts:

@@ -55,7 +55,8 @@ func (r room) pod(p pod) types.UID {
 			Controller: new(true)}}
 	}
 	made, err := pods.Create(context.Background(), &core.Pod{
-		ObjectMeta: meta.ObjectMeta{Name: p.name, Labels: p.labels, Annotations: p.annotations, OwnerReferences: owners},
+		ObjectMeta: meta.ObjectMeta{Name: p.name, Labels: p.labels, Annotations: p.annotations,
+			OwnerReferences: owners},
 		Spec: core.PodSpec{
 			NodeName:   p.node,
 			Containers: []core.Container{{Name: "server", Image: "vllm"}},
