@@ -60,14 +60,25 @@ type Parts struct {
 	Router    []byte // a mapping to merge into the configuration of the router filter: the upstream log
 	Route     []byte // a mapping to merge into the action of a route to Parts.Target: its timeout and retries
 	Target    string // the cluster that routes name
+
+	// With a picker or the module:
+	Filters []byte // a list of one HTTP filter, which a route switches on: it names the endpoint of each request
+	Manager []byte // a mapping to merge into the connection manager that has the filter
+	Picked  string // the cluster for requests with PickedHeader, in ModeFailsafe
 }
 
 // RenderParts returns the parts for one cluster.
 func RenderParts(o Options) (p Parts, err error) {
-	p.Target = view{Options: o.withDefaults()}.Target()
-	for name, part := range map[string]*[]byte{"addition": &p.Bootstrap, "clusters": &p.Clusters,
-		"upstream log": &p.Router, "patience": &p.Route} {
-		if *part, err = render(name, o); err != nil {
+	v := view{Options: o.withDefaults(), Several: true}
+	p.Target = v.Target()
+	all := map[string]*[]byte{"addition": &p.Bootstrap, "clusters": &p.Clusters, "upstream log": &p.Router,
+		"patience": &p.Route}
+	if v.Picks() {
+		p.Picked = v.PickedCluster()
+		all["picker filter"], all["early"] = &p.Filters, &p.Manager
+	}
+	for name, part := range all {
+		if *part, err = renderView(name, o, v); err != nil {
 			return Parts{}, err
 		}
 	}
@@ -270,11 +281,11 @@ type modelRoute struct {
 	HashBy    string // the header by which the cluster chooses; empty: it has another policy
 }
 
-// pickedHeader is what the picker adds to a request that it named an endpoint for.
-const pickedHeader = "x-gateway-destination-endpoint"
+// PickedHeader is what the picker adds to a request that it named an endpoint for.
+const PickedHeader = "x-gateway-destination-endpoint"
 
 // PickedHeader returns the header that a picker sets.
-func (v view) PickedHeader() string { return pickedHeader }
+func (v view) PickedHeader() string { return PickedHeader }
 
 // Routes are those to the model servers, the first that matches applies.
 func (v view) Routes() []modelRoute {
@@ -284,7 +295,7 @@ func (v view) Routes() []modelRoute {
 	}
 	switch {
 	case v.Picks() && v.Failsafe():
-		return slices.Insert(all, 0, modelRoute{view: v, Match: with(pickedHeader), To: v.PickedCluster()})
+		return slices.Insert(all, 0, modelRoute{view: v, Match: with(PickedHeader), To: v.PickedCluster()})
 	case v.Affinity != "":
 		return slices.Insert(all, 0, modelRoute{view: v, Match: with(v.Affinity), To: v.AffinityCluster(),
 			HashBy: v.Affinity})

@@ -64,6 +64,9 @@ type EnvoyGateway struct {
 	// Insecure allows a listener that is not on loopback without client certificates: every client can read the
 	// addresses of the pools' servers. Default false.
 	Insecure bool `yaml:"insecure" default:"false"`
+	// ModuleXDS is host:port where the module in the Gateways' Envoys reaches the xDS listener. Needed for routes with
+	// the annotation gateway.envoyproxy.io/steelyard-module. Default none: the Envoys have no module.
+	ModuleXDS string `yaml:"module_xds"`
 }
 
 // XDS is the gRPC listener that streams assignments to Envoys.

@@ -49,6 +49,7 @@ func (d *decoder) checkEnvoyGateway(g *EnvoyGateway) {
 		d.fail(&g.Listen, "other machines can connect to %s: add tls: with client_ca_file:, or write insecure: true "+
 			"to do without", g.Listen)
 	}
+	d.checkReachable(&g.ModuleXDS)
 }
 
 func (d *decoder) checkClient(r *ClientRule) {

@@ -13,10 +13,8 @@ func (d *decoder) checkReplicas(cfg *Config) {
 		d.checkWord(name, longestName, "a name such as steelyard")
 	}
 	d.checkObjectName(&r.Service)
-	switch {
-	case r.Address != "" && !connectable(r.Address):
-		d.refuse(&r.Address, "is not host:port that another machine can connect to: for example, 10.0.0.5:18000")
-	case r.Address == "" && cfg.Lease(false) != "" && Loopback(cfg.XDS.Listen):
+	d.checkReachable(&r.Address)
+	if r.Address == "" && cfg.Lease(false) != "" && Loopback(cfg.XDS.Listen) {
 		d.conflict(&cfg.Replicas, &cfg.XDS.Listen, "the replica that grants the places of queues is reached by the "+
 			"others on its xDS port, and they cannot connect to %s: write another xds.listen; or, below this section, "+
 			"address: HOST:PORT, by which the others reach it, or lease: none if this replica is the only one",
@@ -71,6 +69,13 @@ func (d *decoder) checkPeers(cfg *Config) {
 	if Loopback(cfg.XDS.Listen) && (r.Service != "" || slices.ContainsFunc(r.Peers, other)) {
 		(*Checker)(d).Warn(&cfg.Replicas, "only this machine can connect to xds.listen, %s, and the other replicas "+
 			"have to: write an address there that they reach, such as 0.0.0.0:18000", d.value(&cfg.XDS.Listen))
+	}
+}
+
+// checkReachable wants host:port of this process's xDS listener, or nothing.
+func (d *decoder) checkReachable(address *string) {
+	if *address != "" && !connectable(*address) {
+		d.refuse(address, "is not host:port that another machine can connect to: for example, 10.0.0.5:18000")
 	}
 }
 

@@ -8,15 +8,17 @@ type EnvoyGateway struct {
 	Failures    uint64        `json:"failures"`   // calls answered by an error
 	LastError   string        `json:"last_error"` // empty once a call is answered
 	LastErrorAt Time          `json:"last_error_at"`
-	Pools       []GatewayPool `json:"pools"` // that routes name, at most 100
+	Pools       []GatewayPool `json:"pools"`   // that routes name, at most 100
+	Ignored     []string      `json:"ignored"` // annotations of routes that have no effect, and why, at most 100
 }
 
-// maxGatewayPools bounds the list in an answer.
+// maxGatewayPools bounds the lists in an answer.
 const maxGatewayPools = 100
 
-// Complete cuts the list.
+// Complete cuts the lists.
 func (g EnvoyGateway) Complete() EnvoyGateway {
 	g.Pools = append([]GatewayPool{}, Limit(g.Pools, maxGatewayPools)...)
+	g.Ignored = append([]string{}, Limit(g.Ignored, maxGatewayPools)...)
 	return g
 }
 

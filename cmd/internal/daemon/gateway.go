@@ -52,7 +52,8 @@ func (d *Daemon) openGateway(cfg *config.EnvoyGateway) (*extensionServer, error)
 		return nil, fmt.Errorf("listening for Envoy Gateway (envoy_gateway.listen): %w", err)
 	}
 	e.Server = gateway.New(gateway.Options{Backends: d.kubernetes.backends, Cluster: d.clusterOfPool,
-		Members: d.membersOf, Plain: d.plainPool, Changed: d.poolsNamed.Set, Log: d.options.Log})
+		Members: d.membersOf, Plain: d.plainPool, Changed: d.poolsNamed.Set,
+		ModuleXDS: cfg.ModuleXDS, Log: d.options.Log})
 	e.grpc = grpc.NewServer(gatewayOptions(secured)...)
 	e.Register(e.grpc)
 	return e, nil

@@ -13,6 +13,9 @@
 //	                     pool's aggregate instead, by the weights of the rule, and the parts of package envoybootstrap
 //	                     are added: clusters, timeout and retries of these routes, and the log of their requests.
 //
+// Routes with an annotation have the module in Envoy name their endpoints (Annotation): its filter, off for all other
+// routes, a second route for the requests that got an endpoint, and their cluster.
+//
 // Everything that the last step needs is in its message, so any replica can answer any step, and Translate is a
 // function of values.
 //

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"fmt"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -15,6 +16,10 @@ import (
 	// What the parts have of other types.
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/filters/cel/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/aggregate/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/dynamic_modules/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/http/early_header_mutation/header_mutation/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/load_balancing_policies/least_request/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/load_balancing_policies/override_host/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/host/previous_hosts/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/priority/previous_priorities/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
@@ -26,13 +31,17 @@ type parts struct {
 	clusters []*clusterv3.Cluster
 	route    *routev3.RouteAction // timeout and retries
 	router   *routerv3.Router     // the log
+	module   *module              // nil without
 }
 
-// partsOf renders the parts of a cluster whose members are known.
-func partsOf(cluster string, members []string) (p parts, err error) {
+// partsOf renders the parts of a cluster whose members are known. moduleXDS is where the module reaches Steelyard. With
+// it, all clusters have the one for requests that the module named an endpoint for: routes with and without the
+// annotation come and go, and Envoy takes away a cluster before the routes to it.
+func partsOf(cluster string, members []string, c choice, moduleXDS string) (p parts, err error) {
 	rendered, err := envoybootstrap.RenderParts(envoybootstrap.Options{
-		Cluster: cluster, Known: members, LogOwn: true,
-		XDS: "127.0.0.1:18000", // only in the bootstrap's part, which Envoy Gateway has from its EnvoyProxy
+		Cluster: cluster, Known: members, LogOwn: true, Module: moduleXDS != "", Prefix: c == byPrompt,
+		// Without the module it is only in the bootstrap's part, which Envoy Gateway has from its EnvoyProxy.
+		XDS: cmp.Or(moduleXDS, "127.0.0.1:18000"),
 	})
 	if err != nil {
 		return p, fmt.Errorf("rendering cluster %s: %w", cluster, err)
@@ -58,6 +67,9 @@ func partsOf(cluster string, members []string) (p parts, err error) {
 	}
 	if err := message(rendered.Router, p.router); err != nil {
 		return p, fmt.Errorf("reading the log of %s: %w", cluster, err)
+	}
+	if p.module, err = moduleOf(rendered); err != nil {
+		return p, fmt.Errorf("reading the module of %s: %w", cluster, err)
 	}
 	return p, nil
 }

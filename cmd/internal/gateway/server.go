@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -38,7 +39,9 @@ type Options struct {
 	Changed func()
 	// Members returns the addresses of a cluster, IP:port. It may wait a moment for them.
 	Members func(ctx context.Context, cluster string) []string
-	Log     *slog.Logger
+	// ModuleXDS is HOST:PORT where the module in the Envoys reaches Steelyard; empty: they have none.
+	ModuleXDS string
+	Log       *slog.Logger
 }
 
 // A Server answers Envoy Gateway.
@@ -50,10 +53,13 @@ type Server struct {
 	state   api.EnvoyGateway
 	pending []api.GatewayPool            // of the clusters since the last translation
 	pools   map[string][]api.GatewayPool // by Gateway
+	ignored map[string][]string          // annotations of routes without effect, by Gateway
 }
 
 // New makes a server.
-func New(o Options) *Server { return &Server{options: o, pools: map[string][]api.GatewayPool{}} }
+func New(o Options) *Server {
+	return &Server{options: o, pools: map[string][]api.GatewayPool{}, ignored: map[string][]string{}}
+}
 
 // Register adds the service to a gRPC server.
 func (s *Server) Register(g *grpc.Server) { extension.RegisterEnvoyGatewayExtensionServer(g, s) }
@@ -110,11 +116,12 @@ func (s *Server) PostEndpointsModify(ctx context.Context, in *extension.PostEndp
 // PostTranslateModify replaces the noted clusters.
 func (s *Server) PostTranslateModify(ctx context.Context, in *extension.PostTranslateModifyRequest) (
 	*extension.PostTranslateModifyResponse, error) {
-	out, err := Translate(in, func(cluster string) []string { return s.options.Members(ctx, cluster) })
+	out, ignored, err := Translate(in, Surroundings{ModuleXDS: s.options.ModuleXDS,
+		Members: func(cluster string) []string { return s.options.Members(ctx, cluster) }})
 	if err != nil {
 		return nil, s.failed(status.Error(codes.Internal, err.Error()))
 	}
-	s.translated(in)
+	s.translated(in, ignored)
 	return out, nil
 }
 
@@ -204,7 +211,7 @@ func (s *Server) saw(p api.GatewayPool) {
 const maxPools = 1000
 
 // translated notes that a Gateway has been translated: its pools are those seen since the one before.
-func (s *Server) translated(in *extension.PostTranslateModifyRequest) {
+func (s *Server) translated(in *extension.PostTranslateModifyRequest, ignored []string) {
 	name := gatewayOf(in)
 	s.mu.Lock()
 	before, now := s.pools[name], s.pending
@@ -212,10 +219,14 @@ func (s *Server) translated(in *extension.PostTranslateModifyRequest) {
 	s.state.Calls++
 	s.state.LastCallAt = api.At(time.Now())
 	s.state.LastError = ""
+	delete(s.ignored, name)
 	if len(now) == 0 {
 		delete(s.pools, name)
 	} else if len(s.pools) < maxPools || before != nil {
 		s.pools[name] = now
+		if len(ignored) > 0 {
+			s.ignored[name] = api.Limit(ignored, maxPools)
+		}
 	}
 	s.mu.Unlock()
 	if !slices.Equal(before, now) {
@@ -253,7 +264,10 @@ func (s *Server) State() api.EnvoyGateway {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := s.state
-	out.Enabled, out.Pools = true, []api.GatewayPool{}
+	out.Enabled, out.Pools, out.Ignored = true, []api.GatewayPool{}, []string{}
+	for _, name := range slices.Sorted(maps.Keys(s.ignored)) {
+		out.Ignored = append(out.Ignored, s.ignored[name]...)
+	}
 	for name, pools := range s.pools {
 		for _, p := range pools {
 			p.Gateway = name

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -20,28 +21,27 @@ import (
 )
 
 // Translate returns what the Envoys of a Gateway get, where in is what Envoy Gateway made: the rules whose clusters
-// PostClusterModify noted go to their pools. members returns the addresses of a cluster of Steelyard, IP:port.
+// PostClusterModify noted go to their pools. ignored are the annotations of routes that have no effect, and why.
 //
 // The noted clusters stay, as they were before. Nothing may go there, but when a route moves back to a Service its
 // cluster is known and warm: Envoy does not wait for a new one to be before it uses the new route.
-func Translate(in *extension.PostTranslateModifyRequest, members func(cluster string) []string) (
-	*extension.PostTranslateModifyResponse, error) {
-	out := &extension.PostTranslateModifyResponse{Clusters: in.Clusters, Secrets: in.Secrets, Listeners: in.Listeners,
+func Translate(in *extension.PostTranslateModifyRequest, s Surroundings) (
+	out *extension.PostTranslateModifyResponse, ignored []string, err error) {
+	out = &extension.PostTranslateModifyResponse{Clusters: in.Clusters, Secrets: in.Secrets, Listeners: in.Listeners,
 		Routes: in.Routes}
-	t := translation{rules: map[RuleID][]share{}, parts: map[string]parts{}}
-	if err := t.read(in.Clusters, members); err != nil || len(t.rules) == 0 {
-		return out, err
+	t := translation{Surroundings: s, rules: map[RuleID][]share{}, parts: map[string]parts{},
+		choices: map[string]choice{}}
+	if t.read(in.Clusters); len(t.rules) == 0 {
+		return out, nil, nil
 	}
-	changed := map[string]bool{} // names of the lists of routes
+	t.readAnnotations(in.Routes)
+	if err := t.render(); err != nil {
+		return out, nil, err
+	}
+	changed := map[string][]*module{} // of lists of routes, by name
 	for _, list := range in.Routes {
-		for _, host := range list.VirtualHosts {
-			for _, r := range host.Routes {
-				id, _ := ruleOf(r.Name)
-				if shares := t.rules[id]; shares != nil && r.GetRoute() != nil {
-					t.send(r.GetRoute(), shares)
-					changed[list.Name] = true
-				}
-			}
+		if modules, ok := t.reroute(list); ok {
+			changed[list.Name] = modules
 		}
 	}
 	out.Clusters = slices.Clone(in.Clusters)
@@ -49,40 +49,76 @@ func Translate(in *extension.PostTranslateModifyRequest, members func(cluster st
 		out.Clusters = append(out.Clusters, t.parts[name].clusters...)
 	}
 	for _, l := range in.Listeners {
-		if err := t.log(l, changed); err != nil {
-			return out, fmt.Errorf("adding the log to listener %s: %w", l.Name, err)
+		if err := t.amend(l, changed); err != nil {
+			return out, nil, fmt.Errorf("adding to listener %s: %w", l.Name, err)
 		}
 	}
-	return out, nil
+	return out, t.ignored, nil
 }
 
-// A translation is what the noted clusters say.
+// Surroundings are what Translate needs besides the message.
+type Surroundings struct {
+	// Members returns the addresses of a cluster of Steelyard, IP:port.
+	Members func(cluster string) []string
+	// ModuleXDS is HOST:PORT where the module in the Envoys reaches Steelyard; empty: they have none.
+	ModuleXDS string
+}
+
+// A translation is what the noted clusters and the annotations say.
 type translation struct {
-	rules map[RuleID][]share
-	parts map[string]parts // by the name of Steelyard's cluster
+	Surroundings
+	rules   map[RuleID][]share
+	choices map[string]choice // by the name of Steelyard's cluster
+	parts   map[string]parts  // the same
+	ignored []string
 }
 
-func (t *translation) read(clusters []*clusterv3.Cluster, members func(string) []string) error {
+// read removes the notes.
+func (t *translation) read(clusters []*clusterv3.Cluster) {
 	for _, c := range clusters {
 		shares := noted(c)
-		id, ok := ruleOf(c.Name)
-		if shares == nil || !ok {
-			continue
+		if id, ok := ruleOf(c.Name); ok && shares != nil {
+			t.rules[id] = shares
+			delete(c.Metadata.FilterMetadata, noteKey)
 		}
-		t.rules[id] = shares
-		delete(c.Metadata.FilterMetadata, noteKey)
+	}
+}
+
+func (t *translation) render() (err error) {
+	for _, shares := range t.rules {
 		for _, s := range shares {
 			if _, done := t.parts[s.cluster]; done || s.cluster == "" {
 				continue
 			}
-			p, err := partsOf(s.cluster, members(s.cluster))
+			t.parts[s.cluster], err = partsOf(s.cluster, t.Members(s.cluster), t.choices[s.cluster], t.ModuleXDS)
 			if err != nil {
 				return err
 			}
-			t.parts[s.cluster] = p
 		}
 	}
 	return nil
+}
+
+// reroute changes a list of routes, if any is of the noted rules, and returns the modules that they switch on.
+func (t *translation) reroute(list *routev3.RouteConfiguration) (modules []*module, changed bool) {
+	for _, host := range list.VirtualHosts {
+		var routes []*routev3.Route
+		for _, r := range host.Routes {
+			id, _ := ruleOf(r.Name)
+			if shares := t.rules[id]; shares != nil && r.GetRoute() != nil {
+				t.send(r.GetRoute(), shares)
+				changed = true
+				if picked, m := t.picked(r, shares); m != nil {
+					routes = append(routes, picked)
+					modules = append(modules, m)
+				}
+			}
+			routes = append(routes, r)
+		}
+		host.Routes = routes
+	}
+	slices.SortFunc(modules, func(a, b *module) int { return strings.Compare(a.cluster, b.cluster) })
+	return slices.Compact(modules), changed
 }
 
 // send has the requests of a route go to the clusters of its rule, by their weights. A timeout and
@@ -134,9 +170,10 @@ func targets(a *routev3.RouteAction) []*routev3.WeightedCluster_ClusterWeight {
 	return nil
 }
 
-// log adds the upstream log to the filters of a listener that have a changed list of routes. It is the same for all
-// pools, so that a pool that comes or goes changes no listener but with the first one and the last one.
-func (t *translation) log(l *listenerv3.Listener, changed map[string]bool) error {
+// amend adds the upstream log to the filters of a listener that have a changed list of routes, and the filters of
+// modules that its routes switch on. The log is the same for all pools, so that a pool without the module that comes or
+// goes changes no listener but with the first one and the last one.
+func (t *translation) amend(l *listenerv3.Listener, changed map[string][]*module) error {
 	for _, chain := range append(slices.Clone(l.FilterChains), l.DefaultFilterChain) {
 		for _, f := range chain.GetFilters() {
 			manager := &managerv3.HttpConnectionManager{}
@@ -146,12 +183,14 @@ func (t *translation) log(l *listenerv3.Listener, changed map[string]bool) error
 			if err := f.GetTypedConfig().UnmarshalTo(manager); err != nil {
 				return err
 			}
-			if !changed[manager.GetRds().GetRouteConfigName()] {
+			modules, ok := changed[manager.GetRds().GetRouteConfigName()]
+			if !ok {
 				continue
 			}
 			if err := t.logRequests(manager); err != nil {
 				return err
 			}
+			addModules(manager, modules)
 			if err := pack(f.GetTypedConfig(), manager); err != nil {
 				return err
 			}

@@ -57,5 +57,12 @@ func gatewayConditions(p *Observation) (out []condition) {
 		f.ID += "/pools"
 		out = append(out, f)
 	}
+	if len(g.Ignored) > 0 {
+		f := newCondition(kindGateway, api.SeverityWarning, process, "An annotation of a route has no effect").explain(
+			strings.Join(api.Limit(g.Ignored, 3), "; "), api.BlameNo, "Its requests follow the weights.",
+			"Correct what is named: Envoy Gateway asks again when the route changes.", "")
+		f.ID += "/annotations"
+		out = append(out, f)
+	}
 	return out
 }
