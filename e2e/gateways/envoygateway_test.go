@@ -57,19 +57,20 @@ func (r *rig) parent(pool, status, reason string) error {
 }
 
 // values are the shipped settings for Envoy Gateway's chart, for Steelyard's addresses here.
-func (r *rig) values() map[string]any {
+func (r *rig) values() (out map[string]any) {
 	r.t.Helper()
-	text, err := os.ReadFile("../../manifests/gateways/envoy-gateway-values.yaml")
-	r.must(err)
-	var values struct {
-		Config struct {
-			EnvoyGateway map[string]any `json:"envoyGateway"`
-		} `json:"config"`
+	all := map[string]any{}
+	for _, name := range []string{"envoy-gateway-values.yaml", "envoy-gateway-module-values.yaml"} {
+		text, err := os.ReadFile("../../manifests/gateways/" + name)
+		r.must(err)
+		var values map[string]any
+		r.must(yaml.Unmarshal(text, &values))
+		merge(all, values)
 	}
-	r.must(yaml.Unmarshal(text, &values))
-	moved, err := json.Marshal(values.Config.EnvoyGateway)
+	settings, _, err := unstructured.NestedMap(all, "config", "envoyGateway")
 	r.must(err)
-	var out map[string]any
+	moved, err := json.Marshal(settings)
+	r.must(err)
 	for from, to := range map[string]string{
 		`"hostname":"steelyard-gateway.steelyard.svc.cluster.local"`: `"hostname":"127.0.0.1"`,
 		`"port":18001`:                         `"port":28001`,
@@ -82,6 +83,18 @@ func (r *rig) values() map[string]any {
 	}
 	r.must(json.Unmarshal(moved, &out))
 	return out
+}
+
+// merge is what Helm does with several files of values.
+func merge(into, from map[string]any) {
+	for key, value := range from {
+		below, is := value.(map[string]any)
+		if there, was := into[key].(map[string]any); is && was {
+			merge(there, below)
+			continue
+		}
+		into[key] = value
+	}
 }
 
 // start installs Envoy Gateway and one Gateway, and runs its Envoy.
@@ -167,8 +180,8 @@ func (r *rig) secret(name, dir string) {
 	}
 }
 
-// owned returns the only object of a kind that Envoy Gateway made for the Gateway.
-func (r *rig) owned(version, kind string) (*unstructured.Unstructured, error) {
+// owned returns the only object of a kind that Envoy Gateway made for a Gateway.
+func (r *rig) owned(version, kind, gateway string) (*unstructured.Unstructured, error) {
 	o := unstructured.Unstructured{}
 	o.SetAPIVersion(version)
 	o.SetKind(kind)
@@ -178,7 +191,7 @@ func (r *rig) owned(version, kind string) (*unstructured.Unstructured, error) {
 		return nil, err
 	}
 	list, err := api.List(r.t.Context(), metav1.ListOptions{
-		LabelSelector: "gateway.envoyproxy.io/owning-gateway-name=eg"})
+		LabelSelector: "gateway.envoyproxy.io/owning-gateway-name=" + gateway})
 	if err != nil {
 		return nil, err
 	}
@@ -188,14 +201,20 @@ func (r *rig) owned(version, kind string) (*unstructured.Unstructured, error) {
 	return &list.Items[0], nil
 }
 
-// runProxy runs the Envoy of the Deployment that Envoy Gateway has made.
 func (envoyGateway) runProxy(r *rig) {
+	r.t.Helper()
+	envoy := r.deployed("models", "eg", envoyAdmin)
+	r.proxy, r.proxyAdmin = envoy.Process, envoy.Admin()
+}
+
+// deployed runs the Envoy of the Deployment that Envoy Gateway has made for a Gateway.
+func (r *rig) deployed(namespace, gateway string, admin int) *proc.Envoy {
 	r.t.Helper()
 	var deployment, files *unstructured.Unstructured
 	r.eventually("Envoy Gateway deploys the Envoy", func() (err error) {
-		deployment, err = r.owned("apps/v1", "Deployment")
+		deployment, err = r.owned("apps/v1", "Deployment", gateway)
 		if err == nil {
-			files, err = r.owned("v1", "ConfigMap")
+			files, err = r.owned("v1", "ConfigMap", gateway)
 		}
 		return err
 	})
@@ -204,12 +223,12 @@ func (envoyGateway) runProxy(r *rig) {
 	if label, _, _ := unstructured.NestedString(pod, "metadata", "labels", "steelyard.dev/envoy"); label != "true" {
 		r.t.Errorf("the Pods have the label steelyard.dev/envoy: %q", label)
 	}
-	dir := r.path("pod")
+	dir := r.path("pod-" + gateway)
 	r.must(os.MkdirAll(filepath.Join(dir, "sds"), 0o755))
 	r.must(os.MkdirAll(filepath.Join(dir, "certs"), 0o755))
 	r.secret("envoy", filepath.Join(dir, "certs"))
 	here := strings.NewReplacer("/certs/", dir+"/certs/", "/sds/", dir+"/sds/", "port_value: 19000",
-		fmt.Sprint("port_value: ", envoyAdmin), "portValue: 19000", fmt.Sprint("portValue: ", envoyAdmin),
+		fmt.Sprint("port_value: ", admin), "portValue: 19000", fmt.Sprint("portValue: ", admin),
 		// With the dot at its end, Envoy's resolver does not find it in the hosts file.
 		"envoy-gateway.envoy-gateway-system.svc.cluster.local.", "127.0.0.1")
 	data, _, err := unstructured.NestedStringMap(files.Object, "data")
@@ -217,19 +236,40 @@ func (envoyGateway) runProxy(r *rig) {
 	for name, text := range data {
 		r.must(os.WriteFile(filepath.Join(dir, "sds", name), []byte(here.Replace(text)), 0o600))
 	}
-	var bootstrap string
+	bootstrap := r.bootstrapOf(pod)
+	envoy, err := proc.StartEnvoy(r.t.Context(), proc.EnvoyConfig{Bootstrap: []byte(here.Replace(bootstrap)),
+		Dir: r.dir, Name: "envoy-" + gateway, Concurrency: 2,
+		Args: []string{"--service-node", gateway + "-0", "--service-cluster", namespace + "/" + gateway}})
+	r.must(err)
+	r.whole.Cleanup(func() { _ = envoy.Kill() })
+	return envoy
+}
+
+// bootstrapOf returns that of a Pod, and has Envoys find the module, if they do in the Pod.
+func (r *rig) bootstrapOf(pod map[string]any) (bootstrap string) {
+	r.t.Helper()
 	containers, _, err := unstructured.NestedSlice(pod, "spec", "containers")
 	r.must(err)
-	args, _, err := unstructured.NestedStringSlice(containers[0].(map[string]any), "args")
+	container := containers[0].(map[string]any)
+	args, _, err := unstructured.NestedStringSlice(container, "args")
 	r.must(err)
 	for i, a := range args {
 		if a == "--config-yaml" {
 			bootstrap = args[i+1]
 		}
 	}
-	envoy, err := proc.StartEnvoy(r.t.Context(), proc.EnvoyConfig{Bootstrap: []byte(here.Replace(bootstrap)),
-		Dir: r.dir, Concurrency: 2, Args: []string{"--service-node", "eg-0", "--service-cluster", "models/eg"}})
+	text, err := json.Marshal(pod)
 	r.must(err)
-	r.proxy, r.proxyAdmin = envoy.Process, envoy.Admin()
-	r.whole.Cleanup(func() { _ = envoy.Kill() })
+	for _, want := range []string{
+		`"command":["cp","/usr/local/bin/libsteelyard.so","/modules/"]`, `{"emptyDir":{},"name":"steelyard-module"}`,
+		`{"name":"` + proc.ModulePath + `","value":"/modules"}`, `{"mountPath":"/modules","name":"steelyard-module"}`,
+	} {
+		if !strings.Contains(string(text), want) {
+			r.t.Fatalf("the Pods of Envoy have no %s: %s", want, text)
+		}
+	}
+	folder, err := proc.BuildModule()
+	r.must(err)
+	r.must(os.Setenv(proc.ModulePath, folder))
+	return bootstrap
 }

@@ -30,7 +30,7 @@ type istio struct {
 
 func (*istio) title() string { return "Istio 1.31" }
 
-func (*istio) leaves(name string) bool { return name == pickerCase }
+func (*istio) leaves(name string) bool { return name == pickerCase || name == moduleCase }
 
 func (*istio) definitions() []definitions {
 	return []definitions{

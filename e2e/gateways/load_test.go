@@ -45,10 +45,12 @@ func (r *rig) send(route string) *load {
 
 // to is a request of a route.
 func to(route string) *http.Request {
-	req, err := http.NewRequest(http.MethodPost, gatewayAddress+"/"+route+"/v1/completions", strings.NewReader("{}"))
+	body := `{"prompt": "` + strings.Repeat("a prompt that all requests have, ", 100) + `"}`
+	req, err := http.NewRequest(http.MethodPost, gatewayAddress+"/"+route+"/v1/completions", strings.NewReader(body))
 	if err != nil {
 		panic(err)
 	}
+	req.Header.Set("Content-Type", "application/json")
 	req.Host = route + ".example.com"
 	return req
 }

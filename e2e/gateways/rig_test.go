@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/restmapper"
+	"sigs.k8s.io/gateway-api-inference-extension/conformance/resources"
 
 	"steelyard/e2e/rig/kube"
 	"steelyard/e2e/rig/modelsim"
@@ -199,9 +200,9 @@ func (r *rig) serve() {
 xds: {listen: "%s"}
 admin: {listen: "%s", tokens_file: tokens, anonymous_view: true}
 kubernetes: {kubeconfig: kubeconfig}
-pools: {namespaces: [models]}
-envoy_gateway: {listen: "%s"}
-`, xdsAddress, adminAddress, hooksAddress), 0o600))
+pools: {namespaces: [models, %s]}
+envoy_gateway: {listen: "%s", module_xds: "%[1]s"}
+`, xdsAddress, adminAddress, resources.AppBackendNamespace, hooksAddress), 0o600))
 	r.must(os.WriteFile(r.path("tokens"), []byte("operate test "+token+"\n"), 0o600))
 	r.must(os.WriteFile(r.path("token"), []byte(token), 0o600))
 	p, err := proc.StartSteelyard(r.t.Context(), proc.SteelyardConfig{Path: r.binary, Config: r.path("steelyard.yaml"),
@@ -221,15 +222,21 @@ func (r *rig) status() (s api.Status, err error) {
 	return s, json.NewDecoder(resp.Body).Decode(&s)
 }
 
-// follows reports whether the Gateway's Envoy has a cluster with members.
+// hasCluster reports whether the Gateway's Envoy has a cluster with members.
 func (r *rig) hasCluster(name string) (bool, error) {
-	resp, err := http.Get("http://" + r.proxyAdmin + "/clusters")
+	text, err := r.ask("/clusters")
+	return strings.Contains(text, "\n"+name+"::"), err
+}
+
+// ask returns a page of the admin listener of the Gateway's Envoy.
+func (r *rig) ask(path string) (string, error) {
+	resp, err := http.Get("http://" + r.proxyAdmin + path)
 	if err != nil {
-		return false, err
+		return "", err
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	return strings.Contains(string(text), "\n"+name+"::"), err
+	return string(text), err
 }
 
 func (r *rig) steelyard(args ...string) {
