@@ -176,7 +176,7 @@ page: need-cc tools-envoy tools-chromium $(RUNNER) ## tests of the page in a rea
 # Envoy Gateway and Istio take ten minutes each to build at first.
 .PHONY: test-gateways
 test-gateways: tools-envoy tools-etcd tools-apiserver tools-envoy-gateway tools-istio
-test-gateways: need-go ## tests on Envoy Gateway and Istio; needs root
+test-gateways: need-cc ## tests on Envoy Gateway and Istio; needs root
 	$(call step,gateways)
 	@cd $(GATEWAYS_MODULE) && go test -count=1 -timeout 30m ./...
 
