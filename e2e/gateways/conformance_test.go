@@ -39,7 +39,7 @@ var needPickers = map[string]string{
 const report = "conformance/v1.6.0-envoy-gateway.yaml"
 
 // TestConformance runs the Gateway API Inference Extension's own tests with Envoy Gateway and Steelyard. Three things
-// are changed. The pools have no endpointPickerRef. The two Gateways have ports of their own, because both Envoys run on
+// are changed. The pools have no endpointPickerRef. The two Gateways have different ports, because both Envoys run on
 // one machine. And the Pods of Envoys are written into the namespace of the Gateways, where the suite wants some:
 // Envoy Gateway has them in its own.
 func TestConformance(t *testing.T) {
@@ -124,7 +124,8 @@ func (r *rig) echo(app, name, ip string) {
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			_ = json.NewEncoder(w).Encode(roundtripper.CapturedRequest{Path: q.RequestURI, Host: q.Host,
-				Method: q.Method, Protocol: q.Proto, Headers: q.Header, Namespace: resources.AppBackendNamespace, Pod: name})
+				Method: q.Method, Protocol: q.Proto, Headers: q.Header, Namespace: resources.AppBackendNamespace,
+				Pod: name})
 		})}
 	go func() { _ = server.ListenAndServe() }()
 	r.whole.Cleanup(func() { _ = server.Close() })

@@ -61,7 +61,7 @@ func TestARouteWithTheAnnotationHasItsEndpointsNamed(t *testing.T) {
 		}
 		filters, all := filtersOf(t, out)
 		if !slices.Equal(filters, []string{"steelyard.models.llama", "envoy.filters.http.router"}) ||
-			!strings.Contains(all, "early_header_mutation") || !strings.Contains(all, "steelyard-xds.steelyard.svc:18000") ||
+			!strings.Contains(all, "early_header_mutation") || !strings.Contains(all, s.options.ModuleXDS) ||
 			!strings.Contains(all, c.reads) {
 			t.Errorf("%s: the listener has %v: %s", c.value, filters, all)
 		}

@@ -32,8 +32,8 @@ func TestAPoolThatIsNotServedIsAnIncident(t *testing.T) {
 
 func TestAnAnnotationWithoutEffectIsAWarning(t *testing.T) {
 	s := calm()
-	s.Status.EnvoyGateway = api.EnvoyGateway{Enabled: true, Calls: 1, Ignored: []string{"httproute/models/llama/rule/0: " +
-		"gateway.envoyproxy.io/steelyard-module needs envoy_gateway.module_xds"}}
+	s.Status.EnvoyGateway = api.EnvoyGateway{Enabled: true, Calls: 1, Ignored: []string{
+		"httproute/models/llama/rule/0: gateway.envoyproxy.io/steelyard-module needs envoy_gateway.module_xds"}}
 	i := only(t, s.after(2*time.Second))
 	if !strings.Contains(i.Why, "module_xds") || i.Severity != api.SeverityWarning {
 		t.Errorf("the incident is %+v", i)
