@@ -66,6 +66,9 @@ func TestConformance(t *testing.T) {
 		URL: "not published", Version: "with Envoy Gateway 1.9.1", Contact: []string{"not published"}}
 	options.ReportOutputPath = r.path("report.yaml")
 	conformance.RunConformanceWithOptions(t, options)
+	if s, err := r.status(); err != nil || s.EnvoyGateway.Failures > 0 { // also for routes that went at once
+		t.Errorf("Envoy Gateway was refused: %+v, %v", s.EnvoyGateway, err)
+	}
 	got, err := os.ReadFile(options.ReportOutputPath)
 	r.must(err)
 	golden.Check(t, report, dated(got))

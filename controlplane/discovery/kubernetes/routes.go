@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -38,7 +39,7 @@ type route struct {
 }
 
 // Backends returns the backends of a rule of a route, as the API has them now: weights that are older than the
-// gateway's would be in force until it asks again.
+// gateway's would be in force until it asks again. A route that is gone has none: the gateway will soon know.
 func (c *Client) Backends(ctx context.Context, kind, namespace, name string, rule int) ([]BackendRef, error) {
 	resource, ok := routeResources[kind]
 	if !ok {
@@ -46,6 +47,9 @@ func (c *Client) Backends(ctx context.Context, kind, namespace, name string, rul
 	}
 	found, err := c.dynamic.Resource(resource).Namespace(namespace).Get(ctx, name, meta.GetOptions{})
 	c.requested(resource.Resource, "get", resultOf(err))
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, mayNot("get", resource.Resource+"."+resource.Group, namespace, err)
 	}
