@@ -26,7 +26,6 @@ import (
 	"steelyard/controlplane/admin/history"
 	"steelyard/controlplane/admin/metrics"
 	"steelyard/controlplane/config"
-	"steelyard/controlplane/discovery/kubernetes"
 	"steelyard/controlplane/liveness"
 	"steelyard/internal/api"
 	"steelyard/internal/credentials"
@@ -123,11 +122,7 @@ func New(cfg *config.Config, o Options) (*Daemon, error) {
 		poolsChanged: loops.NewSignal(), poolsNamed: loops.NewSignal(),
 		credentials: credentials.New(o.Log),
 		guard:       access.NewGuard(o.Log)}
-	d.kubernetes = kubernetesAPI{connected: make(chan struct{}),
-		pod: kubernetes.OwnPod(context.Background(), kubernetes.TokenFile)}
-	if cfg.Kubernetes.Kubeconfig != "" { // which has the rights
-		d.kubernetes.pod.ServiceAccount = ""
-	}
+	d.kubernetes = newKubernetesAPI(cfg)
 	xdsTLS, err := d.serverTLS(cfg.XDS.TLS, "xds.tls")
 	if err != nil {
 		return nil, err

@@ -21,6 +21,15 @@ type kubernetesAPI struct {
 	pod       api.OwnPod         // that this process runs in
 }
 
+func newKubernetesAPI(cfg *config.Config) kubernetesAPI {
+	k := kubernetesAPI{connected: make(chan struct{}),
+		pod: kubernetes.OwnPod(context.Background(), kubernetes.TokenFile)}
+	if cfg.Kubernetes.Kubeconfig != "" { // which has the rights
+		k.pod.ServiceAccount = ""
+	}
+	return k
+}
+
 // review asks the Kubernetes API who has a token, for the admin listener.
 func (k *kubernetesAPI) review(ctx context.Context, token string) (r admin.Reviewed, err error) {
 	select {
