@@ -237,7 +237,8 @@ func incidents(b *reference.Table, s *source) {
 	b.WriteString("\n## Incidents\n")
 	b.Head("you see", "kind, severity", "what to do")
 	byTitle := func(a, b incident) int {
-		return cmp.Or(strings.Compare(a.title, b.title), strings.Compare(a.kind, b.kind), strings.Compare(a.next, b.next))
+		return cmp.Or(strings.Compare(a.title, b.title), strings.Compare(a.kind, b.kind),
+			strings.Compare(a.next, b.next))
 	}
 	for _, row := range slices.SortedFunc(maps.Keys(severities), byTitle) {
 		words := slices.Compact(slices.Sorted(slices.Values(severities[row])))

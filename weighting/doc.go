@@ -41,9 +41,9 @@
 // Where no slots are known, or hardly ever all taken, and where work is the unit, the law assumes that endpoints batch
 // continuously. What keeps a request waiting is then the prompts that began just before, and the number of requests
 // says little about those. While fewer requests arrive within H than two fifths of the endpoints, the loads show most
-// of them, and H is as above, with two scrape intervals at least where only scrapes count. From four fifths on they show
-// none, and H is x·Σ r_i / arrival rate, with r_i the requests in flight: x times the mean time that a request stays;
-// between the two it is interpolated. Both limits are three times as high where proxies report the prompts.
+// of them, and H is as above, with two scrape intervals at least where only scrapes count. From four fifths on they
+// show none, and H is x·Σ r_i / arrival rate, with r_i the requests in flight: x times the mean time that a request
+// stays; between the two it is interpolated. Both limits are three times as high where proxies report the prompts.
 //
 //	x       2 where proxies count requests or reports are late, otherwise 1; but 0.2 where engines count tokens, which
 //	        show the prompts of the interval before

@@ -67,7 +67,7 @@ func (l *Law) late(p *pool, limits bool) time.Duration {
 // time by a lag.
 //
 // Counts of the proxies are of the time at which they were read, and so are scrapes where the endpoints execute no more
-// than their slots. Where they batch continuously, and scrapes are all there is, it is two intervals at least; and where
+// than their slots. Where they batch continuously, and scrapes are all there is, it is two intervals at least; and if
 // work is the unit no more, because what began at an endpoint since is expected in its load.
 func (f *forecast) until(s *Snapshot, late time.Duration, age float64, byWork, limits bool) time.Duration {
 	limited := func(d time.Duration) time.Duration { return min(max(0, d), longest) }

@@ -58,7 +58,8 @@ func TestLeastLatencyTrustsANewEndpointWithItsRamp(t *testing.T) {
 			if j < 3 || i >= 200 {
 				s.Endpoints = append(s.Endpoints, Endpoint{Address: fmt.Sprint(j), Exact: true,
 					InFlight: known(inFlight, now), Proxies: ProxyReport{
-						Issued: known(answered+inFlight, now), Ended: known(answered, now), Answered: known(answered, now),
+						Issued: known(answered+inFlight, now), Ended: known(answered, now),
+						Answered:       known(answered, now),
 						LatencySeconds: known(answered/2, now), Succeeded: known(answered, now),
 						Failed: known(0, now), Errors: known(0, now)}})
 			}
@@ -66,7 +67,8 @@ func TestLeastLatencyTrustsANewEndpointWithItsRamp(t *testing.T) {
 		d := law.Step(now, s)
 		if i >= 200 {
 			if e := d.Endpoints[3]; e.Share > 0.3 {
-				t.Fatalf("%v after it came its share is %.2f, with %.2f of its capacity", now.Sub(at(10)), e.Share, e.Ramp)
+				t.Fatalf("%v after it came its share is %.2f, with %.2f of its capacity", now.Sub(at(10)), e.Share,
+					e.Ramp)
 			}
 		}
 	}
@@ -181,7 +183,8 @@ func TestATrialInASaturatedPoolEndsNoShedding(t *testing.T) {
 		d := law.Step(now, s)
 		flagged = d.Endpoints[3].Overloaded
 		if passed > 21 && passed < 40 && d.DropFraction < 0.5 {
-			t.Fatalf("at %.2f s only %.2f are refused, while clients wait for %v", passed, d.DropFraction, d.ExpectedWait)
+			t.Fatalf("at %.2f s only %.2f are refused, while clients wait for %v", passed, d.DropFraction,
+				d.ExpectedWait)
 		}
 	}
 }

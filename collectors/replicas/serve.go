@@ -23,8 +23,8 @@ var service = grpc.ServiceDesc{
 
 const method = "/steelyard.replicas.v1.Replicas/Follow"
 
-// mostWaiting is how many messages wait for a replica that reads slowly: a third of a second of changes. Those that find it
-// full are lost, and what they had is sent again within a second.
+// mostWaiting is how many messages wait for a replica that reads slowly: a third of a second of changes. More are lost,
+// and what they had is sent again within a second.
 const mostWaiting = 64
 
 // A follower is a replica that follows this one.

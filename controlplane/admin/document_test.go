@@ -147,8 +147,8 @@ func (d *apiDocument) typeOf(key string, t reflect.Type) string {
 
 // series describes what /metrics has, with every series that there is.
 func (d *apiDocument) series() {
-	d.WriteString("\n## Series\n\nSeries with the label `endpoint` have `envoy_cluster_name`, too; series with `envoy` " +
-		"have `host`.\n")
+	d.WriteString("\n## Series\n\nSeries with the label `endpoint` have `envoy_cluster_name`, too; series with " +
+		"`envoy` have `host`.\n")
 	d.Head("series", "type", "labels", "meaning")
 	help, kinds, labels := map[string]string{}, map[string]string{}, map[string][]string{}
 	sample := regexp.MustCompile(`^(steelyard_[a-z0-9_]+?)(?:_bucket|_sum|_count)?(?:\{(.*)\})? `)

@@ -95,7 +95,7 @@ type Decision struct {
 	// to which endpoints are filled: requests for each slot, or mean requests
 	WaterLevel   Number `json:"water_level"`
 	MedianLoad   Number `json:"median_load"`           // of the usable loads
-	DropFraction Number `json:"drop_fraction"`         // part of the requests that Envoys refuse; null while none follows here
+	DropFraction Number `json:"drop_fraction"`         // that Envoys refuse; null while none follows here
 	Unit         string `json:"unit"`                  // of load: `work` if most engines count tokens, else `requests`
 	Work         Work   `json:"work"`                  // null if `unit` is `requests`
 	ExpectedWait Number `json:"expected_wait_seconds"` // mean wait of the next request for a slot

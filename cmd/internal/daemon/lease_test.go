@@ -75,7 +75,8 @@ func TestEpochsGoOnRisingFromOneLeaseToTheNext(t *testing.T) {
 	with := func(store string) *config.Config {
 		text := ""
 		if store != "" {
-			text = fmt.Sprintf("redis: {addresses: [%q]}\nreplicas: {address: 127.0.0.1:18000, peers: [127.0.0.1:18001]}", store)
+			text = fmt.Sprintf("redis: {addresses: [%q]}\nreplicas: {address: 127.0.0.1:18000, peers: "+
+				"[127.0.0.1:18001]}", store)
 		}
 		return parse(t, text+queued)
 	}

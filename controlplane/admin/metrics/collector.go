@@ -214,7 +214,7 @@ func collectEndpoint(s sink, e *api.Endpoint) {
 	s.set("steelyard_endpoint_implausible_readings_total", "Scrapes with a counter that was impossibly high.",
 		e.ImplausibleReadings)
 	s.set("steelyard_endpoint_requests_total", "Requests that the Envoys began here.", e.Requests)
-	s.set("steelyard_endpoint_hashed_requests_total", "Requests begun here through a hash (affinity).", e.HashedRequests)
+	s.set("steelyard_endpoint_hashed_requests_total", "Requests begun here by a hash (affinity).", e.HashedRequests)
 	s.set("steelyard_endpoint_completed_requests_total", "Requests completed, by its own counter.",
 		e.CompletedRequests)
 	s.set("steelyard_endpoint_in_flight", "Requests in flight, by the Envoys' counts, or else waiting and running.",
