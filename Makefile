@@ -95,7 +95,7 @@ test: tools tidy format lint clear-flaky unit ## everything that checks
 test-long: need-cc tools tools-zig clear-flaky $(RUNNER) ## what takes too long for each change
 	$(call step,long tests)
 	@$(call gotest,.,long) --packages "./weighting/... ./sim/... ./collectors/inflight ./cmd/steelyard ./e2e/chaos \
-	./e2e/counts ./e2e/release" -- -tags long -count=1 -p 1 -timeout 45m
+	./e2e/counts ./e2e/queue ./e2e/release" -- -tags long -count=1 -p 1 -timeout 45m
 	@$(call gotest,$(BENCH_MODULE),matrix) --packages ./matrix -- -tags long -count=1 -timeout 20m
 
 .PHONY: clear-flaky

@@ -14,6 +14,10 @@
 // A message is SYRP, a version and CBOR. Replicas of two versions may run at the same time: each refuses the stream of
 // the other, says so, and takes its counts for missing.
 //
+// Besides counts, a message may have the Envoys of its sender, when they changed and every 5 s; what its pickers have
+// learned of prefix caches, of which at most [RoutesPerSecond] bytes are sent, the oldest being left out; and, for a
+// replica that has just connected and asks this one, the routes that it keeps. None of this is passed on any further.
+//
 // # Who the others are
 //
 // The caller knows their addresses ([Link.SetPeers], [LookUp]). That of the replica itself may be among them, and two
@@ -36,10 +40,6 @@
 // # A lease in Redis
 //
 // [Lease] keeps the lease on queues, where it is in Redis:
-//
-// Besides counts, a message may have the Envoys of its sender, when they changed and every 5 s; what its pickers have
-// learned of prefix caches, of which at most [RoutesPerSecond] bytes are sent, the oldest being left out; and, for a
-// replica that has just connected and asks this one, the routes that it keeps. None of this is passed on any further.
 //
 //	PREFIX:{queue}:owner    the replica that grants the places of queues, with its epoch and address, for [lease.TTL]
 //	PREFIX:{queue}:epoch    the latest epoch

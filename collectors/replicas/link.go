@@ -121,7 +121,7 @@ func (l *Link) SetPeers(addresses []string, err error) {
 	defer l.mu.Unlock()
 	l.lookup = err
 	if err == nil || len(addresses) > 0 {
-		l.found = true
+		l.found = l.found || err == nil // one of those that are not known may be the only other one
 		l.retarget(addresses)
 	}
 	l.judge(time.Now())

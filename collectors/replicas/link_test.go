@@ -563,6 +563,10 @@ func TestWhileTheOthersAreNotKnownCountsAreMissing(t *testing.T) {
 	if s := a.link.Status(); s.Connected || !strings.Contains(s.Error, "the API server is away") {
 		t.Errorf("without an answer: %+v", s)
 	}
+	a.link.SetPeers([]string{a.address}, errors.New("lookup other: no such host"))
+	if s := a.link.Status(); s.Connected || !a.merged()[0].Proxies.Partial {
+		t.Errorf("with one of two names: %+v", s)
+	}
 	a.link.SetPeers([]string{}, nil)
 	if s := a.link.Status(); !s.Connected || s.Error != "" || a.merged()[0].Proxies.Partial {
 		t.Errorf("the only one: %+v", s)

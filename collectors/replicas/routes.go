@@ -105,6 +105,9 @@ func (s *sender) addRoutes(now time.Time, m *merge.Message) {
 	}
 	m.Wants = s.peers.Wants(now)
 	s.routes.take(now, m)
+	if m.Gave != "" {
+		s.peers.Answered(now, m.Gave)
+	}
 	s.peers.Messages.Prompts.Sent += uint64(len(m.Routes))
 	s.peers.Messages.Prompts.LeftOut += s.routes.dropped
 	s.routes.dropped = 0

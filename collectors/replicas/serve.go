@@ -76,7 +76,7 @@ func (l *Link) serve(stream grpc.ServerStream) error {
 var (
 	errEnded = status.Error(codes.Unavailable, "the replica stops, or there is a newer stream of the same follower")
 	errAlone = status.Error(codes.FailedPrecondition, "no replicas are configured there: write the section replicas, "+
-		"the same for all")
+		"the same for all, or start all with --service")
 	errItself = status.Error(codes.AlreadyExists, "it is this replica itself")
 )
 

@@ -85,9 +85,13 @@ func (c *Claim) Answered(asked, now time.Time, r Record) (changed bool) {
 	return changed
 }
 
+// mostTold bounds by how much an epoch may rise that a replica tells: its owner may have changed while this one was cut
+// off, but one that makes epochs up must not use them up for all.
+const mostTold = 1000
+
 // Told takes in a new owner that has told this replica so. It reports whether that is news.
 func (c *Claim) Told(now time.Time, r Record) (changed bool) {
-	if r.ID == c.id || r.Epoch <= c.floor {
+	if r.ID == c.id || r.Epoch <= c.floor || r.Epoch > c.floor+mostTold {
 		return false
 	}
 	c.heeds = now.Add(heed)

@@ -212,6 +212,9 @@ func TestAnOwnerActsForItsTermAfterItAsked(t *testing.T) {
 		c.Told(noon.Add(3*lease.Every), lease.Record{ID: "c", Epoch: 2}) {
 		t.Error("a late answer counts, or an owner without a higher epoch")
 	}
+	if c.Told(noon.Add(3*lease.Every), lease.Record{ID: "c", Epoch: 1 << 30}) || c.Floor() != 2 {
+		t.Error("an epoch that is made up counts")
+	}
 	if c.Answered(noon.Add(4*lease.Every), noon.Add(4*lease.Every), a) || c.Asks(noon.Add(4*lease.Every)) != 0 {
 		t.Error("a store that knows only the owner before counts, or is to raise its epoch")
 	}

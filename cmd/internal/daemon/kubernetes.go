@@ -55,7 +55,7 @@ func (d *Daemon) connectKubernetes(cfg *config.Config) error {
 	if r := d.replicas(cfg); r != nil && r.Service != "" {
 		needed = true
 	}
-	leased := cfg.Lease(kubernetes.InPod()) == config.LeaseKubernetes
+	leased := cfg.Lease(d.inCluster()) == config.LeaseKubernetes
 	if !needed && !leased || d.kubernetes.client != nil {
 		return nil
 	}
@@ -76,8 +76,8 @@ func (d *Daemon) connectKubernetes(cfg *config.Config) error {
 // withoutLease is why the replicas of Pods cannot have one queue.
 func withoutLease(err error) error {
 	return fmt.Errorf("replicas agree by a Lease in Kubernetes on the one that grants the places of queues, and "+
-		"cannot: %w; or write replicas: {lease: redis} with a section redis, or replicas: {lease: none} if this "+
-		"replica is the only one", err)
+		"cannot: %w; or write replicas: {lease: redis, service: steelyard-xds} with a section redis, or "+
+		"replicas: {lease: none} if this replica is the only one", err)
 }
 
 // run watches over the API server, until ctx is done.

@@ -51,7 +51,7 @@ func (k *keeper) Run(ctx context.Context) error {
 
 // newKeeper makes the keeper that cfg asks for; nil where this replica is the only one, or there is no queue.
 func (d *Daemon) newKeeper(cfg *config.Config) (*keeper, error) {
-	where := cfg.Lease(kubernetes.InPod())
+	where := cfg.Lease(d.inCluster())
 	if where == "" {
 		return nil, nil
 	}
@@ -92,11 +92,23 @@ func (d *Daemon) newKeeper(cfg *config.Config) (*keeper, error) {
 
 // nextKeeper is the keeper of a configuration, which is the one that runs unless it has to be another.
 func (d *Daemon) nextKeeper(running, next *config.Config, c config.Change) (*keeper, error) {
-	inPod := kubernetes.InPod()
-	if where := next.Lease(inPod); where == running.Lease(inPod) && !c.Replicas && (where == "" || !c.Redis) {
+	where := next.Lease(d.inCluster())
+	same := where == running.Lease(d.inCluster()) && named(running.Replicas) == named(next.Replicas)
+	if same && (where == "" || !c.Redis) {
 		return d.keeper.Load(), nil
 	}
 	return d.newKeeper(next)
+}
+
+// inCluster reports whether other replicas may be found in Kubernetes without a section replicas.
+func (d *Daemon) inCluster() bool { return kubernetes.InPod() || d.options.Service != "" }
+
+// named is what a lease depends on in the section replicas. Who the others are does not matter.
+func named(r *config.Replicas) [3]string {
+	if r == nil {
+		return [3]string{}
+	}
+	return [3]string{r.Prefix, r.Name, r.Address}
 }
 
 // blind says why another replica may grant places better than this one; empty where this one has all that it needs.
@@ -175,8 +187,8 @@ func reachable(listener, towards string) (string, error) {
 // unreachable is why no other replica can connect to this one.
 func unreachable(why string) error {
 	return fmt.Errorf("the replica that grants places is reached by the others on its xDS port, and %s: let "+
-		"xds.listen be an address of the network; or write replicas: {address: HOST:PORT}, by which the others reach "+
-		"it, or replicas: {lease: none} if this replica is the only one", why)
+		"xds.listen be an address of the network; or write address: HOST:PORT below replicas, by which the others "+
+		"reach it, or replicas: {lease: none} if this replica is the only one", why)
 }
 
 // connectReplicas has the queues reach other replicas: with the certificate of the xDS listener, and the authorities of

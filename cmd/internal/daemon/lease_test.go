@@ -28,7 +28,7 @@ func TestNoReplicaHasAnAddressOfItsOwnMachineOnly(t *testing.T) {
 		host, _, _ := net.SplitHostPort(got)
 		switch {
 		case c.fails:
-			if err == nil || !strings.Contains(err.Error(), "replicas: {address: HOST:PORT}") {
+			if err == nil || !strings.Contains(err.Error(), "address: HOST:PORT below replicas") {
 				t.Errorf("%s: %q, %v; want an error", c.listener, got, err)
 			}
 		case c.found:
@@ -50,7 +50,7 @@ func TestAPodWithoutATokenHasNoQueueOfItsOwn(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_PORT", "1")
 	_, err := config.Parse("steelyard.yaml", []byte(queued), CheckFiles)
 	for what, err := range map[string]error{"check": err, "the start": start(t, queued)} {
-		for _, want := range []string{"automountServiceAccountToken: true", "{lease: redis}", "{lease: none}"} {
+		for _, want := range []string{"automountServiceAccountToken: true", "{lease: redis, service: steelyard-xds}", "{lease: none}"} {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %v, want %s", what, err, want)
 			}
@@ -104,6 +104,31 @@ func TestEpochsGoOnRisingFromOneLeaseToTheNext(t *testing.T) {
 			}
 			return nil
 		})
+	}
+}
+
+// TestAnotherPeerChangesNothingAboutTheLease, on which the queues of all replicas depend.
+func TestAnotherPeerChangesNothingAboutTheLease(t *testing.T) {
+	store := miniredis.RunT(t)
+	with := func(peers string) *config.Config {
+		return parse(t, fmt.Sprintf("redis: {addresses: [%q]}\nreplicas: {address: 127.0.0.1:18000, peers: [%s]}",
+			store.Addr(), peers)+queued)
+	}
+	d, _ := serve(t, with("127.0.0.1:18001"))
+	before := d.keeper.Load()
+	if err := d.Apply(with("127.0.0.1:18001, 127.0.0.1:18002")); err != nil {
+		t.Fatal(err)
+	}
+	if d.keeper.Load() != before || before == nil {
+		t.Error("the lease is another one")
+	}
+}
+
+// TestReplicasThatAServiceNamesHaveNoQueueEach, also outside a Pod.
+func TestReplicasThatAServiceNamesHaveNoQueueEach(t *testing.T) {
+	d := &Daemon{options: Options{Service: "steelyard-xds"}}
+	if where := parse(t, queued).Lease(d.inCluster()); where != config.LeaseKubernetes {
+		t.Errorf("the lease is %q", where)
 	}
 }
 

@@ -75,7 +75,12 @@ func (d *Daemon) findReplicas(cfg *config.Config) {
 // checkReplicas complains of a certificate by which no replica would know another one.
 func checkReplicas(ctx context.Context, cfg *config.Config, c *config.Checker) {
 	t := cfg.XDS.TLS
-	if cfg.Replicas == nil || t == nil || t.ClientCAFile == "" {
+	switch {
+	case cfg.Replicas == nil || cfg.Replicas.Lease == config.LeaseNone || t == nil:
+		return
+	case t.ClientCAFile == "":
+		c.Fail(&cfg.XDS.TLS, "replicas check each other's certificates by xds.tls.client_ca_file: write it, or "+
+			"replicas: {lease: none} if this replica is the only one")
 		return
 	}
 	pair, err := files.KeyPair(ctx, t.CertFile, t.KeyFile)

@@ -68,6 +68,13 @@ func (p *Peers) Asker(now time.Time) ID {
 	return ""
 }
 
+// Answered notes that a replica has been sent all that it asked for: questions that it sent before are answered, too.
+func (p *Peers) Answered(now time.Time, id ID) {
+	if o := p.peers[id]; o != nil {
+		o.wants, o.answered = false, now
+	}
+}
+
 // takeRoutes takes in what a message has of routes.
 func (p *Peers) takeRoutes(now time.Time, o *peer, m *Message) {
 	o.wants = m.Wants == p.self

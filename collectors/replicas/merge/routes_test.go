@@ -118,6 +118,10 @@ func TestAReplicaIsAnsweredOnceThoughItRepeatsItsQuestion(t *testing.T) {
 	want(t, "the asker without an answer", f.Asker(f.now), "")
 	f.pass(answering, a, b)
 	want(t, "the asker, as the answer got lost", f.Asker(f.now), "a")
+	f.pass(answering+time.Second, a, b)
+	f.Answered(f.now, "a") // which took so long
+	f.pass(time.Second, a, b)
+	want(t, "the asker after its answer", f.Asker(f.now), "")
 }
 
 func TestWhatWaitsToBeHandedOnIsBounded(t *testing.T) {

@@ -87,8 +87,8 @@ func collectCertificates(s sink, all []api.Certificate, now time.Time) {
 // collectRefusals has what was refused on both listeners, and the Envoys that disconnected.
 func collectRefusals(s sink, status *api.Status, state *current.Snapshot) {
 	for _, h := range status.RefusedHandshakes {
-		s.with(labelReason, h.Reason).set("steelyard_refused_handshakes_total", "Failed TLS handshakes on the xDS port.",
-			num(h.Count))
+		s.with(labelReason, h.Reason).set("steelyard_refused_handshakes_total",
+			"Failed TLS handshakes on the xDS port.", num(h.Count))
 	}
 	s.set("steelyard_gone_envoys", "Envoys that vanished in the last ten minutes and have not returned.",
 		num(len(status.GoneEnvoys)))
