@@ -18,7 +18,7 @@ import (
 var product = []string{"weighting", "xds", "collectors", "controlplane", "cmd", "envoy-bootstrap", "picking", "sim",
 	"internal", "envoy-module"}
 
-// The exceptions to the rules below, with their present numbers. A number may only fall, and the list falls with it.
+// The exceptions to the rules below, with their present numbers. A number rises only when branches come together.
 var (
 	listedUp = map[string]int{ // arrows that run back up, by package
 		"cmd/internal/console":              3,

@@ -503,8 +503,8 @@ func TestTheLinksOfTheAlertsLeadWhereTheOverlayMonitoringSays(t *testing.T) {
 	}
 }
 
-// Who operates Steelyard needs what signed its certificate, and neither the Secret, which has a key, too, nor the account
-// of the control plane, which may write that Secret.
+// Who operates Steelyard needs what signed its certificate, and neither the Secret, which has a key, too, nor the
+// account of the control plane, which may write that Secret.
 func TestPeopleWhoOperateNeedNoSecretAndNoAccountOfSteelyard(t *testing.T) {
 	for where, objects := range map[string][]object{"base": build(t, "base"), "chart": render(t, "", nil)} {
 		for _, role := range []string{"steelyard-viewer", "steelyard-operator"} {

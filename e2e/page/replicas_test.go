@@ -17,8 +17,8 @@ type replicated struct{ thousand }
 func (replicated) Clients() []api.Client {
 	now := api.At(time.Now())
 	return []api.Client{{Connection: api.Connection{Node: api.Node{NodeID: "edge-0"}, Address: "10.0.0.1:4000",
-		ConnectedAt: now, Subscriptions: []api.Subscription{{Resource: "wide", Cluster: "wide", Known: true, InSync: true,
-			VersionSent: "7", VersionAcked: "7", LastSent: now, LastAck: now}}}}}
+		ConnectedAt: now, Subscriptions: []api.Subscription{{Resource: "wide", Cluster: "wide", Known: true,
+			InSync: true, VersionSent: "7", VersionAcked: "7", LastSent: now, LastAck: now}}}}}
 }
 
 func (replicated) Elsewhere() []api.OtherEnvoy {

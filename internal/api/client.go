@@ -8,7 +8,7 @@ type Node struct {
 	Locality    string `json:"locality"`     // region, zone and sub-zone
 }
 
-// A Client is one connected Envoy: all streams of one connection, node id and transport.
+// A Connection is one connected Envoy: all streams of one connection, node id and transport.
 type Connection struct {
 	Node
 	Address     string `json:"address"`

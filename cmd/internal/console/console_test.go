@@ -219,7 +219,6 @@ func TestTopSaysThatRequestsFollowNoWeights(t *testing.T) {
 	}
 }
 
-// Goldens are what a terminal of 80 and of 120 columns shows, and a pipe.
 // It is copied in a hurry, by someone who drained the wrong endpoint.
 func TestUndoIsACommandThatRunsWhereTheDrainDid(t *testing.T) {
 	drain := api.Override{Cluster: "llama", Address: "10.20.1.13:8000", Kind: api.OverrideDrain}
@@ -236,6 +235,7 @@ func TestUndoIsACommandThatRunsWhereTheDrainDid(t *testing.T) {
 	}
 }
 
+// Goldens are what a terminal of 80 and of 120 columns shows, and a pipe.
 func TestTablesFitTheTerminal(t *testing.T) {
 	for name, print := range map[string]func(Output) error{
 		"status":  func(o Output) error { return someStatus().Print(o, "http://127.0.0.1:19000") },

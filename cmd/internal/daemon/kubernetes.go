@@ -76,7 +76,7 @@ func (d *Daemon) connectKubernetes(cfg *config.Config) error {
 // withoutLease is why the replicas of Pods cannot have one queue.
 func withoutLease(err error) error {
 	return fmt.Errorf("replicas agree by a Lease in Kubernetes on the one that grants the places of queues, and "+
-		"cannot: %w; or write replicas: {lease: redis, service: steelyard-xds} with a section redis, or "+
+		"cannot: %w; or write replicas: {lease: redis, peers: [HOST:PORT]} with a section redis, or "+
 		"replicas: {lease: none} if this replica is the only one", err)
 }
 

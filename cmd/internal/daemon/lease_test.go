@@ -50,7 +50,8 @@ func TestAPodWithoutATokenHasNoQueueOfItsOwn(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_PORT", "1")
 	_, err := config.Parse("steelyard.yaml", []byte(queued), CheckFiles)
 	for what, err := range map[string]error{"check": err, "the start": start(t, queued)} {
-		for _, want := range []string{"automountServiceAccountToken: true", "{lease: redis, service: steelyard-xds}", "{lease: none}"} {
+		for _, want := range []string{"automountServiceAccountToken: true", "lease: redis, peers: [HOST:PORT]",
+			"{lease: none}"} {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %v, want %s", what, err, want)
 			}

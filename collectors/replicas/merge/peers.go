@@ -14,7 +14,7 @@ import (
 const (
 	// MaxReplicas bounds how many other replicas are followed.
 	MaxReplicas = 32
-	// Silence is the time without a message after which a replica is gone: five times the time between two messages.
+	// Silence is the time without a message after which a replica is unreachable: five times that between two.
 	Silence = 500 * time.Millisecond
 	// Fade is how long the requests of a replica that is gone count at most.
 	Fade = 30 * time.Second

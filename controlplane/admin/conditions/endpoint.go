@@ -178,8 +178,8 @@ func serviceConditions(p *Observation, c *api.Cluster, e *api.Endpoint) []condit
 	return nil
 }
 
-// unsteered is what an endpoint gets where Envoys only report. Envoys of another replica may follow.
-const unsteered = "Nobody who is connected here follows the weights, so they change nothing about its requests."
+// unsteered is what an endpoint gets where Envoys only report.
+const unsteered = "Nobody follows the weights, so they change nothing about its requests."
 
 // outlierGets is what an endpoint gets that stalls or fails.
 func outlierGets(p *Observation, c *api.Cluster, e *api.Endpoint) string {
@@ -303,7 +303,10 @@ func followed(p *Observation, cluster string) bool {
 // steered reports whether requests of a cluster follow what is decided: by an Envoy, or by a picker.
 func steered(p *Observation, cluster string) bool {
 	return followed(p, cluster) || slices.ContainsFunc(p.Status.Pickers.List,
-		func(picker api.Picker) bool { return picker.Follows(cluster) })
+		func(picker api.Picker) bool { return picker.Follows(cluster) }) ||
+		slices.ContainsFunc(p.Elsewhere, func(e api.OtherEnvoy) bool {
+			return e.Kind == api.FollowerPicker && api.Picker{Clusters: e.Clusters}.Follows(cluster)
+		})
 }
 
 // clause makes a sentence of a text: a capital letter, a full stop.

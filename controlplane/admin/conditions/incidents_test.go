@@ -561,7 +561,6 @@ func TestOverloadIsAnIncidentFromAQuarterOfThePoolOn(t *testing.T) {
 	}
 }
 
-// Engines are put to sleep on purpose, and are no sign that a pool is too small.
 // An operator has seen to it, and restarts it.
 func TestAnEndpointThatIsDrainedIsNoIncidentWhateverItDidBefore(t *testing.T) {
 	for name, does := range map[string]func(e *api.Endpoint){

@@ -56,7 +56,7 @@ func (o options) judge(r load.Result, seen []time.Time, began time.Time) cell {
 // fair returns how many requests a server gets in a second, of a healthy pool.
 func (o options) fair() float64 { return o.size(nil).Rate() / float64(o.servers) }
 
-// until returns the seconds from the fault to the last request that was traffic; NaN if there was traffic at the end, too.
+// until returns the seconds from the fault to the last request that was traffic; NaN if there was some at the end, too.
 func (o options) until(seen []time.Time, began time.Time) float64 {
 	from, _ := slices.BinarySearchFunc(seen, began, time.Time.Compare)
 	to, _ := slices.BinarySearchFunc(seen, began.Add(o.length), time.Time.Compare)
