@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,12 +17,15 @@ import (
 
 // A fakeKubernetes has tokens by their holders.
 type fakeKubernetes struct {
+	mu      sync.Mutex
 	holders map[string]Reviewed
 	err     error
 	asked   int
 }
 
 func (k *fakeKubernetes) review(_ context.Context, token string) (Reviewed, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	k.asked++
 	if k.err != nil {
 		return Reviewed{}, k.err
@@ -206,7 +210,9 @@ func TestAStreamEndsWithTheRightToViewIt(t *testing.T) {
 			t.Fatal("it ended, though the right stayed")
 		case <-time.After(10 * time.Minute):
 		}
+		k.mu.Lock()
 		delete(k.holders, "0123456789abcdef-bob")
+		k.mu.Unlock()
 		select {
 		case <-ended:
 		case <-time.After(31 * time.Second):

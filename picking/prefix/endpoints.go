@@ -7,8 +7,10 @@ import (
 
 // SetEndpoints replaces the endpoints, with the number of times that the server of each was seen to restart. Routes of
 // those that left, and of those whose number rose, are forgotten: the cache of a process that restarted is empty. It
-// returns the latter. Only one goroutine may call it.
+// returns the latter.
 func (t *Table) SetEndpoints(all iter.Seq2[string, int]) (restarted []string) {
+	t.setting.Lock()
+	defer t.setting.Unlock()
 	n, same := 0, true
 	for address, restarts := range all {
 		before, known := t.known[address]

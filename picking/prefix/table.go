@@ -30,7 +30,8 @@ const (
 // A Table has the routes of one cluster. It is safe for concurrent use. No lock is held for more than some hundred
 // routes, and a prompt costs the same wherever its steps are known: at one endpoint, or at all.
 type Table struct {
-	limits Limits
+	limits  Limits
+	setting sync.Mutex // held while the endpoints are replaced
 
 	mu        sync.RWMutex
 	epoch     time.Time        // routes count their seconds from then on
