@@ -9,7 +9,7 @@ type EnvoyGateway struct {
 	LastError   string        `json:"last_error"` // empty once a call is answered
 	LastErrorAt Time          `json:"last_error_at"`
 	Pools       []GatewayPool `json:"pools"`   // that routes name, at most 100
-	Ignored     []string      `json:"ignored"` // annotations of routes that have no effect, and why, at most 100
+	Ignored     []string      `json:"ignored"` // what of the routes has no effect, and why, at most 100
 }
 
 // maxGatewayPools bounds the lists in an answer.

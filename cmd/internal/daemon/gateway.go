@@ -54,8 +54,7 @@ func (d *Daemon) openGateway(cfg *config.EnvoyGateway) (*extensionServer, error)
 	e.Server = gateway.New(gateway.Options{Backends: d.kubernetes.backends, Cluster: d.clusterOfPool,
 		Members: d.membersOf, Plain: d.plainPool, Changed: d.poolsNamed.Set,
 		ModuleXDS: cfg.ModuleXDS, Log: d.options.Log})
-	e.grpc = grpc.NewServer(gatewayOptions(secured)...)
-	e.Register(e.grpc)
+	e.grpc = e.GRPC(gatewayOptions(secured)...)
 	return e, nil
 }
 

@@ -64,9 +64,8 @@ func (t *translation) readAnnotations(lists []*routev3.RouteConfiguration) {
 		default:
 			t.choices[shares[0].cluster] = max(t.choices[shares[0].cluster], c)
 		}
-		said := fmt.Sprintf("%s: %s %s", id, Annotation, wrong)
-		if wrong != "" && !slices.Contains(t.ignored, said) {
-			t.ignored = append(t.ignored, said)
+		if wrong != "" {
+			t.ignore(fmt.Sprintf("%s: %s %s", id, Annotation, wrong))
 		}
 	})
 }
@@ -129,6 +128,9 @@ func (t *translation) picked(r *routev3.Route, shares []share) (*routev3.Route, 
 
 // addModules adds filters to a connection manager, before its router.
 func addModules(manager *managerv3.HttpConnectionManager, modules []*module) {
+	if len(manager.HttpFilters) == 0 {
+		return // Envoy refuses one without a router, and says so
+	}
 	for i, m := range modules {
 		if i == 0 { // alike in this
 			proto.Merge(manager, m.manager)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -33,7 +34,7 @@ type Options struct {
 	Backends func(context.Context, RuleID) ([]Backend, error)
 	// Cluster returns the cluster that serves a pool; an error if none does.
 	Cluster func(namespace, name string) (string, error)
-	// Plain reports whether a pool is known to have no picker.
+	// Plain reports whether a pool is known to have no picker, and an appProtocol that is served.
 	Plain func(namespace, name string) bool
 	// Changed is called when Gateways name other pools, or other ones are served. It must not block.
 	Changed func()
@@ -53,7 +54,7 @@ type Server struct {
 	state   api.EnvoyGateway
 	pending []api.GatewayPool            // of the clusters since the last translation
 	pools   map[string][]api.GatewayPool // by Gateway
-	ignored map[string][]string          // annotations of routes without effect, by Gateway
+	ignored map[string][]string          // what of the routes has no effect, by Gateway
 }
 
 // New makes a server.
@@ -61,8 +62,24 @@ func New(o Options) *Server {
 	return &Server{options: o, pools: map[string][]api.GatewayPool{}, ignored: map[string][]string{}}
 }
 
-// Register adds the service to a gRPC server.
-func (s *Server) Register(g *grpc.Server) { extension.RegisterEnvoyGatewayExtensionServer(g, s) }
+// GRPC makes the gRPC server that answers.
+func (s *Server) GRPC(options ...grpc.ServerOption) *grpc.Server {
+	g := grpc.NewServer(append(options, grpc.UnaryInterceptor(s.survive))...)
+	extension.RegisterEnvoyGatewayExtensionServer(g, s)
+	return g
+}
+
+// survive makes a panic the error of one answer: what Envoy Gateway sends is shaped by other extensions and by
+// EnvoyPatchPolicies, and this process serves all Envoys.
+func (s *Server) survive(ctx context.Context, in any, _ *grpc.UnaryServerInfo, answer grpc.UnaryHandler) (
+	out any, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = s.failed(status.Errorf(codes.Internal, "a defect of Steelyard: %v", r), "stack", string(debug.Stack()))
+		}
+	}()
+	return answer(ctx, in)
+}
 
 // PostClusterModify notes the backends of a rule with pools in its cluster.
 func (s *Server) PostClusterModify(ctx context.Context, in *extension.PostClusterModifyRequest) (
@@ -249,13 +266,14 @@ func gatewayOf(in *extension.PostTranslateModifyRequest) string {
 }
 
 // failed notes an answer that is an error.
-func (s *Server) failed(err error) error {
+func (s *Server) failed(err error, details ...any) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pending = nil // Envoy Gateway gives the translation up: the next one may be of another Gateway
 	s.state.Failures++
 	s.state.LastError, s.state.LastErrorAt = status.Convert(err).Message(), api.At(time.Now())
-	s.options.Log.Warn("Envoy Gateway was refused, and keeps the configuration that its Envoys have", "error", err)
+	s.options.Log.Warn("Envoy Gateway was refused, and keeps the configuration that its Envoys have",
+		append([]any{"error", err}, details...)...)
 	return err
 }
 

@@ -21,7 +21,7 @@ import (
 )
 
 // Translate returns what the Envoys of a Gateway get, where in is what Envoy Gateway made: the rules whose clusters
-// PostClusterModify noted go to their pools. ignored are the annotations of routes that have no effect, and why.
+// PostClusterModify noted go to their pools. ignored are what of the routes has no effect, and why.
 //
 // The noted clusters stay, as they were before. Nothing may go there, but when a route moves back to a Service its
 // cluster is known and warm: Envoy does not wait for a new one to be before it uses the new route.
@@ -105,7 +105,11 @@ func (t *translation) reroute(list *routev3.RouteConfiguration) (modules []*modu
 		var routes []*routev3.Route
 		for _, r := range host.Routes {
 			id, _ := ruleOf(r.Name)
-			if shares := t.rules[id]; shares != nil && r.GetRoute() != nil {
+			shares := t.rules[id]
+			if shares != nil && r.GetRoute() != nil && targets(r.GetRoute()) == nil {
+				t.ignore(fmt.Sprintf("%s names no cluster, so it does not go to its pools: see which EnvoyPatchPolicy or "+
+					"extension has changed it", r.Name))
+			} else if shares != nil && r.GetRoute() != nil {
 				t.send(r.GetRoute(), shares)
 				changed = true
 				if picked, m := t.picked(r, shares); m != nil {
@@ -119,6 +123,13 @@ func (t *translation) reroute(list *routev3.RouteConfiguration) (modules []*modu
 	}
 	slices.SortFunc(modules, func(a, b *module) int { return strings.Compare(a.cluster, b.cluster) })
 	return slices.Compact(modules), changed
+}
+
+// ignore notes once what has no effect.
+func (t *translation) ignore(what string) {
+	if !slices.Contains(t.ignored, what) {
+		t.ignored = append(t.ignored, what)
+	}
 }
 
 // send has the requests of a route go to the clusters of its rule, by their weights. A timeout and
@@ -159,7 +170,8 @@ func plain(c *routev3.WeightedCluster_ClusterWeight) bool {
 	return proto.Equal(c, &routev3.WeightedCluster_ClusterWeight{Name: c.Name, Weight: c.Weight})
 }
 
-// targets are the clusters of a route, with their weights if there are several.
+// targets are the clusters of a route, with their weights if there are several; nil if it says in another way where
+// requests go.
 func targets(a *routev3.RouteAction) []*routev3.WeightedCluster_ClusterWeight {
 	switch s := a.GetClusterSpecifier().(type) {
 	case *routev3.RouteAction_Cluster:

@@ -58,8 +58,9 @@ func gatewayConditions(p *Observation) (out []condition) {
 		out = append(out, f)
 	}
 	if len(g.Ignored) > 0 {
-		f := newCondition(kindGateway, api.SeverityWarning, process, "An annotation of a route has no effect").explain(
-			strings.Join(api.Limit(g.Ignored, 3), "; "), api.BlameNo, "Its requests follow the weights.",
+		f := newCondition(kindGateway, api.SeverityWarning, process, "Part of a route has no effect").explain(
+			strings.Join(api.Limit(g.Ignored, 3), "; "), api.BlameNo, "Without an annotation, requests follow the "+
+				"weights. A route that names no cluster is not balanced.",
 			"Correct what is named: Envoy Gateway asks again when the route changes.", "")
 		f.ID += "/annotations"
 		out = append(out, f)

@@ -1,0 +1,86 @@
+package gateway
+
+import (
+	"context"
+	"net"
+	"strings"
+	"testing"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	managerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"steelyard/cmd/internal/gateway/extension"
+)
+
+// connected is a client of a server over gRPC.
+func connected(t *testing.T, s *Server) extension.EnvoyGatewayExtensionClient {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, served := s.GRPC(), make(chan error)
+	go func() { served <- g.Serve(l) }()
+	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		conn.Close()
+		g.Stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	return extension.NewEnvoyGatewayExtensionClient(conn)
+}
+
+// An EnvoyPatchPolicy, or an extension before this one, can make a route whose requests name their cluster.
+func TestARouteThatNamesNoClusterIsLeftAndNamed(t *testing.T) {
+	s := fake{ruleOfLlama: {ofPool("llama", 1)}}.server()
+	c := asked(t, s, ruleOfLlama, resource("models", "llama", ""))
+	patched := single("")
+	patched.GetRoute().ClusterSpecifier = &routev3.RouteAction_ClusterHeader{ClusterHeader: "x-to"}
+	in := request(t, []*routev3.Route{patched, single(ruleOfLlama)}, c)
+	out, err := connected(t, s).PostTranslateModify(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	routes := out.Routes[0].VirtualHosts[0].Routes
+	if routes[0].GetRoute().GetClusterHeader() != "x-to" || sent(routes[1]) != "models.llama_failsafe" {
+		t.Errorf("the routes are %v", routes)
+	}
+	if i := s.State().Ignored; len(i) != 1 || !strings.HasPrefix(i[0], patched.Name+" names no cluster") {
+		t.Errorf("without effect is %q", i)
+	}
+}
+
+func TestAConnectionManagerWithoutFiltersGetsNoModule(t *testing.T) {
+	manager := &managerv3.HttpConnectionManager{}
+	addModules(manager, []*module{{manager: &managerv3.HttpConnectionManager{}, filter: &managerv3.HttpFilter{}}})
+	if len(manager.HttpFilters) != 0 { // a filter without a router after it
+		t.Errorf("it is %v", manager)
+	}
+}
+
+func TestADefectEndsOneAnswerAndNotTheProcess(t *testing.T) {
+	s := fake{}.server()
+	s.options.Backends = func(context.Context, RuleID) ([]Backend, error) { panic("a message nobody thought of") }
+	client := connected(t, s)
+	for n := range uint64(2) {
+		_, err := client.PostClusterModify(t.Context(), &extension.PostClusterModifyRequest{
+			Cluster: &clusterv3.Cluster{Name: ruleOfLlama}, PostClusterContext: &extension.PostClusterExtensionContext{
+				BackendExtensionResources: []*extension.ExtensionResource{resource("models", "llama", "")}}})
+		if status.Code(err) != codes.Internal {
+			t.Errorf("the answer is %v", err)
+		}
+		if state := s.State(); state.Failures != n+1 || !strings.Contains(state.LastError, "nobody thought of") {
+			t.Errorf("the state is %+v", state)
+		}
+	}
+}
