@@ -148,11 +148,13 @@ func (d *Daemon) writeParents(ctx context.Context, written map[types.NamespacedN
 	return err
 }
 
-// plainPool reports whether a pool is known to have no picker.
+// plainPool reports whether a pool is known to have no picker, and an appProtocol that is served.
 func (d *Daemon) plainPool(namespace, name string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return slices.Contains(d.pools.found[namespace], kubernetes.FoundPool{Namespace: namespace, Name: name})
+	return slices.ContainsFunc(d.pools.found[namespace], func(p kubernetes.FoundPool) bool {
+		return p.Name == name && !p.Picker && gateway.Speaks(p.AppProtocol)
+	})
 }
 
 // membersOf returns the members of a cluster, as far as they are known within a moment: Envoy Gateway may ask in the

@@ -104,8 +104,9 @@ func (s *Server) PostClusterModify(ctx context.Context, in *extension.PostCluste
 	return &extension.PostClusterModifyResponse{Cluster: in.Cluster}, nil
 }
 
-// PostEndpointsModify gives the cluster of a rule that has nothing but pools their members. No route stays with it,
-// but Envoy gets the endpoints before the route: requests of one that moves from a Service to a pool would find none.
+// PostEndpointsModify gives the cluster of a rule that has nothing but pools that are served, and of its route's
+// namespace, their members. No route stays with it, but Envoy gets the endpoints before the route: requests of one that
+// moves from a Service to a pool would find none.
 func (s *Server) PostEndpointsModify(ctx context.Context, in *extension.PostEndpointsModifyRequest) (
 	*extension.PostEndpointsModifyResponse, error) {
 	id, ok := ruleOf(in.GetLoadAssignment().GetClusterName())
@@ -118,8 +119,13 @@ func (s *Server) PostEndpointsModify(ctx context.Context, in *extension.PostEndp
 	}
 	var clusters []string
 	for _, b := range backends {
+		if b.Weight == 0 {
+			continue
+		}
 		cluster, err := s.options.Cluster(b.Namespace, b.Name)
-		if !b.Pool || err != nil || !s.options.Plain(b.Namespace, b.Name) {
+		// If a single pool is not served, the route may stay with this cluster. And whether a ReferenceGrant permits a
+		// pool of another namespace is only in the message of PostClusterModify.
+		if !b.Pool || b.Namespace != id.Namespace || err != nil || !s.options.Plain(b.Namespace, b.Name) {
 			return &extension.PostEndpointsModifyResponse{}, nil
 		}
 		clusters = append(clusters, cluster)
@@ -204,7 +210,7 @@ func (s *Server) serving(b Backend, p pool) api.GatewayPool {
 		out.Picker = cmp.Or(p.Spec.Picker.Name, "unnamed")
 		return out
 	}
-	if p.Spec.AppProtocol != "" && p.Spec.AppProtocol != "http" {
+	if !Speaks(p.Spec.AppProtocol) {
 		out.Reason = fmt.Sprintf("its appProtocol is %s, and only http is served", p.Spec.AppProtocol)
 		return out
 	}
@@ -214,6 +220,9 @@ func (s *Server) serving(b Backend, p pool) api.GatewayPool {
 	}
 	return out
 }
+
+// Speaks reports whether the appProtocol of a pool is served.
+func Speaks(appProtocol string) bool { return appProtocol == "" || appProtocol == "http" }
 
 // saw notes a pool that a cluster names.
 func (s *Server) saw(p api.GatewayPool) {

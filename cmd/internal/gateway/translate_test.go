@@ -227,12 +227,24 @@ func TestTheOwnClusterOfARuleOfPoolsHasTheirMembers(t *testing.T) {
 		{"a pool and a Service without endpoints", []Backend{ofPool("llama", 1), ofService(1)}, empty(), -1},
 		{"a pool with a picker", []Backend{ofPool("picked", 1)}, empty(), -1},
 		{"a Service", []Backend{ofService(1)}, full, -1},
+		{"a Service without weight", []Backend{ofPool("llama", 1), ofService(0)}, empty(), 2},
+		{"no weight", []Backend{ofPool("llama", 0)}, empty(), -1},
+		// The route stays with this cluster, if a pool is not served. Envoy Gateway refuses pools of other namespaces
+		// without a ReferenceGrant, and this message does not say which.
+		{"a pool of another namespace, without weight", []Backend{ofPool("picked", 1), {true, "others", "llama", 0}},
+			empty(), -1},
+		{"a pool, and one of another namespace", []Backend{ofPool("llama", 1), {true, "others", "llama", 1}},
+			empty(), -1},
 	} {
-		answer, err := fake{ruleOfLlama: c.backends}.server().PostEndpointsModify(t.Context(),
+		s := fake{ruleOfLlama: c.backends}.server()
+		s.options.Cluster = func(namespace, name string) (string, error) { return namespace + "." + name, nil }
+		answer, err := s.PostEndpointsModify(t.Context(),
 			&extension.PostEndpointsModifyRequest{LoadAssignment: c.assignment})
 		got := -1
 		if answer.GetLoadAssignment() != nil {
-			got = len(answer.LoadAssignment.Endpoints[0].LbEndpoints)
+			if got = len(answer.LoadAssignment.Endpoints[0].LbEndpoints); got == 0 {
+				got = -1
+			}
 		}
 		if err != nil || got != c.want {
 			t.Errorf("%s: %d endpoints, %v; want %d", c.name, got, err, c.want)

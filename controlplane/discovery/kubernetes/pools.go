@@ -16,6 +16,7 @@ import (
 type FoundPool struct {
 	Namespace, Name string
 	Picker          bool // it has an endpointPickerRef
+	AppProtocol     string
 }
 
 // Pools passes on the InferencePools of namespaces whenever they change, until ctx is done: by namespace, those that
@@ -52,12 +53,16 @@ func (c *Client) foundIn(all []*watched) (found map[string][]FoundPool, err erro
 		}
 		pools := []FoundPool{}
 		for _, object := range w.informer.GetStore().List() {
-			o := object.(*unstructured.Unstructured)
-			_, picker, _ := unstructured.NestedFieldNoCopy(o.Object, "spec", "endpointPickerRef")
-			pools = append(pools, FoundPool{o.GetNamespace(), o.GetName(), picker})
+			pools = append(pools, foundPool(object.(*unstructured.Unstructured)))
 		}
 		slices.SortFunc(pools, func(a, b FoundPool) int { return strings.Compare(a.Name, b.Name) })
 		found[w.namespace] = pools
 	}
 	return found, err
+}
+
+func foundPool(o *unstructured.Unstructured) FoundPool {
+	_, picker, _ := unstructured.NestedFieldNoCopy(o.Object, "spec", "endpointPickerRef")
+	protocol, _, _ := unstructured.NestedString(o.Object, "spec", "appProtocol")
+	return FoundPool{o.GetNamespace(), o.GetName(), picker, protocol}
 }
