@@ -78,8 +78,6 @@ func TestARouteWithTheAnnotationHasItsEndpointsNamed(t *testing.T) {
 }
 
 func TestAnAnnotationWithoutEffectIsNamedAndTheRequestsFollowTheWeights(t *testing.T) {
-	llama, next := resource("models", "llama", ""), resource("models", "next", "")
-	both := []*extension.ExtensionResource{llama, next}
 	for _, c := range []struct {
 		name, value string
 		backends    []Backend
@@ -98,7 +96,13 @@ func TestAnAnnotationWithoutEffectIsNamedAndTheRequestsFollowTheWeights(t *testi
 	} {
 		s := fake{ruleOfLlama: c.backends}.server()
 		s.options.ModuleXDS = c.xds
-		out := translated(t, s, request(t, []*routev3.Route{annotated(t, c.value)}, asked(t, s, ruleOfLlama, both...)))
+		var pools []*extension.ExtensionResource
+		for _, b := range c.backends {
+			if b.Pool {
+				pools = append(pools, resource(b.Namespace, b.Name, ""))
+			}
+		}
+		out := translated(t, s, request(t, []*routev3.Route{annotated(t, c.value)}, asked(t, s, ruleOfLlama, pools...)))
 		routes := out.Routes[0].VirtualHosts[0].Routes
 		if len(routes) != 1 || sent(routes[0]) != c.sent {
 			t.Errorf("%s: the routes are %v", c.name, routes)

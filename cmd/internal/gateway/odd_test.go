@@ -84,3 +84,24 @@ func TestADefectEndsOneAnswerAndNotTheProcess(t *testing.T) {
 		}
 	}
 }
+
+// Envoy Gateway asks about the objects as it knew them, while the weights are those of now.
+func TestARouteThatHasJustChangedKeepsWhatItHas(t *testing.T) {
+	for name, backends := range map[string][]Backend{
+		"it moved back to a Service":      {ofService(1)},
+		"its pool has no weight any more": {ofService(1), ofPool("llama", 0)},
+		"it moved to another pool":        {ofPool("next", 1)},
+		"it moved to another namespace":   {{true, "others", "llama", 1}},
+	} {
+		s := fake{ruleOfLlama: backends}.server()
+		answer, err := connected(t, s).PostClusterModify(t.Context(), &extension.PostClusterModifyRequest{
+			Cluster: &clusterv3.Cluster{Name: ruleOfLlama}, PostClusterContext: &extension.PostClusterExtensionContext{
+				BackendExtensionResources: []*extension.ExtensionResource{resource("models", "llama", "")}}})
+		if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "has just changed") {
+			t.Errorf("%s: %v, %v", name, answer, err)
+		}
+		if state := s.State(); state.Failures != 1 {
+			t.Errorf("%s: the state is %+v", name, state)
+		}
+	}
+}

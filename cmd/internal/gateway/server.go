@@ -97,7 +97,13 @@ func (s *Server) PostClusterModify(ctx context.Context, in *extension.PostCluste
 		return nil, s.failed(status.Errorf(codes.Unavailable, "reading the weights of %s: %v", id, err))
 	}
 	shares := s.sharesOf(backends, pools)
-	if !slices.ContainsFunc(shares, func(s share) bool { return s.cluster != "" }) {
+	served := slices.ContainsFunc(shares, func(s share) bool { return s.cluster != "" })
+	rest := slices.ContainsFunc(shares, func(s share) bool { return s.cluster == "" })
+	if past := pastOf(backends, pools); past != "" && (rest || !served) {
+		return nil, s.failed(status.Errorf(codes.Unavailable, "%s has just changed: the InferencePool %s gets none of its "+
+			"requests any more", id, past))
+	}
+	if !served {
 		return &extension.PostClusterModifyResponse{}, nil
 	}
 	note(in.Cluster, shares)
@@ -150,8 +156,9 @@ func (s *Server) PostTranslateModify(ctx context.Context, in *extension.PostTran
 
 // A pool is an InferencePool as Envoy Gateway passes it on.
 type pool struct {
-	Kind     string `json:"kind"`
-	Metadata struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Metadata   struct {
 		Namespace string `json:"namespace"`
 		Name      string `json:"name"`
 	} `json:"metadata"`
@@ -171,11 +178,28 @@ func poolsOf(resources []*extension.ExtensionResource) (map[string]pool, error) 
 		if err := json.Unmarshal(r.UnstructuredBytes, &p); err != nil {
 			return nil, fmt.Errorf("a backend resource cannot be read: %w", err)
 		}
-		if p.Kind == "InferencePool" {
+		if p.Kind == "InferencePool" && strings.HasPrefix(p.APIVersion, "inference.networking.k8s.io/") {
 			out[p.Metadata.Namespace+"/"+p.Metadata.Name] = p
 		}
 	}
 	return out, nil
+}
+
+// pastOf returns a pool that Envoy Gateway still has for a rule, and the Kubernetes API no longer; empty if there is
+// none. What such a rule leaves to Envoy Gateway's own cluster would find it empty, because that is made for the pool.
+// Envoy Gateway passes no pool of weight 0 on. A rule without backends, or that is gone, answers no requests.
+func pastOf(backends []Backend, pools map[string]pool) string {
+	if len(backends) == 0 {
+		return ""
+	}
+	for _, name := range slices.Sorted(maps.Keys(pools)) {
+		if !slices.ContainsFunc(backends, func(b Backend) bool {
+			return b.Pool && b.Weight > 0 && b.Namespace+"/"+b.Name == name
+		}) {
+			return name
+		}
+	}
+	return ""
 }
 
 // sharesOf returns the part of each cluster of a rule.

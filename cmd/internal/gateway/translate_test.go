@@ -61,8 +61,9 @@ func ofPool(name string, weight uint32) Backend { return Backend{true, "models",
 func ofService(weight uint32) Backend           { return Backend{false, "models", "llama", weight} }
 
 func resource(namespace, name, spec string) *extension.ExtensionResource {
-	return &extension.ExtensionResource{UnstructuredBytes: fmt.Appendf(nil, `{"kind": "InferencePool", "metadata": `+
-		`{"namespace": %q, "name": %q}, "spec": {%s}}`, namespace, name, spec)}
+	return &extension.ExtensionResource{UnstructuredBytes: fmt.Appendf(nil, `{"apiVersion": `+
+		`"inference.networking.k8s.io/v1", "kind": "InferencePool", "metadata": {"namespace": %q, "name": %q}, "spec": {%s}}`,
+		namespace, name, spec)}
 }
 
 // asked is the cluster of a rule after PostClusterModify.
@@ -174,8 +175,11 @@ func TestARouteGoesToItsBackendsByTheirWeights(t *testing.T) {
 		{"a pool and Services", []Backend{ofService(2), ofPool("llama", 1), ofService(3)},
 			[]*extension.ExtensionResource{llama}, ruleOfLlama, single(ruleOfLlama),
 			ruleOfLlama + "=5 models.llama_failsafe=1", ruleOfLlama + " " + ofLlama},
-		{"a pool without weight", []Backend{ofService(2), ofPool("llama", 0)}, []*extension.ExtensionResource{llama},
-			ruleOfLlama, single(ruleOfLlama), ruleOfLlama, ruleOfLlama},
+		{"a pool that has just lost its weight to another", []Backend{ofPool("next", 2), ofPool("llama", 0)},
+			[]*extension.ExtensionResource{llama, next}, ruleOfLlama, single(ruleOfLlama), "models.next_failsafe",
+			ruleOfLlama + ofNext},
+		{"a rule that is gone", nil, []*extension.ExtensionResource{llama}, ruleOfLlama, single(ruleOfLlama), ruleOfLlama,
+			ruleOfLlama},
 		{"a Service with a cluster of its own", []Backend{ofService(2), ofPool("llama", 1)},
 			[]*extension.ExtensionResource{llama}, ruleOfLlama + "/backend/1",
 			weighted(share{ruleOfLlama + "/backend/0", 2}.weighted()),
