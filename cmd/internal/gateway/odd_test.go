@@ -85,7 +85,7 @@ func TestADefectEndsOneAnswerAndNotTheProcess(t *testing.T) {
 	}
 }
 
-// Envoy Gateway asks about the objects as it knew them, while the weights are those of now.
+// Envoy Gateway asks about objects as it knew them, while the weights are current.
 func TestARouteThatHasJustChangedKeepsWhatItHas(t *testing.T) {
 	for name, backends := range map[string][]Backend{
 		"it moved back to a Service":      {ofService(1)},
