@@ -75,7 +75,8 @@ func (s *Server) survive(ctx context.Context, in any, _ *grpc.UnaryServerInfo, a
 	out any, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = s.failed(status.Errorf(codes.Internal, "a defect of Steelyard: %v", r), "stack", string(debug.Stack()))
+			err = status.Errorf(codes.Internal, "a defect of Steelyard: %v", r)
+			err = s.failed(err, "stack", string(debug.Stack()))
 		}
 	}()
 	return answer(ctx, in)
@@ -100,8 +101,8 @@ func (s *Server) PostClusterModify(ctx context.Context, in *extension.PostCluste
 	served := slices.ContainsFunc(shares, func(s share) bool { return s.cluster != "" })
 	rest := slices.ContainsFunc(shares, func(s share) bool { return s.cluster == "" })
 	if past := pastOf(backends, pools); past != "" && (rest || !served) {
-		return nil, s.failed(status.Errorf(codes.Unavailable, "%s has just changed: the InferencePool %s gets none of its "+
-			"requests any more", id, past))
+		return nil, s.failed(status.Errorf(codes.Unavailable, "%s has just changed: the InferencePool %s gets none of "+
+			"its requests any more", id, past))
 	}
 	if !served {
 		return &extension.PostClusterModifyResponse{}, nil

@@ -107,8 +107,8 @@ func (t *translation) reroute(list *routev3.RouteConfiguration) (modules []*modu
 			id, _ := ruleOf(r.Name)
 			shares := t.rules[id]
 			if shares != nil && r.GetRoute() != nil && targets(r.GetRoute()) == nil {
-				t.ignore(fmt.Sprintf("%s names no cluster, so it does not go to its pools: see which EnvoyPatchPolicy or "+
-					"extension has changed it", r.Name))
+				t.ignore(r.Name + " names no cluster, so it does not go to its pools: see which EnvoyPatchPolicy or " +
+					"extension has changed it")
 			} else if shares != nil && r.GetRoute() != nil {
 				t.send(r.GetRoute(), shares)
 				changed = true

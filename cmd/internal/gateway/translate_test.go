@@ -61,8 +61,8 @@ func ofPool(name string, weight uint32) Backend { return Backend{true, "models",
 func ofService(weight uint32) Backend           { return Backend{false, "models", "llama", weight} }
 
 func resource(namespace, name, spec string) *extension.ExtensionResource {
-	return &extension.ExtensionResource{UnstructuredBytes: fmt.Appendf(nil, `{"apiVersion": `+
-		`"inference.networking.k8s.io/v1", "kind": "InferencePool", "metadata": {"namespace": %q, "name": %q}, "spec": {%s}}`,
+	return &extension.ExtensionResource{UnstructuredBytes: fmt.Appendf(nil, `{"kind": "InferencePool", `+
+		`"apiVersion": "inference.networking.k8s.io/v1", "metadata": {"namespace": %q, "name": %q}, "spec": {%s}}`,
 		namespace, name, spec)}
 }
 
@@ -178,8 +178,8 @@ func TestARouteGoesToItsBackendsByTheirWeights(t *testing.T) {
 		{"a pool that has just lost its weight to another", []Backend{ofPool("next", 2), ofPool("llama", 0)},
 			[]*extension.ExtensionResource{llama, next}, ruleOfLlama, single(ruleOfLlama), "models.next_failsafe",
 			ruleOfLlama + ofNext},
-		{"a rule that is gone", nil, []*extension.ExtensionResource{llama}, ruleOfLlama, single(ruleOfLlama), ruleOfLlama,
-			ruleOfLlama},
+		{"a rule that is gone", nil, []*extension.ExtensionResource{llama}, ruleOfLlama, single(ruleOfLlama),
+			ruleOfLlama, ruleOfLlama},
 		{"a Service with a cluster of its own", []Backend{ofService(2), ofPool("llama", 1)},
 			[]*extension.ExtensionResource{llama}, ruleOfLlama + "/backend/1",
 			weighted(share{ruleOfLlama + "/backend/0", 2}.weighted()),
