@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	managerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	"google.golang.org/grpc"
@@ -82,6 +83,18 @@ func TestADefectEndsOneAnswerAndNotTheProcess(t *testing.T) {
 		if state := s.State(); state.Failures != n+1 || !strings.Contains(state.LastError, "nobody thought of") {
 			t.Errorf("the state is %+v", state)
 		}
+	}
+}
+
+// Envoy Gateway never asks how the pools of a GRPCRoute are served, so its requests stay with its own cluster, and
+// members of this moment would never change there.
+func TestTheClusterOfAGRPCRouteStaysEmpty(t *testing.T) {
+	const rule = "grpcroute/models/llama/rule/0"
+	s := fake{rule: {ofPool("llama", 1)}}.server()
+	answer, err := connected(t, s).PostEndpointsModify(t.Context(), &extension.PostEndpointsModifyRequest{
+		LoadAssignment: &endpointv3.ClusterLoadAssignment{ClusterName: rule}})
+	if err != nil || answer.LoadAssignment != nil {
+		t.Errorf("it has %v, %v", answer, err)
 	}
 }
 

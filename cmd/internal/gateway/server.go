@@ -117,7 +117,7 @@ func (s *Server) PostClusterModify(ctx context.Context, in *extension.PostCluste
 func (s *Server) PostEndpointsModify(ctx context.Context, in *extension.PostEndpointsModifyRequest) (
 	*extension.PostEndpointsModifyResponse, error) {
 	id, ok := ruleOf(in.GetLoadAssignment().GetClusterName())
-	if !ok || hasEndpoints(in.LoadAssignment) {
+	if !ok || id.Kind != "httproute" || hasEndpoints(in.LoadAssignment) { // about pools of others, it does not ask
 		return &extension.PostEndpointsModifyResponse{}, nil
 	}
 	backends, err := s.options.Backends(ctx, id)
