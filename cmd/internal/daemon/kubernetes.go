@@ -73,6 +73,9 @@ func (d *Daemon) connectKubernetes(cfg *config.Config) error {
 	return nil
 }
 
+// inCluster reports whether other replicas may be found in Kubernetes without a section replicas.
+func (d *Daemon) inCluster() bool { return kubernetes.InPod() || d.options.Service != "" }
+
 // withoutLease is why the replicas of Pods cannot have one queue.
 func withoutLease(err error) error {
 	return fmt.Errorf("replicas agree by a Lease in Kubernetes on the one that grants the places of queues, and "+

@@ -19,7 +19,6 @@ import (
 	"steelyard/collectors/inflight"
 	"steelyard/collectors/replicas"
 	"steelyard/controlplane/config"
-	"steelyard/controlplane/discovery/kubernetes"
 	"steelyard/internal/api"
 	"steelyard/internal/credentials"
 	"steelyard/internal/lease"
@@ -99,9 +98,6 @@ func (d *Daemon) nextKeeper(running, next *config.Config, c config.Change) (*kee
 	}
 	return d.newKeeper(next)
 }
-
-// inCluster reports whether other replicas may be found in Kubernetes without a section replicas.
-func (d *Daemon) inCluster() bool { return kubernetes.InPod() || d.options.Service != "" }
 
 // named is what a lease depends on in the section replicas. Who the others are does not matter.
 func named(r *config.Replicas) [3]string {
