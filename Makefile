@@ -20,7 +20,7 @@ PAGE_MODULE := e2e/page
 # And the tests with the control planes of gateways.
 GATEWAYS_MODULE := e2e/gateways
 MODULES := $(BENCH_MODULE) $(ENVOY_MODULE) $(PAGE_MODULE) $(MANIFESTS_MODULE) $(GATEWAYS_MODULE) \
-	e2e/kubernetes/inferencepool e2e/bench/epp tools
+	e2e/gateways/contour e2e/kubernetes/inferencepool e2e/bench/epp tools
 
 LINTER := .tools/bin/golangci-lint
 RUNNER := .tools/bin/gotestsum
@@ -173,10 +173,10 @@ page: need-cc tools-envoy tools-chromium $(RUNNER) ## tests of the page in a rea
 	$(call step,page)
 	@$(call gotest,$(PAGE_MODULE),page) --packages ./... -- -count=1 -timeout 20m
 
-# Envoy Gateway and Istio take ten minutes each to build at first.
+# Envoy Gateway and Istio take ten minutes each to build at first, Contour three.
 .PHONY: test-gateways
-test-gateways: tools-envoy tools-etcd tools-apiserver tools-envoy-gateway tools-istio
-test-gateways: need-cc ## tests on Envoy Gateway and Istio; needs root
+test-gateways: tools-envoy tools-etcd tools-apiserver tools-envoy-gateway tools-istio tools-contour
+test-gateways: need-cc ## tests on Envoy Gateway, Istio and Contour; needs root
 	$(call step,gateways)
 	@cd $(GATEWAYS_MODULE) && go test -count=1 -timeout 30m ./...
 
@@ -286,7 +286,7 @@ programs := tools-envoy tools-redis tools-promtool tools-prometheus tools-triton
 .PHONY: tools
 tools: need-go $(programs) ## all that the tests run, into .tools/bin
 
-.PHONY: $(programs) tools-zig tools-rootfs tools-envoy-gateway tools-envoys tools-istio tools-epp
+.PHONY: $(programs) tools-zig tools-rootfs tools-envoy-gateway tools-envoys tools-istio tools-contour tools-epp
 tools-envoy: ## Envoy 1.40: ENVOY=, else from PATH, else downloaded
 tools-envoys: ## Envoy 1.36.4, 1.37.0, 1.38.3, 1.39.3 and 1.40.0, downloaded
 tools-redis: ## redis-server: REDIS_SERVER=, else from PATH, else Debian's
@@ -300,8 +300,9 @@ tools-zig: ## Zig's C compiler: the module for amd64 and arm64, from any of them
 tools-rootfs: ## what stands for the base images in `make images`, of unpacked Debian packages
 tools-envoy-gateway: ## Envoy Gateway 1.9: ENVOY_GATEWAY=, else built from Go modules
 tools-istio: ## istiod and pilot-agent 1.31: PILOT_DISCOVERY= and PILOT_AGENT=, else built from Go modules
+tools-contour: ## Contour 1.33: CONTOUR=, else built from Go modules
 tools-epp: ## the Inference Extension's endpoint picker 1.5: EPP=, else built from Go modules
-$(programs) tools-zig tools-rootfs tools-envoy-gateway tools-envoys tools-istio tools-epp: tools-%:
+$(programs) tools-zig tools-rootfs tools-envoy-gateway tools-envoys tools-istio tools-contour tools-epp: tools-%:
 	@tools/$*.sh
 
 .PHONY: clean

@@ -27,6 +27,7 @@ const (
 	ProgramEnvoyGateway   Program = "envoy-gateway"
 	ProgramPilotAgent     Program = "pilot-agent"
 	ProgramPilotDiscovery Program = "pilot-discovery"
+	ProgramContour        Program = "contour"
 	ProgramEndpointPicker Program = "epp"
 )
 
