@@ -42,7 +42,7 @@ const (
 )
 
 // gateways are the products, in the order of the table.
-var gateways = []gateway{envoyGateway{}, &istio{}}
+var gateways = []gateway{envoyGateway{}, &istio{}, &contour{}}
 
 func TestGateways(t *testing.T) {
 	passed := map[string]map[string]bool{} // by title and case
