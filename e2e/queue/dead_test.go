@@ -77,6 +77,7 @@ func TestEnvoysThatTheirBalancerLeadsToADeadOwner(t *testing.T) {
 			r.lead(i, 1-i)
 			c.finish()
 			r.joined(0, 0)
+			r.queued()
 			calm := seen.count()
 			r.answer(300, 24, 20*time.Millisecond)
 			if n := seen.count() - calm; n > 0 {

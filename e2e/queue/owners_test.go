@@ -112,6 +112,25 @@ func (r *replicas) joined(waiting, inFlight int) {
 	})
 }
 
+// queued waits until the requests of each Envoy go by the queue: the owner counts an Envoy a moment before that one
+// knows.
+func (r *replicas) queued() {
+	r.t.Helper()
+	for _, f := range r.all {
+		c := &callers{t: r.t, f: f}
+		f.Eventually("its requests go by the queue", func() error {
+			before := f.Choices(r.t, 0, "queue")
+			if a := c.call(r.t.Context(), 0, 0, "", "", time.Millisecond); a.code != http.StatusOK || a.err != nil {
+				return fmt.Errorf("%+v", a)
+			}
+			if f.Choices(r.t, 0, "queue") == before {
+				return errors.New("it followed the weights")
+			}
+			return nil
+		})
+	}
+}
+
 // showsOwner wants all replicas to show the same owner, in the API and in the metrics.
 func (r *replicas) showsOwner() {
 	r.t.Helper()
