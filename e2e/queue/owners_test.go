@@ -489,7 +489,10 @@ func blown(t *testing.T, by keeping, n, requests int, next func(i int) (b blow, 
 		}
 		r.strike(b, seen)
 	}
-	c.more(max(600, requests-c.answered()))
+	c.more(600)
+	for c.answered() < requests {
+		c.more(600) // each with the patience of a test
+	}
 	c.end(late())
 	r.joined(0, 0)
 }
