@@ -209,3 +209,38 @@ func shortAndLong(rng *rand.Rand) *engine.Request {
 	}
 	return &engine.Request{Prompt: prompt, Output: 20 + rng.IntN(80)}
 }
+
+// An engine of iterations of two seconds is read each quarter of a second. What no report brings any more (a field, or
+// restarts that a scrape no longer knows of) makes no reading new.
+func TestTheTimeBetweenIterationsCountsWhateverReportsLack(t *testing.T) {
+	for name, first := range map[string]func(*Endpoint, time.Time){
+		"nothing":  func(*Endpoint, time.Time) {},
+		"a field":  func(e *Endpoint, now time.Time) { e.Server.Awake = known(1, now) },
+		"restarts": func(e *Endpoint, _ time.Time) { e.Server.Restarts = 1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			law, sum, n := NewLaw(DefaultParams()), 0.0, 0
+			for i := range 20 * 120 {
+				now, read := at(float64(i)*0.05), at(math.Floor(float64(i)/5)*0.25)
+				s := Snapshot{ScrapeInterval: seconds(0.25), PushPeriod: seconds(0.05)}
+				for _, a := range []string{"a", "b", "c"} {
+					done := 4 * math.Floor(read.Sub(epoch).Seconds()/2)
+					e := scraped(a, 0, 0, 4, read)
+					e.Server.Completions = known(done, read)
+					e.Server.Tokens = TokenCounts{At: read, Prompt: 1000 * done, Generated: 20 * done, First: done,
+						Iterations: done / 4}
+					if i == 0 {
+						first(&e, read)
+					}
+					s.Endpoints = append(s.Endpoints, e)
+				}
+				if d := law.Step(now, s); i > 20*60 {
+					sum, n = sum+d.ArrivalRate, n+1
+				}
+			}
+			if rate := sum / float64(n); rate < 5.4 || rate > 6.6 {
+				t.Errorf("%.2f requests a second arrive, want 6", rate)
+			}
+		})
+	}
+}

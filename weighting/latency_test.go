@@ -172,3 +172,35 @@ func TestALatencyStaysFinite(t *testing.T) {
 		}
 	}
 }
+
+// Until it has answered, the requests that an endpoint has are few and say nothing.
+func TestLeastLatencyTrustsANewEndpointWithItsRamp(t *testing.T) {
+	p := DefaultParams()
+	p.LeastLatency.Enabled = true
+	law := NewLaw(p)
+	for i := range 260 {
+		now, passed := at(float64(i)*0.05), float64(i)*0.05
+		s := Snapshot{PushPeriod: seconds(0.2)}
+		for j := range 4 {
+			answered, inFlight := 40*passed, 20.0
+			if j == 3 {
+				answered, inFlight = 0, float64(min(20, max(0, i-200)))
+			}
+			if j < 3 || i >= 200 {
+				s.Endpoints = append(s.Endpoints, Endpoint{Address: fmt.Sprint(j), Exact: true,
+					InFlight: known(inFlight, now), Proxies: ProxyReport{
+						Issued: known(answered+inFlight, now), Ended: known(answered, now),
+						Answered:       known(answered, now),
+						LatencySeconds: known(answered/2, now), Succeeded: known(answered, now),
+						Failed: known(0, now), Errors: known(0, now)}})
+			}
+		}
+		d := law.Step(now, s)
+		if i >= 200 {
+			if e := d.Endpoints[3]; e.Share > 0.3 {
+				t.Fatalf("%v after it came its share is %.2f, with %.2f of its capacity", now.Sub(at(10)), e.Share,
+					e.Ramp)
+			}
+		}
+	}
+}

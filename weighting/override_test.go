@@ -132,3 +132,36 @@ func TestADrainedEndpointIsNoCapacityForShedding(t *testing.T) {
 		t.Errorf("nothing is refused at an expected wait of %v s", d.ExpectedWait)
 	}
 }
+
+// A pin is not in effect while its endpoint fails, so it keeps nobody from finding out whether it has recovered.
+func TestAPinnedEndpointThatFailedIsTriedThoughStreamsStayOpen(t *testing.T) {
+	law := NewLaw(DefaultParams())
+	var served [4]float64
+	ejected := false
+	for i := range 20 * 120 {
+		now := at(float64(i) * 0.05)
+		s := Snapshot{PushDelay: seconds(0.01), PushPeriod: seconds(0.05)}
+		for j := range 4 {
+			failed := 0.0
+			if j == 3 && i > 400 {
+				failed = min(float64(i-400), 60)
+			} else {
+				served[j] += 2
+			}
+			e := Endpoint{Address: fmt.Sprint(j), Capacity: 16, Exact: true, InFlight: known(2, now),
+				Proxies: ProxyReport{Issued: known(served[j]+failed+2, now), Ended: known(served[j]+failed, now),
+					Answered: known(served[j]+failed, now), Succeeded: known(served[j], now),
+					LatencySeconds: known(served[j]*0.05, now), Failed: known(failed, now), Errors: known(0, now)}}
+			if j == 3 {
+				e.Override.Share = 0.5
+			}
+			s.Endpoints = append(s.Endpoints, e)
+		}
+		e := law.Step(now, s).Endpoints[3]
+		ejected = ejected || e.Failing
+		if ejected && e.Probed != "" {
+			return
+		}
+	}
+	t.Errorf("in a minute and a half it was not tried (ejected: %v)", ejected)
+}

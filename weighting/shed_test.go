@@ -247,3 +247,37 @@ func TestTheShareRefusedRisesAtOnceAndFallsSlowly(t *testing.T) {
 		high, last = d.DropFraction, f.now
 	})
 }
+
+// A slot that is free because its endpoint gets no requests is none that a refused request could have had.
+func TestATrialInASaturatedPoolEndsNoShedding(t *testing.T) {
+	const slots = 16.0
+	p := DefaultParams()
+	p.Shedding.Enabled = true
+	law, failed, flagged := NewLaw(p), 0.0, false
+	for i := range 20 * 60 {
+		now, passed := at(float64(i)*0.05), float64(i)*0.05
+		s := Snapshot{PushDelay: seconds(0.01), PushPeriod: seconds(0.05)}
+		for j := range 4 {
+			done, queue, running, bad := math.Floor(slots*passed), 64.0, slots, 0.0
+			if j == 3 && passed >= 20 {
+				if !flagged {
+					failed++
+				}
+				done, queue, running, bad = math.Floor(slots*20), 0, 0, failed
+			}
+			e := Endpoint{Address: fmt.Sprint(j), Capacity: slots, Exact: true, InFlight: known(queue+running, now)}
+			e.Server.Queue, e.Server.Running = known(queue, now), known(running, now)
+			e.Server.Completions = known(done, now)
+			e.Proxies = ProxyReport{Issued: known(done+80+bad, now), Ended: known(done+80-queue-running+bad, now),
+				Answered: known(done+bad, now), Succeeded: known(done, now), LatencySeconds: known(done*5, now),
+				Failed: known(bad, now), Errors: known(0, now)}
+			s.Endpoints = append(s.Endpoints, e)
+		}
+		d := law.Step(now, s)
+		flagged = d.Endpoints[3].Overloaded
+		if passed > 21 && passed < 40 && d.DropFraction < 0.5 {
+			t.Fatalf("at %.2f s only %.2f are refused, while clients wait for %v", passed, d.DropFraction,
+				d.ExpectedWait)
+		}
+	}
+}
