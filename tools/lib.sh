@@ -128,3 +128,28 @@ missing_packages() {
 libraries() {
   find "$1" -name '*.so*' -printf '%h\n' | sort -u | paste -sd :
 }
+
+# built NAME TITLE FOLDER MODULE PACKAGE provides .tools/bin/NAME: the program that the variable of that name names
+# (ENVOY_GATEWAY for envoy-gateway), else one that is built from the Go modules that FOLDER pins, again only when FOLDER,
+# the script or the version of Go changes.
+built() {
+  local name=$1 title=$2 folder=$root/$3 module=$4 package=$5 variable=${1^^} given version dir=$tools/$1 stamp
+  variable=${variable//-/_}
+  one_at_a_time
+  if [ -n "${!variable:-}" ]; then
+    given=$(command -v "${!variable}") || die "$variable=${!variable}: there is no such program"
+    link "$name" "$(realpath -s "$given")"
+    return
+  fi
+  stamp=$(cat "$folder/go.mod" "$folder/go.sum" "$0" | sha256sum)" $(go -C "$folder" env GOVERSION)"
+  if ! have_stamp "$dir" "$stamp"; then
+    version=$(go list -C "$folder" -m -f '{{.Version}}' "$module")
+    say "building $title $version, which takes some minutes"
+    mkdir "$scratch/$name"
+    CGO_ENABLED=0 go build -C "$folder" -trimpath -ldflags '-s -w' -o "$scratch/$name/$name" "$module/$package" ||
+      die "$title was not built, see above"
+    install_dir "$dir" "$stamp" "$scratch/$name"
+    say "$title $version is in .tools/bin"
+  fi
+  link "$name" "../$name/$name"
+}
