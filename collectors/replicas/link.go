@@ -97,9 +97,6 @@ func New(id merge.ID, o Options) *Link {
 	}
 }
 
-// ID returns the id of this replica.
-func (l *Link) ID() merge.ID { return l.id }
-
 // Configure replaces the settings. The caller looks for the other replicas again, and calls SetPeers.
 func (l *Link) Configure(s Settings) {
 	l.mu.Lock()

@@ -45,6 +45,7 @@ type node struct {
 	distrusts bool
 	envoys    []merge.Envoy
 	kept      []merge.Route
+	slow      chan struct{} // what is kept is not known before this is closed; nil: at once
 	routes    []merge.Route // of others
 	given     int           // how often another one has given all that it keeps
 }
@@ -123,6 +124,12 @@ func (n *node) connect(names ...string) {
 }
 
 func (n *node) keeps() []merge.Route {
+	n.mu.Lock()
+	slow := n.slow
+	n.mu.Unlock()
+	if slow != nil {
+		<-slow
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Clone(n.kept)
@@ -290,6 +297,30 @@ func TestAReplicaThatBeginsGetsWhatAnotherOneKeeps(t *testing.T) {
 		}
 		if len(known) != len(kept) || given == 0 {
 			return fmt.Errorf("%d routes, given %d times", len(known), given)
+		}
+		return nil
+	})
+}
+
+func TestCountsDoNotWaitForWhatIsKept(t *testing.T) {
+	a, b := startNode(t, "a"), startNode(t, "b")
+	a.mu.Lock()
+	a.slow = make(chan struct{})
+	a.mu.Unlock()
+	known := sync.OnceFunc(func() { close(a.slow) })
+	defer known()
+	a.knows(b)
+	b.knows(a)
+	b.until("the other is live", b.others(api.ReplicaLive))
+	a.request(x, 3)
+	b.untilInFlight(map[string]float64{x: 3, y: 0})
+	if _, given := b.taken(); given > 0 {
+		t.Error("it is said to have all before that was known")
+	}
+	known()
+	b.until("it has what is kept", func() error {
+		if _, given := b.taken(); given == 0 {
+			return errors.New("not yet")
 		}
 		return nil
 	})

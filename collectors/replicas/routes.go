@@ -23,8 +23,9 @@ type outbox struct {
 	bytes   int // of these
 	budget  budget
 
-	kept       []merge.Route // the rest of an answer
-	to         merge.ID      // who asked; empty: nobody
+	to         merge.ID      // who asked for what is kept; empty: no replica
+	read       bool          // that is known
+	kept       []merge.Route // the rest of it
 	keptBudget budget
 	dropped    uint64
 }
@@ -62,8 +63,8 @@ func (o *outbox) take(now time.Time, m *merge.Message) {
 	o.bytes -= taken
 	o.keptBudget.fill(now, RoutesPerSecond)
 	o.kept, _ = o.keptBudget.take(o.kept, m)
-	if o.to != "" && len(o.kept) == 0 {
-		m.Gave, o.to, o.kept = o.to, "", nil
+	if o.read && len(o.kept) == 0 {
+		m.Gave, o.to, o.read, o.kept = o.to, "", false, nil
 	}
 }
 
@@ -81,27 +82,21 @@ func (b *budget) take(routes []merge.Route, m *merge.Message) (rest []merge.Rout
 // Learned has the other replicas be sent what a picker has learned, or what an endpoint has lost.
 func (l *Link) Learned(r merge.Route) {
 	l.mu.Lock()
-	l.routes.add(r)
-	l.mu.Unlock()
-	l.changed.Set()
+	defer l.mu.Unlock()
+	if l.settings.Enabled {
+		l.routes.add(r)
+		l.changed.Set()
+	}
 }
 
 // addRoutes adds to a message the routes that are to be sent, and the question for others.
 func (s *sender) addRoutes(now time.Time, m *merge.Message) {
 	s.mu.Lock()
-	asker := merge.ID("")
-	if s.routes.to == "" {
-		asker = s.peers.Asker(now)
-	}
-	s.mu.Unlock()
-	var kept []merge.Route
-	if asker != "" {
-		kept = s.o.Kept()
-	}
-	s.mu.Lock()
 	defer s.mu.Unlock()
-	if asker != "" {
-		s.routes.to, s.routes.kept = asker, kept
+	if s.routes.to == "" {
+		if s.routes.to = s.peers.Asker(now); s.routes.to != "" {
+			s.reading.Go(s.readKept)
+		}
 	}
 	m.Wants = s.peers.Wants(now)
 	s.routes.take(now, m)
@@ -111,6 +106,15 @@ func (s *sender) addRoutes(now time.Time, m *merge.Message) {
 	s.peers.Messages.Prompts.Sent += uint64(len(m.Routes))
 	s.peers.Messages.Prompts.LeftOut += s.routes.dropped
 	s.routes.dropped = 0
+}
+
+// readKept reads what is kept, for the one that asked. That may take some time, and counts do not wait for it.
+func (s *sender) readKept() {
+	kept := s.o.Kept()
+	s.mu.Lock()
+	s.routes.kept, s.routes.read = kept, true
+	s.mu.Unlock()
+	s.changed.Set()
 }
 
 func routesOf(routes []merge.Route) (out []route) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"steelyard/collectors/replicas/merge"
@@ -20,6 +21,8 @@ type sender struct {
 	turn   int
 	parts  []flight.Part // reused
 	listed listing
+
+	reading sync.WaitGroup // of what is kept
 }
 
 type sentCluster struct {
@@ -38,6 +41,7 @@ func (l *Link) send(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			s.leave()
+			s.reading.Wait()
 			return
 		case <-l.changed:
 		case <-timer.C:

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"google.golang.org/grpc"
 	grpccredentials "google.golang.org/grpc/credentials"
 
@@ -265,4 +266,11 @@ func (d *Daemon) addQueue(c *api.Cluster) {
 		}
 	}
 	c.Queue = &state
+}
+
+func clientOf(connect func() (redis.UniversalClient, func())) func() replicas.Client {
+	return func() replicas.Client {
+		client, stop := connect()
+		return replicas.Client{UniversalClient: client, Stop: stop}
+	}
 }

@@ -6,8 +6,6 @@ import (
 	"net"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"steelyard/collectors/replicas"
 	"steelyard/collectors/replicas/merge"
 	"steelyard/collectors/scrape"
@@ -87,13 +85,6 @@ func checkReplicas(ctx context.Context, cfg *config.Config, c *config.Checker) {
 	if err == nil && len(namesOf(pair.Leaf)) == 0 {
 		c.Fail(&t.CertFile, "%s has no DNS name, by which replicas know each other: write one with a name that no "+
 			"Envoy has", t.CertFile)
-	}
-}
-
-func clientOf(connect func() (redis.UniversalClient, func())) func() replicas.Client {
-	return func() replicas.Client {
-		client, stop := connect()
-		return replicas.Client{UniversalClient: client, Stop: stop}
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"net"
 	"slices"
 	"strconv"
-	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 
@@ -23,24 +22,15 @@ func (c *Client) Addresses(ctx context.Context, service, port string, found func
 	s := ServiceConfig{Namespace: c.namespace, Service: service}
 	w, release := c.watch(key{kind: kindSlices, namespace: c.namespace, labels: s.selector()}, sub)
 	defer release()
-	settled := time.NewTimer(0)
-	defer settled.Stop()
-	for {
-		select {
-		case <-ctx.Done():
+	whenSettled(ctx, sub, func() {
+		away := cmp.Or(c.unreachable(), w.failing())
+		if !w.informer.HasSynced() {
+			found(nil, cmp.Or(away, errWaiting))
 			return
-		case <-sub:
-			settled.Reset(settle)
-		case <-settled.C:
-			away := cmp.Or(c.unreachable(), w.failing())
-			if !w.informer.HasSynced() {
-				found(nil, cmp.Or(away, errWaiting))
-				continue
-			}
-			addresses, err := addressesOf(w.informer.GetStore().List(), s.what(c.namespace), port)
-			found(addresses, cmp.Or(away, err))
 		}
-	}
+		addresses, err := addressesOf(w.informer.GetStore().List(), s.what(c.namespace), port)
+		found(addresses, cmp.Or(away, err))
+	})
 }
 
 // addressesOf returns the addresses of EndpointSlices, of IPv6 only where there is none of IPv4.

@@ -30,16 +30,21 @@ func (c *Client) Pools(ctx context.Context, namespaces []string, found func(map[
 		defer release()
 		all = append(all, w)
 	}
+	whenSettled(ctx, sub, func() { found(c.foundIn(all)) })
+}
+
+// whenSettled calls look at once, and whenever changes have come and then none for a moment, until ctx is done.
+func whenSettled(ctx context.Context, changed loops.Signal, look func()) {
 	settled := time.NewTimer(0)
 	defer settled.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-sub:
+		case <-changed:
 			settled.Reset(settle)
 		case <-settled.C:
-			found(c.foundIn(all))
+			look()
 		}
 	}
 }
