@@ -129,9 +129,9 @@ libraries() {
   find "$1" -name '*.so*' -printf '%h\n' | sort -u | paste -sd :
 }
 
-# built NAME TITLE FOLDER MODULE PACKAGE provides .tools/bin/NAME: the program that the variable of that name names
-# (ENVOY_GATEWAY for envoy-gateway), else one that is built from the Go modules that FOLDER pins, again only when FOLDER,
-# the script or the version of Go changes.
+# built NAME TITLE FOLDER MODULE PACKAGE provides .tools/bin/NAME: the program that the variable of that name
+# (ENVOY_GATEWAY for envoy-gateway) names, else one that is built from the Go modules that FOLDER pins, again only when
+# FOLDER, the script or the version of Go changes.
 built() {
   local name=$1 title=$2 folder=$root/$3 module=$4 package=$5 variable=${1^^} given version dir=$tools/$1 stamp
   variable=${variable//-/_}
