@@ -315,7 +315,7 @@ func TestCountsDoNotWaitForWhatIsKept(t *testing.T) {
 	a.request(x, 3)
 	b.untilInFlight(map[string]float64{x: 3, y: 0})
 	if _, given := b.taken(); given > 0 {
-		t.Error("it is said to have all before that was known")
+		t.Error("b got the end of an answer that was not known yet")
 	}
 	known()
 	b.until("it has what is kept", func() error {
