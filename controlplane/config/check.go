@@ -27,7 +27,7 @@ func (d *decoder) check(cfg *Config) {
 		d.checkReplicas(cfg)
 	}
 	if g := cfg.EnvoyGateway; g != nil {
-		d.checkEnvoyGateway(g)
+		d.checkEnvoyGateway(g, cfg.Clusters)
 	}
 	if len(cfg.Clusters) == 0 && cfg.Pools == nil {
 		d.fail(&cfg.Clusters, "missing: write a list with at least one cluster, e.g. clusters: [{name: llama, engine: "+

@@ -42,7 +42,7 @@ type Config struct {
 }
 
 // Pools makes a cluster NAMESPACE.NAME of each InferencePool that has no endpointPickerRef. One that a cluster below
-// has as its inferencePool is that cluster instead, with its own settings.
+// has as its inferencePool is that cluster instead, with its own settings; with EnvoyGateway, it has the same name.
 type Pools struct {
 	// Namespaces are those whose pools become clusters, 1 to 100. Default none: Steelyard's own.
 	Namespaces []string `yaml:"namespaces" max:"100"`
@@ -67,6 +67,9 @@ type EnvoyGateway struct {
 	// ModuleXDS is host:port where the module in the Gateways' Envoys reaches the xDS listener. Needed for routes with
 	// the annotation gateway.envoyproxy.io/steelyard-module. Default none: the Envoys have no module.
 	ModuleXDS string `yaml:"module_xds"`
+	// ModuleGateways are the Gateways, NAMESPACE/NAME, 1 to 100, on which that annotation has an effect: an Envoy
+	// without the module refuses a listener with it. Needed with ModuleXDS. Default none.
+	ModuleGateways []string `yaml:"module_gateways" max:"100"`
 }
 
 // XDS is the gRPC listener that streams assignments to Envoys.

@@ -42,14 +42,54 @@ func (g *EnvoyGateway) Open() bool {
 	return (g.TLS == nil || g.TLS.ClientCAFile == "") && !Loopback(g.Listen)
 }
 
-// checkEnvoyGateway wants client certificates where other machines can connect.
-func (d *decoder) checkEnvoyGateway(g *EnvoyGateway) {
+// checkEnvoyGateway wants client certificates where other machines can connect, and names by which Envoys find pools.
+func (d *decoder) checkEnvoyGateway(g *EnvoyGateway, clusters []Cluster) {
 	d.checkListen(&g.Listen)
 	if g.Open() && !g.Insecure {
 		d.fail(&g.Listen, "other machines can connect to %s: add tls: with client_ca_file:, or write insecure: true "+
 			"to do without", g.Listen)
 	}
+	d.checkModule(g)
+	for i := range clusters {
+		if p := clusters[i].Endpoints.InferencePool; p != nil && p.Name != "" {
+			d.checkPoolCluster(&clusters[i].Name, p)
+		}
+	}
+}
+
+// checkModule wants an address and Gateways for the module, or neither.
+func (d *decoder) checkModule(g *EnvoyGateway) {
 	d.checkReachable(&g.ModuleXDS)
+	switch {
+	case g.ModuleXDS != "" && !d.written(&g.ModuleGateways):
+		d.conflict(&g.ModuleXDS, &g.ModuleGateways, "it has no effect without the Gateways whose Envoys have the "+
+			"module: add module_gateways: [NAMESPACE/NAME], or remove this line")
+	case g.ModuleXDS == "" && d.written(&g.ModuleGateways):
+		d.conflict(&g.ModuleGateways, &g.ModuleXDS, "the module in their Envoys has no address of Steelyard: add "+
+			"module_xds: HOST:PORT, or remove this line")
+	}
+	lines := map[string]int{}
+	for i := range g.ModuleGateways {
+		gateway := &g.ModuleGateways[i]
+		namespace, name, _ := strings.Cut(*gateway, "/")
+		if !namespaceName.MatchString(namespace) || !objectName.MatchString(name) {
+			d.refuse(gateway, "is not a Gateway: write NAMESPACE/NAME")
+		}
+		d.checkTwice(gateway, *gateway, lines, "Gateway")
+	}
+}
+
+// checkPoolCluster wants the name that a pool's cluster has without an item of its own: Envoys ask for it until
+// Envoy Gateway has translated its Gateways again.
+func (d *decoder) checkPoolCluster(name *string, p *InferencePool) {
+	switch {
+	case p.Namespace == "":
+		d.fail(&p.Namespace, "missing: with envoy_gateway, write the namespace of the pool, because the cluster has its "+
+			"name, NAMESPACE.%s", p.Name)
+	case *name != poolCluster(p.Namespace, p.Name):
+		d.refuse(name, "is not the name by which the Envoys of Envoy Gateway know the pool: write %s",
+			shown(poolCluster(p.Namespace, p.Name)))
+	}
 }
 
 func (d *decoder) checkClient(r *ClientRule) {

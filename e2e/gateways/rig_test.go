@@ -201,7 +201,7 @@ xds: {listen: "%s"}
 admin: {listen: "%s", tokens_file: tokens, anonymous_view: true}
 kubernetes: {kubeconfig: kubeconfig}
 pools: {namespaces: [models, %s]}
-envoy_gateway: {listen: "%s", module_xds: "%[1]s"}
+envoy_gateway: {listen: "%s", module_xds: "%[1]s", module_gateways: [models/eg]}
 `, xdsAddress, adminAddress, resources.AppBackendNamespace, hooksAddress), 0o600))
 	r.must(os.WriteFile(r.path("tokens"), []byte("operate test "+token+"\n"), 0o600))
 	r.must(os.WriteFile(r.path("token"), []byte(token), 0o600))
