@@ -21,6 +21,8 @@ var routeResources = map[string]schema.GroupVersionResource{
 type BackendRef struct {
 	Group, Kind, Namespace, Name string
 	Weight                       uint32
+	Filters                      bool   // it has some of its own
+	TLSPolicy                    string // the BackendTLSPolicy for it, in its namespace; empty: none
 }
 
 // A route is what is read of one.
@@ -33,6 +35,7 @@ type route struct {
 				Namespace string  `json:"namespace"`
 				Name      string  `json:"name"`
 				Weight    *uint32 `json:"weight"`
+				Filters   []any   `json:"filters"`
 			} `json:"backendRefs"`
 		} `json:"rules"`
 	} `json:"spec"`
@@ -61,14 +64,78 @@ func (c *Client) Backends(ctx context.Context, kind, namespace, name string, rul
 		return nil, fmt.Errorf("%s %s/%s has %d rules and not one of the number %d: it has just changed", kind,
 			namespace, name, len(r.Spec.Rules), rule)
 	}
-	var out []BackendRef
+	return c.backendsOf(ctx, namespace, r, rule)
+}
+
+func (c *Client) backendsOf(ctx context.Context, namespace string, r route, rule int) (out []BackendRef, err error) {
+	policies := map[string][]tlsPolicy{} // by namespace
 	for _, b := range r.Spec.Rules[rule].BackendRefs {
 		weight := uint32(1)
 		if b.Weight != nil {
 			weight = *b.Weight
 		}
-		out = append(out, BackendRef{Group: b.Group, Kind: cmp.Or(b.Kind, "Service"),
-			Namespace: cmp.Or(b.Namespace, namespace), Name: b.Name, Weight: weight})
+		ref := BackendRef{Group: b.Group, Kind: cmp.Or(b.Kind, "Service"), Namespace: cmp.Or(b.Namespace, namespace),
+			Name: b.Name, Weight: weight, Filters: len(b.Filters) > 0}
+		if ref.Kind != "Service" { // whose policies the gateway follows
+			if _, read := policies[ref.Namespace]; !read {
+				if policies[ref.Namespace], err = c.tlsPolicies(ctx, ref.Namespace); err != nil {
+					return nil, err
+				}
+			}
+			ref.TLSPolicy = policyFor(policies[ref.Namespace], ref)
+		}
+		out = append(out, ref)
 	}
 	return out, nil
+}
+
+// maxTLSPolicies bounds those that are read of a namespace.
+const maxTLSPolicies = 500
+
+var tlsPolicyResource = schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1",
+	Resource: "backendtlspolicies"}
+
+// A tlsPolicy is what is read of a BackendTLSPolicy.
+type tlsPolicy struct {
+	meta.ObjectMeta `json:"metadata"`
+	Spec            struct {
+		TargetRefs []struct {
+			Group string `json:"group"`
+			Kind  string `json:"kind"`
+			Name  string `json:"name"`
+		} `json:"targetRefs"`
+	} `json:"spec"`
+}
+
+// tlsPolicies reads the BackendTLSPolicies of a namespace; none where the API has no such kind.
+func (c *Client) tlsPolicies(ctx context.Context, namespace string) (out []tlsPolicy, err error) {
+	list, err := c.dynamic.Resource(tlsPolicyResource).Namespace(namespace).List(ctx,
+		meta.ListOptions{Limit: maxTLSPolicies})
+	c.requested(tlsPolicyResource.Resource, "list", resultOf(err))
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, mayNot("list", tlsPolicyResource.Resource+"."+tlsPolicyResource.Group, namespace, err)
+	}
+	for i := range list.Items {
+		var p tlsPolicy
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, &p); err != nil {
+			return nil, fmt.Errorf("BackendTLSPolicy %s/%s cannot be read: %w", namespace, list.Items[i].GetName(), err)
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// policyFor returns the name of the policy that names a backend; empty if none does.
+func policyFor(policies []tlsPolicy, b BackendRef) string {
+	for _, p := range policies {
+		for _, t := range p.Spec.TargetRefs {
+			if t.Group == b.Group && t.Kind == b.Kind && t.Name == b.Name {
+				return p.Name
+			}
+		}
+	}
+	return ""
 }
