@@ -85,7 +85,7 @@ func envoyGatewayPools(t *testing.T, p parts) []byte {
 			"backendResources": []any{map[string]any{"group": "inference.networking.k8s.io", "version": "v1",
 				"kind": "InferencePool"}},
 			"hooks": map[string]any{"xdsTranslator": map[string]any{
-				"post": []any{"Endpoints", "Cluster", "Translation"},
+				"post": []any{"Cluster", "Translation"},
 				"translation": map[string]any{"cluster": all, "listener": all, "route": all,
 					"secret": map[string]any{"includeAll": false}},
 			}},

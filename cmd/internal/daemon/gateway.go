@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -52,8 +51,8 @@ func (d *Daemon) openGateway(cfg *config.EnvoyGateway) (*extensionServer, error)
 		return nil, fmt.Errorf("listening for Envoy Gateway (envoy_gateway.listen): %w", err)
 	}
 	e.Server = gateway.New(gateway.Options{Backends: d.kubernetes.backends, Cluster: d.clusterOfPool,
-		Members: d.membersOf, Plain: d.plainPool, Changed: d.poolsNamed.Set,
-		ModuleXDS: cfg.ModuleXDS, Log: d.options.Log})
+		Members: d.membersOf, Changed: d.poolsNamed.Set, ModuleXDS: cfg.ModuleXDS, ModuleGateways: cfg.ModuleGateways,
+		Log: d.options.Log})
 	e.grpc = e.GRPC(gatewayOptions(secured)...)
 	return e, nil
 }
@@ -146,15 +145,6 @@ func (d *Daemon) writeParents(ctx context.Context, written map[types.NamespacedN
 		}
 	}
 	return err
-}
-
-// plainPool reports whether a pool is known to have no picker, and an appProtocol that is served.
-func (d *Daemon) plainPool(namespace, name string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return slices.ContainsFunc(d.pools.found[namespace], func(p kubernetes.FoundPool) bool {
-		return p.Name == name && !p.Picker && gateway.Speaks(p.AppProtocol)
-	})
 }
 
 // membersOf returns the members of a cluster, as far as they are known within a moment: Envoy Gateway may ask in the

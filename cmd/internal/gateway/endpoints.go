@@ -3,22 +3,17 @@ package gateway
 import (
 	"net/netip"
 
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 )
 
-// hasEndpoints reports whether an assignment has any.
-func hasEndpoints(a *endpointv3.ClusterLoadAssignment) bool {
-	for _, l := range a.GetEndpoints() {
-		if len(l.LbEndpoints) > 0 {
-			return true
-		}
+// setMembers gives a cluster its members, IP:port, instead of those that Envoy would ask Envoy Gateway for. Without
+// any, and where another extension has made something else of it, it stays as it is.
+func setMembers(c *clusterv3.Cluster, addresses []string) {
+	if c.GetType() != clusterv3.Cluster_EDS {
+		return
 	}
-	return false
-}
-
-// addEndpoints adds endpoints, IP:port, to an assignment.
-func addEndpoints(a *endpointv3.ClusterLoadAssignment, addresses []string) {
 	l := &endpointv3.LocalityLbEndpoints{}
 	for _, address := range addresses {
 		at, err := netip.ParseAddrPort(address)
@@ -31,9 +26,11 @@ func addEndpoints(a *endpointv3.ClusterLoadAssignment, addresses []string) {
 					Address:       at.Addr().String(),
 					PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: uint32(at.Port())}}}}}}})
 	}
-	if len(a.Endpoints) == 0 {
-		a.Endpoints = []*endpointv3.LocalityLbEndpoints{l}
+	if len(l.LbEndpoints) == 0 {
 		return
 	}
-	a.Endpoints[0].LbEndpoints = append(a.Endpoints[0].LbEndpoints, l.LbEndpoints...)
+	c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}
+	c.EdsClusterConfig = nil
+	c.LoadAssignment = &endpointv3.ClusterLoadAssignment{ClusterName: c.Name,
+		Endpoints: []*endpointv3.LocalityLbEndpoints{l}}
 }

@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"slices"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	managerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	envoybootstrap "steelyard/envoy-bootstrap"
 )
@@ -32,9 +34,8 @@ var choices = map[string]choice{"": byWeight, "false": byWeight, "true": bySize,
 
 // choiceOf reads the annotation of a route, or says what is wrong with it.
 func choiceOf(r *routev3.Route) (c choice, wrong string) {
-	resources := r.GetMetadata().GetFilterMetadata()["envoy-gateway"].GetFields()["resources"].GetListValue()
-	for _, v := range resources.GetValues() {
-		text := v.GetStructValue().GetFields()["annotations"].GetStructValue().GetFields()[annotation].GetStringValue()
+	for _, about := range resourcesOf(r.GetMetadata()) {
+		text := about["annotations"].GetStructValue().GetFields()[annotation].GetStringValue()
 		c, ok := choices[text]
 		if !ok {
 			return byWeight, fmt.Sprintf("is %q: want true or prefix", text)
@@ -48,36 +49,53 @@ func choiceOf(r *routev3.Route) (c choice, wrong string) {
 
 // readAnnotations notes the choices of routes, and the annotations that have no effect.
 func (t *translation) readAnnotations(lists []*routev3.RouteConfiguration) {
-	eachRoute(lists, func(r *routev3.Route) {
-		id, _ := ruleOf(r.Name)
-		shares := t.rules[id]
-		if shares == nil {
-			return
-		}
-		c, wrong := choiceOf(r)
-		switch {
-		case wrong != "" || c == byWeight:
-		case t.ModuleXDS == "":
-			wrong = "needs envoy_gateway.module_xds"
-		case len(shares) > 1:
-			wrong = "is for rules with one backend"
-		default:
-			t.choices[shares[0].cluster] = max(t.choices[shares[0].cluster], c)
-		}
-		if wrong != "" {
-			t.ignore(fmt.Sprintf("%s: %s %s", id, Annotation, wrong))
-		}
-	})
-}
-
-func eachRoute(lists []*routev3.RouteConfiguration, visit func(*routev3.Route)) {
 	for _, list := range lists {
 		for _, host := range list.VirtualHosts {
 			for _, r := range host.Routes {
-				visit(r)
+				t.readAnnotation(host, r)
 			}
 		}
 	}
+}
+
+func (t *translation) readAnnotation(host *routev3.VirtualHost, r *routev3.Route) {
+	id, _ := ruleOf(r.Name)
+	shares := t.rules[id]
+	if shares == nil {
+		return
+	}
+	c, wrong := choiceOf(r)
+	switch gateway := gatewayOfHost(host); {
+	case wrong != "" || c == byWeight:
+	case t.ModuleXDS == "":
+		wrong = "needs envoy_gateway.module_xds"
+	case !slices.Contains(t.ModuleGateways, gateway):
+		wrong = "has no effect on the Gateway " + gateway + ", which envoy_gateway.module_gateways does not have"
+	case len(shares) > 1:
+		wrong = "is for rules with one backend"
+	default:
+		t.choices[shares[0].Cluster] = max(t.choices[shares[0].Cluster], c)
+		t.annotated[r] = true
+	}
+	if wrong != "" {
+		t.ignore(fmt.Sprintf("%s: %s %s", id, Annotation, wrong))
+	}
+}
+
+// gatewayOfHost returns the Gateway that a virtual host is of, NAMESPACE/NAME. Its names do not always say so.
+func gatewayOfHost(host *routev3.VirtualHost) string {
+	for _, about := range resourcesOf(host.GetMetadata()) {
+		return about["namespace"].GetStringValue() + "/" + about["name"].GetStringValue()
+	}
+	return ""
+}
+
+// resourcesOf returns what Envoy Gateway notes about the Kubernetes objects that something is made of.
+func resourcesOf(m *corev3.Metadata) (about []map[string]*structpb.Value) {
+	for _, v := range m.GetFilterMetadata()["envoy-gateway"].GetFields()["resources"].GetListValue().GetValues() {
+		about = append(about, v.GetStructValue().GetFields())
+	}
+	return about
 }
 
 // A module is what the module in Envoy needs for one cluster.
@@ -110,8 +128,8 @@ func moduleOf(p envoybootstrap.Parts) (*module, error) {
 // picked switches the module on for a route that wants it, and returns the route for the requests that got an endpoint:
 // the module then has the route chosen again.
 func (t *translation) picked(r *routev3.Route, shares []share) (*routev3.Route, *module) {
-	p := t.parts[shares[0].cluster]
-	if c, _ := choiceOf(r); c == byWeight || p.module == nil || r.GetRoute().GetCluster() != p.target {
+	p := t.parts[shares[0].Cluster]
+	if !t.annotated[r] || p.module == nil || r.GetRoute().GetCluster() != p.target {
 		return nil, nil
 	}
 	picked := proto.CloneOf(r)

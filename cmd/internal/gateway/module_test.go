@@ -5,10 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	managerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
-	"google.golang.org/protobuf/types/known/structpb"
 
 	"steelyard/cmd/internal/gateway/extension"
 )
@@ -16,13 +14,8 @@ import (
 // annotated is a route as Envoy Gateway makes it of an HTTPRoute with the annotation.
 func annotated(t *testing.T, value string) *routev3.Route {
 	t.Helper()
-	about, err := structpb.NewStruct(map[string]any{"resources": []any{map[string]any{"kind": "HTTPRoute",
-		"annotations": map[string]any{"steelyard-module": value}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
 	r := single(ruleOfLlama)
-	r.Metadata = &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{"envoy-gateway": about}}
+	r.Metadata = about(t, map[string]any{"kind": "HTTPRoute", "annotations": map[string]any{"steelyard-module": value}})
 	return r
 }
 
@@ -45,7 +38,7 @@ func TestARouteWithTheAnnotationHasItsEndpointsNamed(t *testing.T) {
 		{"true", `\"name\":\"models.llama-envoy\"}`}, {"prefix", `\"prefix_bytes\":262144}`},
 	} {
 		s := fake{ruleOfLlama: {ofPool("llama", 1)}}.server()
-		s.options.ModuleXDS = "steelyard-xds.steelyard.svc:18000"
+		s.options.ModuleXDS, s.options.ModuleGateways = "steelyard-xds.steelyard.svc:18000", []string{"models/eg"}
 		out := translated(t, s, request(t, []*routev3.Route{annotated(t, c.value)}, asked(t, s, ruleOfLlama, llama)))
 		routes := out.Routes[0].VirtualHosts[0].Routes
 		if len(routes) != 2 || sent(routes[0]) != "models.llama_picked" || sent(routes[1]) != "models.llama_failsafe" {
@@ -78,24 +71,30 @@ func TestARouteWithTheAnnotationHasItsEndpointsNamed(t *testing.T) {
 }
 
 func TestAnAnnotationWithoutEffectIsNamedAndTheRequestsFollowTheWeights(t *testing.T) {
+	eg := []string{"models/eg"}
 	for _, c := range []struct {
 		name, value string
 		backends    []Backend
-		xds, sent   string
+		xds         string
+		gateways    []string
+		sent        string
 		ignored     string
 	}{
-		{"two pools", "true", []Backend{ofPool("llama", 1), ofPool("next", 1)}, "10.0.0.5:18000",
+		{"two pools", "true", []Backend{ofPool("llama", 1), ofPool("next", 1)}, "10.0.0.5:18000", eg,
 			"models.llama_failsafe=1 models.next_failsafe=1", "is for rules with one backend"},
-		{"a pool and a Service", "true", []Backend{ofPool("llama", 1), ofService(1)}, "10.0.0.5:18000",
+		{"a pool and a Service", "true", []Backend{ofPool("llama", 1), ofService(1)}, "10.0.0.5:18000", eg,
 			ruleOfLlama + "=1 models.llama_failsafe=1", "is for rules with one backend"},
-		{"another value", "yes", []Backend{ofPool("llama", 1)}, "10.0.0.5:18000", "models.llama_failsafe",
-			`is "yes": want true or prefix`},
-		{"no address", "true", []Backend{ofPool("llama", 1)}, "", "models.llama_failsafe",
+		{"another value", "yes", []Backend{ofPool("llama", 1)}, "10.0.0.5:18000", eg,
+			"models.llama_failsafe", `is "yes": want true or prefix`},
+		{"no address", "true", []Backend{ofPool("llama", 1)}, "", nil, "models.llama_failsafe",
 			"needs envoy_gateway.module_xds"},
-		{"switched off", "false", []Backend{ofPool("llama", 1)}, "10.0.0.5:18000", "models.llama_failsafe", ""},
+		{"another Gateway", "true", []Backend{ofPool("llama", 1)}, "10.0.0.5:18000", []string{"models/more", "eg/models"},
+			"models.llama_failsafe",
+			"has no effect on the Gateway models/eg, which envoy_gateway.module_gateways does not have"},
+		{"switched off", "false", []Backend{ofPool("llama", 1)}, "10.0.0.5:18000", nil, "models.llama_failsafe", ""},
 	} {
 		s := fake{ruleOfLlama: c.backends}.server()
-		s.options.ModuleXDS = c.xds
+		s.options.ModuleXDS, s.options.ModuleGateways = c.xds, c.gateways
 		var pools []*extension.ExtensionResource
 		for _, b := range c.backends {
 			if b.Pool {

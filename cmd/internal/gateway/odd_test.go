@@ -3,11 +3,11 @@ package gateway
 import (
 	"context"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
-	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	managerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	"google.golang.org/grpc"
@@ -86,25 +86,13 @@ func TestADefectEndsOneAnswerAndNotTheProcess(t *testing.T) {
 	}
 }
 
-// Envoy Gateway never asks how the pools of a GRPCRoute are served, so its requests stay with its own cluster, and
-// members of this moment would never change there.
-func TestTheClusterOfAGRPCRouteStaysEmpty(t *testing.T) {
-	const rule = "grpcroute/models/llama/rule/0"
-	s := fake{rule: {ofPool("llama", 1)}}.server()
-	answer, err := connected(t, s).PostEndpointsModify(t.Context(), &extension.PostEndpointsModifyRequest{
-		LoadAssignment: &endpointv3.ClusterLoadAssignment{ClusterName: rule}})
-	if err != nil || answer.LoadAssignment != nil {
-		t.Errorf("it has %v, %v", answer, err)
-	}
-}
-
 // Envoy Gateway asks about objects as it knew them, while the weights are current.
 func TestARouteThatHasJustChangedKeepsWhatItHas(t *testing.T) {
 	for name, backends := range map[string][]Backend{
 		"it moved back to a Service":      {ofService(1)},
 		"its pool has no weight any more": {ofService(1), ofPool("llama", 0)},
 		"it moved to another pool":        {ofPool("next", 1)},
-		"it moved to another namespace":   {{true, "others", "llama", 1}},
+		"it moved to another namespace":   {far("llama")},
 	} {
 		s := fake{ruleOfLlama: backends}.server()
 		answer, err := connected(t, s).PostClusterModify(t.Context(), &extension.PostClusterModifyRequest{
@@ -116,5 +104,24 @@ func TestARouteThatHasJustChangedKeepsWhatItHas(t *testing.T) {
 		if state := s.State(); state.Failures != 1 {
 			t.Errorf("%s: the state is %+v", name, state)
 		}
+	}
+}
+
+// Envoy Gateway passes none of it on, so nobody would know.
+func TestWhatHasNoEffectOnAPoolIsNamed(t *testing.T) {
+	filtered := ofPool("llama", 1)
+	filtered.Filters, filtered.TLSPolicy = true, "llama-tls"
+	service := ofService(1)
+	service.Filters = true // which Envoy Gateway serves
+	s := fake{ruleOfLlama: {filtered, service}}.server()
+	c := asked(t, s, ruleOfLlama, resource("models", "llama", ""))
+	translated(t, s, request(t, []*routev3.Route{single(ruleOfLlama)}, c))
+	want := []string{
+		ruleOfLlama + ": filters of its backendRef to the InferencePool models/llama have no effect: write them as " +
+			"filters of the rule",
+		ruleOfLlama + ": the BackendTLSPolicy llama-tls of the InferencePool models/llama has no effect, so " +
+			"requests are sent in plain text: remove it, or name a Service of the same Pods"}
+	if got := s.State().Ignored; !slices.Equal(got, want) {
+		t.Errorf("without effect are %q, want %q", got, want)
 	}
 }

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"encoding/json"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -37,20 +38,24 @@ func ruleOf(name string) (id RuleID, ok bool) {
 
 // A share is the part of a rule's requests that a cluster gets.
 type share struct {
-	cluster string // of Steelyard; empty for everything that Envoy Gateway's own cluster of the rule has
-	weight  uint32
+	Cluster string `json:"cluster,omitempty"` // of Steelyard; empty for all that Envoy Gateway's own cluster has
+	Weight  uint32 `json:"weight"`
 }
 
-// noteKey is the key of the note in the metadata of a cluster.
+// A note is what PostClusterModify knows of a rule, for PostTranslateModify.
+type note struct {
+	Shares  []share  `json:"shares,omitempty"`
+	Ignored []string `json:"ignored,omitempty"` // what has no effect, and why
+}
+
+// noteKey is the key of the note in the metadata of a cluster, and in that.
 const noteKey = "steelyard"
 
-// note writes the shares of a rule into the metadata of its cluster.
-func note(c *clusterv3.Cluster, shares []share) {
-	var list []*structpb.Value
-	for _, s := range shares {
-		list = append(list, structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{
-			"cluster": structpb.NewStringValue(s.cluster), "weight": structpb.NewNumberValue(float64(s.weight)),
-		}}))
+// write puts the note into the metadata of a cluster.
+func (n note) write(c *clusterv3.Cluster) error {
+	text, err := json.Marshal(n)
+	if err != nil {
+		return err
 	}
 	if c.Metadata == nil {
 		c.Metadata = &corev3.Metadata{}
@@ -59,15 +64,14 @@ func note(c *clusterv3.Cluster, shares []share) {
 		c.Metadata.FilterMetadata = map[string]*structpb.Struct{}
 	}
 	c.Metadata.FilterMetadata[noteKey] = &structpb.Struct{Fields: map[string]*structpb.Value{
-		"shares": structpb.NewListValue(&structpb.ListValue{Values: list})}}
+		noteKey: structpb.NewStringValue(string(text))}}
+	return nil
 }
 
-// noted reads what note wrote; nil if the cluster has none.
-func noted(c *clusterv3.Cluster) (shares []share) {
-	fields := c.GetMetadata().GetFilterMetadata()[noteKey].GetFields()
-	for _, v := range fields["shares"].GetListValue().GetValues() {
-		f := v.GetStructValue().GetFields()
-		shares = append(shares, share{f["cluster"].GetStringValue(), uint32(f["weight"].GetNumberValue())})
-	}
-	return shares
+// takeNote removes the note of a cluster; false if it has none.
+func takeNote(c *clusterv3.Cluster) (n note, ok bool) {
+	metadata := c.GetMetadata().GetFilterMetadata()
+	text := metadata[noteKey].GetFields()[noteKey].GetStringValue()
+	delete(metadata, noteKey)
+	return n, json.Unmarshal([]byte(text), &n) == nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
 	"steelyard/cmd/internal/gateway/extension"
@@ -26,6 +27,8 @@ type Backend struct {
 	Pool            bool // an InferencePool
 	Namespace, Name string
 	Weight          uint32
+	Filters         bool   // it has some of its own
+	TLSPolicy       string // of a pool, a BackendTLSPolicy of its namespace; empty: none
 }
 
 // Options have what a Server asks its caller for.
@@ -34,15 +37,15 @@ type Options struct {
 	Backends func(context.Context, RuleID) ([]Backend, error)
 	// Cluster returns the cluster that serves a pool; an error if none does.
 	Cluster func(namespace, name string) (string, error)
-	// Plain reports whether a pool is known to have no picker, and an appProtocol that is served.
-	Plain func(namespace, name string) bool
 	// Changed is called when Gateways name other pools, or other ones are served. It must not block.
 	Changed func()
 	// Members returns the addresses of a cluster, IP:port. It may wait a moment for them.
 	Members func(ctx context.Context, cluster string) []string
 	// ModuleXDS is HOST:PORT where the module in the Envoys reaches Steelyard; empty: they have none.
 	ModuleXDS string
-	Log       *slog.Logger
+	// ModuleGateways are those, NAMESPACE/NAME, whose Envoys have the module.
+	ModuleGateways []string
+	Log            *slog.Logger
 }
 
 // A Server answers Envoy Gateway.
@@ -62,17 +65,29 @@ func New(o Options) *Server {
 	return &Server{options: o, pools: map[string][]api.GatewayPool{}, ignored: map[string][]string{}}
 }
 
+// Envoy Gateway sets no deadline and sends no keepalive, and holds the changes of all its Gateways while it waits.
+const (
+	// answerWithin bounds what an answer waits for: the Kubernetes API, and members.
+	answerWithin = 5 * time.Second
+	// idleFor is how long a connection is kept without a call. A call on one to a node that has died waits a quarter of
+	// an hour for TCP; a new connection goes to a replica that is ready.
+	idleFor = time.Second
+)
+
 // GRPC makes the gRPC server that answers.
 func (s *Server) GRPC(options ...grpc.ServerOption) *grpc.Server {
-	g := grpc.NewServer(append(options, grpc.UnaryInterceptor(s.survive))...)
+	g := grpc.NewServer(append(options, grpc.UnaryInterceptor(s.survive),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idleFor}))...)
 	extension.RegisterEnvoyGatewayExtensionServer(g, s)
 	return g
 }
 
-// survive makes a panic the error of one answer: what Envoy Gateway sends is shaped by other extensions and by
-// EnvoyPatchPolicies, and this process serves all Envoys.
+// survive bounds the time of an answer, and makes a panic its error: what Envoy Gateway sends is shaped by other
+// extensions and by EnvoyPatchPolicies, and this process serves all Envoys.
 func (s *Server) survive(ctx context.Context, in any, _ *grpc.UnaryServerInfo, answer grpc.UnaryHandler) (
 	out any, err error) {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
 	defer func() {
 		if r := recover(); r != nil {
 			err = status.Errorf(codes.Internal, "a defect of Steelyard: %v", r)
@@ -82,72 +97,58 @@ func (s *Server) survive(ctx context.Context, in any, _ *grpc.UnaryServerInfo, a
 	return answer(ctx, in)
 }
 
-// PostClusterModify notes the backends of a rule with pools in its cluster.
+// PostClusterModify notes the backends of a rule with pools in its cluster. The cluster of nothing but pools that are
+// served gets their members: no route stays with it, but Envoy has it before the route, and requests of one that moves
+// from a Service to a pool would find none. An answer without the cluster would mean "unchanged" only to a single
+// extension: Envoy Gateway passes each answer on to the next one.
 func (s *Server) PostClusterModify(ctx context.Context, in *extension.PostClusterModifyRequest) (
 	*extension.PostClusterModifyResponse, error) {
-	id, ok := ruleOf(in.GetCluster().GetName())
+	out := &extension.PostClusterModifyResponse{Cluster: in.Cluster}
 	pools, err := poolsOf(in.GetPostClusterContext().GetBackendExtensionResources())
 	if err != nil {
 		return nil, s.failed(status.Error(codes.InvalidArgument, err.Error()))
 	}
+	id, ok := ruleOf(in.GetCluster().GetName())
+	if len(pools) > 0 && in.Cluster == nil {
+		return nil, s.failed(status.Error(codes.InvalidArgument, "an extension before Steelyard in extensionManagers "+
+			"answers PostClusterModify without the cluster, so its pools cannot be served: remove its hook Cluster"))
+	}
 	if !ok || len(pools) == 0 {
-		return &extension.PostClusterModifyResponse{}, nil
+		return out, nil
 	}
 	backends, err := s.options.Backends(ctx, id)
 	if err != nil { // Envoy Gateway tries again, and then keeps what its Envoys have
 		return nil, s.failed(status.Errorf(codes.Unavailable, "reading the weights of %s: %v", id, err))
 	}
-	shares := s.sharesOf(backends, pools)
-	served := slices.ContainsFunc(shares, func(s share) bool { return s.cluster != "" })
-	rest := slices.ContainsFunc(shares, func(s share) bool { return s.cluster == "" })
+	n := s.noteOf(id, backends, pools)
+	served := slices.ContainsFunc(n.Shares, func(s share) bool { return s.Cluster != "" })
+	rest := slices.ContainsFunc(n.Shares, func(s share) bool { return s.Cluster == "" })
 	if past := pastOf(backends, pools); past != "" && (rest || !served) {
 		return nil, s.failed(status.Errorf(codes.Unavailable, "%s has just changed: the InferencePool %s gets none of "+
 			"its requests any more", id, past))
 	}
 	if !served {
-		return &extension.PostClusterModifyResponse{}, nil
+		return out, nil
 	}
-	note(in.Cluster, shares)
-	return &extension.PostClusterModifyResponse{Cluster: in.Cluster}, nil
-}
-
-// PostEndpointsModify gives the cluster of a rule that has nothing but pools that are served, and of its route's
-// namespace, their members. No route stays with it, but Envoy gets the endpoints before the route: requests of one that
-// moves from a Service to a pool would find none.
-func (s *Server) PostEndpointsModify(ctx context.Context, in *extension.PostEndpointsModifyRequest) (
-	*extension.PostEndpointsModifyResponse, error) {
-	id, ok := ruleOf(in.GetLoadAssignment().GetClusterName())
-	if !ok || id.Kind != "httproute" || hasEndpoints(in.LoadAssignment) { // about pools of others, it does not ask
-		return &extension.PostEndpointsModifyResponse{}, nil
-	}
-	backends, err := s.options.Backends(ctx, id)
-	if err != nil {
-		return nil, s.failed(status.Errorf(codes.Unavailable, "reading the backends of %s: %v", id, err))
-	}
-	var clusters []string
-	for _, b := range backends {
-		if b.Weight == 0 {
-			continue
+	if !rest {
+		var members []string
+		for _, share := range n.Shares {
+			members = append(members, s.options.Members(ctx, share.Cluster)...)
 		}
-		cluster, err := s.options.Cluster(b.Namespace, b.Name)
-		// If a single pool is not served, the route may stay with this cluster. And whether a ReferenceGrant permits a
-		// pool of another namespace is only in the message of PostClusterModify.
-		if !b.Pool || b.Namespace != id.Namespace || err != nil || !s.options.Plain(b.Namespace, b.Name) {
-			return &extension.PostEndpointsModifyResponse{}, nil
-		}
-		clusters = append(clusters, cluster)
+		setMembers(in.Cluster, members)
 	}
-	for _, cluster := range clusters {
-		addEndpoints(in.LoadAssignment, s.options.Members(ctx, cluster))
+	if err := n.write(in.Cluster); err != nil {
+		return nil, s.failed(status.Error(codes.Internal, err.Error()))
 	}
-	return &extension.PostEndpointsModifyResponse{LoadAssignment: in.LoadAssignment}, nil
+	return out, nil
 }
 
 // PostTranslateModify replaces the noted clusters.
 func (s *Server) PostTranslateModify(ctx context.Context, in *extension.PostTranslateModifyRequest) (
 	*extension.PostTranslateModifyResponse, error) {
 	out, ignored, err := Translate(in, Surroundings{ModuleXDS: s.options.ModuleXDS,
-		Members: func(cluster string) []string { return s.options.Members(ctx, cluster) }})
+		ModuleGateways: s.options.ModuleGateways,
+		Members:        func(cluster string) []string { return s.options.Members(ctx, cluster) }})
 	if err != nil {
 		return nil, s.failed(status.Error(codes.Internal, err.Error()))
 	}
@@ -203,8 +204,8 @@ func pastOf(backends []Backend, pools map[string]pool) string {
 	return ""
 }
 
-// sharesOf returns the part of each cluster of a rule.
-func (s *Server) sharesOf(backends []Backend, pools map[string]pool) (shares []share) {
+// noteOf returns the part of each cluster of a rule, and what has no effect on them.
+func (s *Server) noteOf(id RuleID, backends []Backend, pools map[string]pool) (n note) {
 	var rest uint32
 	for _, b := range backends {
 		p, found := pools[b.Namespace+"/"+b.Name]
@@ -219,13 +220,28 @@ func (s *Server) sharesOf(backends []Backend, pools map[string]pool) (shares []s
 				rest += b.Weight
 				continue
 			}
-			shares = append(shares, share{seen.Cluster, b.Weight})
+			n.Shares = append(n.Shares, share{seen.Cluster, b.Weight})
+			n.Ignored = append(n.Ignored, ignoredOf(id, b)...)
 		}
 	}
 	if rest > 0 {
-		shares = append(shares, share{weight: rest})
+		n.Shares = append(n.Shares, share{Weight: rest})
 	}
-	return shares
+	return n
+}
+
+// ignoredOf says what a rule has for a pool, and Envoy Gateway passes on to no extension.
+func ignoredOf(id RuleID, b Backend) (ignored []string) {
+	if b.Filters {
+		ignored = append(ignored, fmt.Sprintf("%s: filters of its backendRef to the InferencePool %s/%s have no "+
+			"effect: write them as filters of the rule", id, b.Namespace, b.Name))
+	}
+	if b.TLSPolicy != "" {
+		ignored = append(ignored, fmt.Sprintf("%s: the BackendTLSPolicy %s of the InferencePool %s/%s has no effect, so "+
+			"requests are sent in plain text: remove it, or name a Service of the same Pods", id, b.TLSPolicy, b.Namespace,
+			b.Name))
+	}
+	return ignored
 }
 
 // serving says which cluster serves a pool, or why none does.
@@ -235,8 +251,8 @@ func (s *Server) serving(b Backend, p pool) api.GatewayPool {
 		out.Picker = cmp.Or(p.Spec.Picker.Name, "unnamed")
 		return out
 	}
-	if !Speaks(p.Spec.AppProtocol) {
-		out.Reason = fmt.Sprintf("its appProtocol is %s, and only http is served", p.Spec.AppProtocol)
+	if protocol := p.Spec.AppProtocol; protocol != "" && protocol != "http" {
+		out.Reason = fmt.Sprintf("its appProtocol is %s, and only http is served", protocol)
 		return out
 	}
 	var err error
@@ -245,9 +261,6 @@ func (s *Server) serving(b Backend, p pool) api.GatewayPool {
 	}
 	return out
 }
-
-// Speaks reports whether the appProtocol of a pool is served.
-func Speaks(appProtocol string) bool { return appProtocol == "" || appProtocol == "http" }
 
 // saw notes a pool that a cluster names.
 func (s *Server) saw(p api.GatewayPool) {

@@ -30,13 +30,13 @@ func Translate(in *extension.PostTranslateModifyRequest, s Surroundings) (
 	out = &extension.PostTranslateModifyResponse{Clusters: in.Clusters, Secrets: in.Secrets, Listeners: in.Listeners,
 		Routes: in.Routes}
 	t := translation{Surroundings: s, rules: map[RuleID][]share{}, parts: map[string]parts{},
-		choices: map[string]choice{}}
+		choices: map[string]choice{}, annotated: map[*routev3.Route]bool{}}
 	if t.read(in.Clusters); len(t.rules) == 0 {
-		return out, nil, nil
+		return out, t.ignored, nil
 	}
 	t.readAnnotations(in.Routes)
 	if err := t.render(); err != nil {
-		return out, nil, err
+		return out, t.ignored, err
 	}
 	changed := map[string][]*module{} // of lists of routes, by name
 	for _, list := range in.Routes {
@@ -50,7 +50,7 @@ func Translate(in *extension.PostTranslateModifyRequest, s Surroundings) (
 	}
 	for _, l := range in.Listeners {
 		if err := t.amend(l, changed); err != nil {
-			return out, nil, fmt.Errorf("adding to listener %s: %w", l.Name, err)
+			return out, t.ignored, fmt.Errorf("adding to listener %s: %w", l.Name, err)
 		}
 	}
 	return out, t.ignored, nil
@@ -62,6 +62,8 @@ type Surroundings struct {
 	Members func(cluster string) []string
 	// ModuleXDS is HOST:PORT where the module in the Envoys reaches Steelyard; empty: they have none.
 	ModuleXDS string
+	// ModuleGateways are those, NAMESPACE/NAME, whose Envoys have the module.
+	ModuleGateways []string
 }
 
 // A translation is what the noted clusters and the annotations say.
@@ -70,16 +72,23 @@ type translation struct {
 	rules   map[RuleID][]share
 	choices map[string]choice // by the name of Steelyard's cluster
 	parts   map[string]parts  // the same
-	ignored []string
+	// annotated are the routes whose annotation has an effect.
+	annotated map[*routev3.Route]bool
+	ignored   []string
 }
 
 // read removes the notes.
 func (t *translation) read(clusters []*clusterv3.Cluster) {
 	for _, c := range clusters {
-		shares := noted(c)
-		if id, ok := ruleOf(c.Name); ok && shares != nil {
-			t.rules[id] = shares
-			delete(c.Metadata.FilterMetadata, noteKey)
+		n, ok := takeNote(c)
+		if !ok {
+			continue
+		}
+		if id, ok := ruleOf(c.Name); ok {
+			t.rules[id] = n.Shares
+		}
+		for _, text := range n.Ignored {
+			t.ignore(text)
 		}
 	}
 }
@@ -87,10 +96,10 @@ func (t *translation) read(clusters []*clusterv3.Cluster) {
 func (t *translation) render() (err error) {
 	for _, shares := range t.rules {
 		for _, s := range shares {
-			if _, done := t.parts[s.cluster]; done || s.cluster == "" {
+			if _, done := t.parts[s.Cluster]; done || s.Cluster == "" {
 				continue
 			}
-			t.parts[s.cluster], err = partsOf(s.cluster, t.Members(s.cluster), t.choices[s.cluster], t.ModuleXDS)
+			t.parts[s.Cluster], err = partsOf(s.Cluster, t.Members(s.Cluster), t.choices[s.Cluster], t.ModuleXDS)
 			if err != nil {
 				return err
 			}
@@ -140,10 +149,10 @@ func (t *translation) send(a *routev3.RouteAction, shares []share) {
 		all[0].Weight = wrapperspb.UInt32(0)
 	}
 	for _, s := range shares {
-		if s.cluster != "" {
-			p := t.parts[s.cluster]
+		if s.Cluster != "" {
+			p := t.parts[s.Cluster]
 			all = append(all, &routev3.WeightedCluster_ClusterWeight{Name: p.target,
-				Weight: wrapperspb.UInt32(s.weight)})
+				Weight: wrapperspb.UInt32(s.Weight)})
 			if a.Timeout == nil {
 				a.Timeout = p.route.Timeout
 			}
@@ -151,7 +160,7 @@ func (t *translation) send(a *routev3.RouteAction, shares []share) {
 				a.RetryPolicy = p.route.RetryPolicy
 			}
 		} else if a.GetWeightedClusters() == nil {
-			all[0].Weight.Value += s.weight
+			all[0].Weight.Value += s.Weight
 		}
 	}
 	all = slices.DeleteFunc(all, func(c *routev3.WeightedCluster_ClusterWeight) bool {

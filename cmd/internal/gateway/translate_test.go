@@ -12,7 +12,6 @@ import (
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
@@ -23,6 +22,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"steelyard/cmd/internal/gateway/extension"
@@ -51,14 +51,20 @@ func (f fake) server() *Server {
 			return namespace + "." + name, nil
 		},
 		Members: func(context.Context, string) []string { return []string{"10.0.0.1:8000", "10.0.0.2:8000"} },
-		Plain:   func(_, name string) bool { return name != "picked" },
 		Changed: func() {},
 		Log:     slog.New(slog.DiscardHandler),
 	})
 }
 
-func ofPool(name string, weight uint32) Backend { return Backend{true, "models", name, weight} }
-func ofService(weight uint32) Backend           { return Backend{false, "models", "llama", weight} }
+func ofPool(name string, weight uint32) Backend {
+	return Backend{Pool: true, Namespace: "models", Name: name, Weight: weight}
+}
+func ofService(weight uint32) Backend {
+	return Backend{Namespace: "models", Name: "llama", Weight: weight}
+}
+
+// far is a pool of a namespace that is not served.
+func far(name string) Backend { return Backend{Pool: true, Namespace: "others", Name: name, Weight: 1} }
 
 func resource(namespace, name, spec string) *extension.ExtensionResource {
 	return &extension.ExtensionResource{UnstructuredBytes: fmt.Appendf(nil, `{"kind": "InferencePool", `+
@@ -69,16 +75,18 @@ func resource(namespace, name, spec string) *extension.ExtensionResource {
 // asked is the cluster of a rule after PostClusterModify.
 func asked(t *testing.T, s *Server, cluster string, pools ...*extension.ExtensionResource) *clusterv3.Cluster {
 	t.Helper()
-	c := &clusterv3.Cluster{Name: cluster}
-	answer, err := s.PostClusterModify(t.Context(), &extension.PostClusterModifyRequest{Cluster: c,
+	answer, err := s.PostClusterModify(t.Context(), &extension.PostClusterModifyRequest{Cluster: ofEnvoyGateway(cluster),
 		PostClusterContext: &extension.PostClusterExtensionContext{BackendExtensionResources: pools}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if answer.Cluster != nil {
-		return answer.Cluster
-	}
-	return c
+	return answer.Cluster
+}
+
+// ofEnvoyGateway is a cluster as it makes it.
+func ofEnvoyGateway(name string) *clusterv3.Cluster {
+	return &clusterv3.Cluster{Name: name, ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS},
+		EdsClusterConfig: &clusterv3.Cluster_EdsClusterConfig{ServiceName: name}}
 }
 
 // single and weighted are routes as Envoy Gateway makes them.
@@ -105,6 +113,16 @@ func packed(t *testing.T, m proto.Message) *anypb.Any {
 	return out
 }
 
+// about is what Envoy Gateway notes of the object that something is made of.
+func about(t *testing.T, object map[string]any) *corev3.Metadata {
+	t.Helper()
+	noted, err := structpb.NewStruct(map[string]any{"resources": []any{object}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{"envoy-gateway": noted}}
+}
+
 // request is a translation of a Gateway with one listener.
 func request(t *testing.T, routes []*routev3.Route, clusters ...*clusterv3.Cluster,
 ) *extension.PostTranslateModifyRequest {
@@ -120,7 +138,8 @@ func request(t *testing.T, routes []*routev3.Route, clusters ...*clusterv3.Clust
 			Filters: []*listenerv3.Filter{{Name: "envoy.filters.network.http_connection_manager",
 				ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: packed(t, manager)}}}}}}},
 		Routes: []*routev3.RouteConfiguration{{Name: "models/eg/http", VirtualHosts: []*routev3.VirtualHost{{
-			Name: "models/eg/http/*", Domains: []string{"*"}, Routes: routes}}}},
+			Name: "models/eg/http/*", Domains: []string{"*"}, Routes: routes,
+			Metadata: about(t, map[string]any{"kind": "Gateway", "namespace": "models", "name": "eg"})}}}},
 	}
 }
 
@@ -190,7 +209,7 @@ func TestARouteGoesToItsBackendsByTheirWeights(t *testing.T) {
 		{"a pool that speaks another protocol", []Backend{ofPool("llama", 1)},
 			[]*extension.ExtensionResource{resource("models", "llama", `"appProtocol": "kubernetes.io/h2c"`)},
 			ruleOfLlama, single(ruleOfLlama), ruleOfLlama, ruleOfLlama},
-		{"a pool that is not served", []Backend{{true, "others", "llama", 1}},
+		{"a pool that is not served", []Backend{far("llama")},
 			[]*extension.ExtensionResource{resource("others", "llama", "")}, ruleOfLlama, single(ruleOfLlama),
 			ruleOfLlama, ruleOfLlama},
 	} {
@@ -208,50 +227,59 @@ func TestARouteGoesToItsBackendsByTheirWeights(t *testing.T) {
 }
 
 func (s share) weighted() *routev3.WeightedCluster_ClusterWeight {
-	return &routev3.WeightedCluster_ClusterWeight{Name: s.cluster, Weight: wrapperspb.UInt32(s.weight)}
+	return &routev3.WeightedCluster_ClusterWeight{Name: s.Cluster, Weight: wrapperspb.UInt32(s.Weight)}
 }
 
-// TestTheOwnClusterOfARuleOfPoolsHasTheirMembers, and no other cluster gets any.
+// TestTheOwnClusterOfARuleOfPoolsHasTheirMembers, and no other gets any: Envoy has it before the route that goes
+// to the pools, and the route of a pool that is not served stays with it.
 func TestTheOwnClusterOfARuleOfPoolsHasTheirMembers(t *testing.T) {
-	empty := func() *endpointv3.ClusterLoadAssignment {
-		return &endpointv3.ClusterLoadAssignment{ClusterName: ruleOfLlama,
-			Endpoints: []*endpointv3.LocalityLbEndpoints{{
-				Locality: &corev3.Locality{Region: ruleOfLlama + "/backend/0"}}}}
-	}
-	full := empty()
-	addEndpoints(full, []string{"10.0.0.9:8000"})
+	granted := Backend{Pool: true, Namespace: "elsewhere", Name: "llama", Weight: 1}
 	for _, c := range []struct {
-		name       string
-		backends   []Backend
-		assignment *endpointv3.ClusterLoadAssignment
-		want       int // -1: it stays as it is
+		name     string
+		backends []Backend
+		want     int // -1: Envoy asks Envoy Gateway for them
 	}{
-		{"a pool", []Backend{ofPool("llama", 1)}, empty(), 2},
-		{"two pools", []Backend{ofPool("llama", 1), ofPool("next", 1)}, empty(), 4},
-		{"a pool and a Service without endpoints", []Backend{ofPool("llama", 1), ofService(1)}, empty(), -1},
-		{"a pool with a picker", []Backend{ofPool("picked", 1)}, empty(), -1},
-		{"a Service", []Backend{ofService(1)}, full, -1},
-		{"a Service without weight", []Backend{ofPool("llama", 1), ofService(0)}, empty(), 2},
-		{"no weight", []Backend{ofPool("llama", 0)}, empty(), -1},
-		// The route stays with this cluster, if a pool is not served. Envoy Gateway refuses pools of other namespaces
-		// without a ReferenceGrant, and this message does not say which.
-		{"a pool of another namespace, without weight", []Backend{ofPool("picked", 1), {true, "others", "llama", 0}},
-			empty(), -1},
-		{"a pool, and one of another namespace", []Backend{ofPool("llama", 1), {true, "others", "llama", 1}},
-			empty(), -1},
+		{"a pool", []Backend{ofPool("llama", 1)}, 2},
+		{"two pools", []Backend{ofPool("llama", 1), ofPool("next", 1)}, 4},
+		{"a pool of another namespace that is served", []Backend{granted}, 2},
+		{"a pool and a Service", []Backend{ofPool("llama", 1), ofService(1)}, -1},
+		{"a pool with a picker", []Backend{ofPool("picked", 1)}, -1},
+		{"two pools, and one has a picker", []Backend{ofPool("llama", 1), ofPool("picked", 1)}, -1},
+		{"a Service without weight", []Backend{ofPool("llama", 1), ofService(0)}, 2},
+		{"a pool that is not served", []Backend{ofPool("llama", 1), far("llama")}, -1},
+		{"a pool that is empty", []Backend{ofPool("empty", 1)}, -1},
 	} {
 		s := fake{ruleOfLlama: c.backends}.server()
-		s.options.Cluster = func(namespace, name string) (string, error) { return namespace + "." + name, nil }
-		answer, err := s.PostEndpointsModify(t.Context(),
-			&extension.PostEndpointsModifyRequest{LoadAssignment: c.assignment})
-		got := -1
-		if answer.GetLoadAssignment() != nil {
-			if got = len(answer.LoadAssignment.Endpoints[0].LbEndpoints); got == 0 {
-				got = -1
+		s.options.Cluster = func(namespace, name string) (string, error) {
+			if namespace == "others" {
+				return "", errors.New("not its namespace")
+			}
+			return namespace + "." + name, nil
+		}
+		members := s.options.Members
+		s.options.Members = func(ctx context.Context, cluster string) []string {
+			if cluster == "models.empty" {
+				return nil
+			}
+			return members(ctx, cluster)
+		}
+		var pools []*extension.ExtensionResource
+		for _, b := range c.backends {
+			spec := ""
+			if b.Name == "picked" {
+				spec = `"endpointPickerRef": {"name": "epp"}`
+			}
+			if b.Pool {
+				pools = append(pools, resource(b.Namespace, b.Name, spec))
 			}
 		}
-		if err != nil || got != c.want {
-			t.Errorf("%s: %d endpoints, %v; want %d", c.name, got, err, c.want)
+		got := -1
+		cluster := asked(t, s, ruleOfLlama, pools...)
+		if cluster.GetType() == clusterv3.Cluster_STATIC && cluster.EdsClusterConfig == nil {
+			got = len(cluster.LoadAssignment.Endpoints[0].LbEndpoints)
+		}
+		if got != c.want {
+			t.Errorf("%s: %d members, want %d: %v", c.name, got, c.want, cluster)
 		}
 	}
 }
@@ -326,7 +354,7 @@ func TestWithoutWeightsTheGatewayKeepsWhatItHas(t *testing.T) {
 }
 
 func TestTheStateNamesThePoolsOfEachGateway(t *testing.T) {
-	s := fake{ruleOfLlama: {ofPool("llama", 1), ofPool("picked", 1), {true, "others", "far", 1}}}.server()
+	s := fake{ruleOfLlama: {ofPool("llama", 1), ofPool("picked", 1), far("far")}}.server()
 	c := asked(t, s, ruleOfLlama, resource("models", "llama", ""), resource("others", "far", ""),
 		resource("models", "picked", `"endpointPickerRef": {"name": "epp"}`))
 	translated(t, s, request(t, []*routev3.Route{single(ruleOfLlama)}, c))
@@ -367,7 +395,7 @@ func TestPoolsOfATranslationThatFailedAreOfNoGateway(t *testing.T) {
 func TestEnvoyTakesTheAnswer(t *testing.T) {
 	s := fake{ruleOfLlama: {ofPool("llama", 9), ofPool("next", 1), ofService(1)}}.server()
 	c := asked(t, s, ruleOfLlama, resource("models", "llama", ""), resource("models", "next", ""))
-	c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}
+	c.ClusterDiscoveryType, c.EdsClusterConfig = nil, nil
 	out := translated(t, s, request(t, []*routev3.Route{single(ruleOfLlama)}, c))
 	manager := &managerv3.HttpConnectionManager{}
 	config := out.Listeners[0].FilterChains[0].Filters[0].GetTypedConfig()

@@ -59,10 +59,10 @@ func gatewayConditions(p *Observation) (out []condition) {
 	}
 	if len(g.Ignored) > 0 {
 		f := newCondition(kindGateway, api.SeverityWarning, process, "Part of a route has no effect").explain(
-			strings.Join(api.Limit(g.Ignored, 3), "; "), api.BlameNo, "Without an annotation, requests follow the "+
-				"weights. A route that names no cluster is not balanced.",
+			strings.Join(api.Limit(g.Ignored, 3), "; "), api.BlameNo,
+			"Requests follow the weights all the same, unless their route names no cluster.",
 			"Correct what is named: Envoy Gateway asks again when the route changes.", "")
-		f.ID += "/annotations"
+		f.ID += "/ignored"
 		out = append(out, f)
 	}
 	return out
