@@ -84,8 +84,8 @@ func (d *decoder) checkModule(g *EnvoyGateway) {
 func (d *decoder) checkPoolCluster(name *string, p *InferencePool) {
 	switch {
 	case p.Namespace == "":
-		d.fail(&p.Namespace, "missing: with envoy_gateway, write the namespace of the pool, because the cluster has its "+
-			"name, NAMESPACE.%s", p.Name)
+		d.fail(&p.Namespace, "missing: with envoy_gateway, write the namespace of the pool, because the cluster has "+
+			"its name, NAMESPACE.%s", p.Name)
 	case *name != poolCluster(p.Namespace, p.Name):
 		d.refuse(name, "is not the name by which the Envoys of Envoy Gateway know the pool: write %s",
 			shown(poolCluster(p.Namespace, p.Name)))

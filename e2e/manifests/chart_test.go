@@ -372,7 +372,17 @@ func TestTheChartServesPoolsOnEnvoyGateway(t *testing.T) {
 	if cfg.Pools == nil || cfg.EnvoyGateway == nil || len(cfg.Clusters) != 0 {
 		t.Fatalf("the configuration is\n%s", text)
 	}
-	port := at[[]any](t, find(t, objects, "Service", "steelyard-gateway"), "spec", "ports")[0].(map[string]any)
+	service := find(t, objects, "Service", "steelyard-gateway")
+	if got := at[string](t, service, "spec", "sessionAffinity"); got != "ClientIP" {
+		t.Errorf("Envoy Gateway, which connects for each translation, asks another replica each time: %s", got)
+	}
+	role := fmt.Sprint(find(t, objects, "ClusterRole", namespace+"-steelyard-routes").Object)
+	for _, read := range []string{"[httproutes grpcroutes] verbs:[get]", "[backendtlspolicies] verbs:[list]"} {
+		if !strings.Contains(role, read) {
+			t.Errorf("each translation fails without the right %s: %s", read, role)
+		}
+	}
+	port := at[[]any](t, service, "spec", "ports")[0].(map[string]any)
 	for _, p := range deployment(t, objects, "steelyard").Containers[0].Ports {
 		if p.Name == port["targetPort"] && cfg.EnvoyGateway.Listen == fmt.Sprintf("0.0.0.0:%d", p.ContainerPort) {
 			return

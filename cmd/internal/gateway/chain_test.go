@@ -67,7 +67,7 @@ func (all chain) translated(t *testing.T, in *extension.PostTranslateModifyReque
 func TestOtherExtensionsComeBeforeOrAfter(t *testing.T) {
 	s := fake{ruleOfLlama: {ofPool("llama", 1)}, "httproute/models/picked/rule/0": {ofPool("picked", 1)}}.server()
 	for name, all := range map[string]chain{"before": {another{}, s}, "after": {s, another{}}} {
-		theirs := &extension.ExtensionResource{UnstructuredBytes: []byte(`{"kind": "Function", "apiVersion": "a.b/v1"}`)}
+		theirs := &extension.ExtensionResource{UnstructuredBytes: []byte(`{"kind": "Other", "apiVersion": "a.b/v1"}`)}
 		clusters := []*clusterv3.Cluster{
 			all.cluster(t, ruleOfLlama, resource("models", "llama", ""), theirs),
 			all.cluster(t, "httproute/models/picked/rule/0", resource("models", "picked", `"endpointPickerRef": {}`)),
@@ -83,7 +83,8 @@ func TestOtherExtensionsComeBeforeOrAfter(t *testing.T) {
 		if got := sent(out.Routes[0].VirtualHosts[0].Routes[0]); got != "models.llama_failsafe" {
 			t.Errorf("%s: the route goes to %s", name, got)
 		}
-		if got := names(out.Clusters); !strings.Contains(got, " another") || !strings.Contains(got, " models.llama_known") {
+		got := names(out.Clusters)
+		if !strings.Contains(got, " another") || !strings.Contains(got, " models.llama_known") {
 			t.Errorf("%s: the clusters are %s", name, got)
 		}
 	}

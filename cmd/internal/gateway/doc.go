@@ -6,8 +6,8 @@
 //
 //	PostClusterModify    once for each cluster of a rule that names a pool. The answer is the same cluster with a note
 //	                     in its metadata: which backends the rule has, and their weights. Weights are in no message of
-//	                     the protocol, so the route is read from the Kubernetes API at that moment. And the cluster has
-//	                     the members of the pools, for the moment in which a route moves to them.
+//	                     the protocol, so the route is read from the Kubernetes API at that moment. And the cluster
+//	                     has the members of the pools, for the moment in which a route moves to them.
 //	PostTranslateModify  all that the Envoys of the Gateway will get. The routes of each noted cluster go to the
 //	                     pool's aggregate instead, by the weights of the rule, and the parts of package envoybootstrap
 //	                     are added: clusters, timeout and retries of these routes, and the log of their requests.

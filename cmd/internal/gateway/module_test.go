@@ -88,8 +88,8 @@ func TestAnAnnotationWithoutEffectIsNamedAndTheRequestsFollowTheWeights(t *testi
 			"models.llama_failsafe", `is "yes": want true or prefix`},
 		{"no address", "true", []Backend{ofPool("llama", 1)}, "", nil, "models.llama_failsafe",
 			"needs envoy_gateway.module_xds"},
-		{"another Gateway", "true", []Backend{ofPool("llama", 1)}, "10.0.0.5:18000", []string{"models/more", "eg/models"},
-			"models.llama_failsafe",
+		{"another Gateway", "true", []Backend{ofPool("llama", 1)}, "10.0.0.5:18000",
+			[]string{"models/more", "eg/models"}, "models.llama_failsafe",
 			"has no effect on the Gateway models/eg, which envoy_gateway.module_gateways does not have"},
 		{"switched off", "false", []Backend{ofPool("llama", 1)}, "10.0.0.5:18000", nil, "models.llama_failsafe", ""},
 	} {

@@ -237,9 +237,9 @@ func ignoredOf(id RuleID, b Backend) (ignored []string) {
 			"effect: write them as filters of the rule", id, b.Namespace, b.Name))
 	}
 	if b.TLSPolicy != "" {
-		ignored = append(ignored, fmt.Sprintf("%s: the BackendTLSPolicy %s of the InferencePool %s/%s has no effect, so "+
-			"requests are sent in plain text: remove it, or name a Service of the same Pods", id, b.TLSPolicy, b.Namespace,
-			b.Name))
+		ignored = append(ignored, fmt.Sprintf("%s: the BackendTLSPolicy %s of the InferencePool %s/%s has no effect, "+
+			"so requests are sent in plain text: remove it, or name a Service of the same Pods", id, b.TLSPolicy,
+			b.Namespace, b.Name))
 	}
 	return ignored
 }

@@ -75,7 +75,8 @@ func resource(namespace, name, spec string) *extension.ExtensionResource {
 // asked is the cluster of a rule after PostClusterModify.
 func asked(t *testing.T, s *Server, cluster string, pools ...*extension.ExtensionResource) *clusterv3.Cluster {
 	t.Helper()
-	answer, err := s.PostClusterModify(t.Context(), &extension.PostClusterModifyRequest{Cluster: ofEnvoyGateway(cluster),
+	answer, err := s.PostClusterModify(t.Context(), &extension.PostClusterModifyRequest{
+		Cluster:            ofEnvoyGateway(cluster),
 		PostClusterContext: &extension.PostClusterExtensionContext{BackendExtensionResources: pools}})
 	if err != nil {
 		t.Fatal(err)
