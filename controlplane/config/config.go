@@ -67,8 +67,8 @@ type EnvoyGateway struct {
 	// ModuleXDS is host:port where the module in the Gateways' Envoys reaches the xDS listener. Needed for routes with
 	// the annotation gateway.envoyproxy.io/steelyard-module. Default none: the Envoys have no module.
 	ModuleXDS string `yaml:"module_xds"`
-	// ModuleGateways are the Gateways, NAMESPACE/NAME, 1 to 100, on which that annotation has an effect: an Envoy
-	// without the module refuses a listener with it. Needed with ModuleXDS. Default none.
+	// ModuleGateways are the Gateways, NAMESPACE/NAME, 1 to 100, whose routes may have the module: an Envoy without its
+	// library refuses the listener. Needed with ModuleXDS. Default none.
 	ModuleGateways []string `yaml:"module_gateways" max:"100"`
 }
 
