@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"regexp"
 	"strings"
 )
 
@@ -72,6 +73,8 @@ func (s IstioService) options(o Options, mesh bool) Options {
 	o.InPlaceOf = fmt.Sprintf("outbound|%s||%s", port, host)
 	if mesh {
 		o.MeshSNI = fmt.Sprintf("outbound_.%s_._.%s", port, host)
+		// The trust domain is the authority's to check: it is none of the Service's names.
+		o.MeshIdentity = fmt.Sprintf("spiffe://[^/]+/ns/%s/sa/[^/]+", strings.Split(host, ".")[1])
 	}
 	return o
 }
@@ -112,6 +115,10 @@ func (g IstioGateway) validate() error {
 			errs = append(errs, fmt.Errorf("service %q: Istio knows Services by their whole names: want one such as "+
 				"llama.models.svc.cluster.local:8000", s.Address))
 		}
+		if g.Mesh && !inNamespace.MatchString(host) {
+			errs = append(errs, fmt.Errorf("service %q: in the mesh, servers are known by its namespace: want "+
+				"NAME.NAMESPACE.svc.DOMAIN:PORT", s.Address))
+		}
 		if seen[s.Address] || seen[s.Cluster] {
 			errs = append(errs, fmt.Errorf("cluster %s, service %s: one of them is given twice", s.Cluster, s.Address))
 		}
@@ -119,6 +126,9 @@ func (g IstioGateway) validate() error {
 	}
 	return errors.Join(errs...)
 }
+
+// inNamespace matches the whole name of a Service of Kubernetes.
+var inNamespace = regexp.MustCompile(`^[a-z0-9-]+\.[a-z0-9-]+\.svc\.`)
 
 // isLabel reports whether a name can be that of a namespace or a label's value.
 func isLabel(s string) bool {

@@ -1,6 +1,7 @@
 package envoybootstrap
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -93,6 +94,7 @@ func TestAGatewayOfIstioKeepsItsRoutes(t *testing.T) {
 }
 
 // TestInAStrictMeshAllMembersSpeakItsTLS: the fallbacks as well, which nobody would miss before Steelyard is away.
+// Other namespaces have certificates of the same authority.
 func TestInAStrictMeshAllMembersSpeakItsTLS(t *testing.T) {
 	files, err := RenderIstio(istioGateway(true), Options{XDS: "steelyard:18000"})
 	if err != nil {
@@ -113,7 +115,51 @@ func TestInAStrictMeshAllMembersSpeakItsTLS(t *testing.T) {
 		if sni := socket["typed_config"].(map[string]any)["sni"]; sni != want {
 			t.Errorf("%s names the server %v", cluster, sni)
 		}
+		identity := regexp.MustCompile("^(?:" + identityOf(t, socket) + ")$") // Envoy's match is a full one
+		for id, ok := range map[string]bool{"spiffe://cluster.local/ns/models/sa/llama": true,
+			"spiffe://example.com/ns/models/sa/default": true, "spiffe://cluster.local/ns/models2/sa/llama": false,
+			"spiffe://cluster.local/ns/elsewhere/sa/ns/models/sa/llama": false,
+			"https://cluster.local/ns/models/sa/llama":                  false} {
+			if identity.MatchString(id) != ok {
+				t.Errorf("%s: whether %s is a model server: want %t", cluster, id, ok)
+			}
+		}
 	}
+}
+
+// identityOf returns what a transport socket wants of the server's certificate.
+func identityOf(t *testing.T, socket map[string]any) string {
+	t.Helper()
+	text, err := yaml.Marshal(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s struct {
+		Config struct {
+			Common struct {
+				Combined struct {
+					Default struct {
+						Names []struct {
+							Type    string `json:"san_type"`
+							Matcher struct {
+								Regex struct {
+									Regex string `json:"regex"`
+								} `json:"safe_regex"`
+							} `json:"matcher"`
+						} `json:"match_typed_subject_alt_names"`
+					} `json:"default_validation_context"`
+				} `json:"combined_validation_context"`
+			} `json:"common_tls_context"`
+		} `json:"typed_config"`
+	}
+	if err := yaml.Unmarshal(text, &s); err != nil {
+		t.Fatal(err)
+	}
+	names := s.Config.Common.Combined.Default.Names
+	if len(names) != 1 || names[0].Type != "URI" {
+		t.Fatalf("it checks the names %+v", names)
+	}
+	return names[0].Matcher.Regex.Regex
 }
 
 func TestWhatAGatewayOfIstioCannotHaveIsRefused(t *testing.T) {
@@ -127,8 +173,11 @@ func TestWhatAGatewayOfIstioCannotHaveIsRefused(t *testing.T) {
 		"no gateway": {func(g *IstioGateway, _ *Options) { g.Name = "" }, "want NAMESPACE/NAME"},
 		"a long name": {func(g *IstioGateway, _ *Options) { g.Name = strings.Repeat("a", 46) },
 			"want NAMESPACE/NAME"},
-		"no Service":      {func(g *IstioGateway, _ *Options) { g.Services = nil }, "want a cluster and its Service"},
-		"a short name":    {service("llama.models.svc:8000"), "whole names"},
+		"no Service":   {func(g *IstioGateway, _ *Options) { g.Services = nil }, "want a cluster and its Service"},
+		"a short name": {service("llama.models.svc:8000"), "whole names"},
+		"a Service of no namespace in the mesh": {func(g *IstioGateway, _ *Options) {
+			g.Mesh, g.Services[0].Address = true, "llm.example.com:8000"
+		}, "want NAME.NAMESPACE.svc.DOMAIN:PORT"},
 		"no port":         {service("llama.models.svc.cluster.local"), "want HOST:PORT"},
 		"a Service twice": {service("embed.models.svc.cluster.local:80"), "given twice"},
 		"mode shedding":   {func(_ *IstioGateway, o *Options) { o.Mode = ModeShedding }, "want mode failsafe"},

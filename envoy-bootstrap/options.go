@@ -102,8 +102,8 @@ type Options struct {
 	TLS      TLS // of the connection to Steelyard; plain text when zero
 	ModelTLS TLS // of the connections to the model servers; plain text when zero
 	// MeshSNI has Envoy speak the mutual TLS of Istio's mesh to the model servers, with this server name. When empty,
-	// it speaks plain text, or as ModelTLS says.
-	MeshSNI string
+	// it speaks plain text, or as ModelTLS says. MeshIdentity is a regular expression of the servers' SPIFFE IDs.
+	MeshSNI, MeshIdentity string
 	// SecretsDir is the folder, on Envoy's machine, of the files that RenderSecrets returns. Envoy then reads
 	// certificates, keys and authorities again when they change. When empty it reads them at its start only.
 	SecretsDir string
