@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -21,7 +22,7 @@ type bootstrap struct {
 	attach, secured                        bool
 	upstreamLog, loadReports, runtimeLayer bool
 	tlsDir, out, configDir, affinity       string
-	gateway                                string // of Istio
+	gateway, poolsOf                       string // of Istio
 	mesh                                   bool
 }
 
@@ -43,9 +44,12 @@ An Envoy runs in one of two modes:
 		Example: `  steelyard bootstrap --cluster llama --xds 10.0.0.5:18000 > envoy.yaml
   envoy -c envoy.yaml --service-node "$(hostname)"
   steelyard bootstrap --attach --cluster llama --cluster embed --xds 10.0.0.5:18000
-  steelyard bootstrap --cluster llama --xds steelyard.svc:18000 --tls --out envoy --config-dir /etc/envoy`,
+  steelyard bootstrap --cluster llama --xds steelyard.svc:18000 --tls --out envoy --config-dir /etc/envoy
+  steelyard bootstrap --form istio --gateway models/eg --pools-of models --xds steelyard.svc:18000 --out istio`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return b.run(cmd.OutOrStdout(), cmd.ErrOrStderr()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return b.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
 	}
 	b.flags(c)
 	return c
@@ -92,7 +96,6 @@ func (b *bootstrap) flags(c *cobra.Command) {
 	f.StringArrayVar(&b.names, "cluster", nil, "name of the cluster in Steelyard's configuration (required); with "+
 		"--attach, repeat for more")
 	f.StringVar(&o.XDS, "xds", "", "Steelyard's xDS listener, HOST:PORT (required)")
-	_ = c.MarkFlagRequired("cluster")
 	_ = c.MarkFlagRequired("xds")
 	f.StringVar((*string)(&o.Mode), "mode", string(envoybootstrap.ModeFailsafe), "failsafe or shedding")
 	f.StringVar(&o.Listen, "listen", envoybootstrap.DefaultListen, "where clients connect, HOST:PORT")
@@ -164,12 +167,15 @@ const startsEmpty = "note: an Envoy that starts while Steelyard is away has no e
 	"--fallback HOST:PORT, such as the Service of the model servers, it serves.\n"
 
 // run prints or writes what the flags ask for.
-func (b *bootstrap) run(stdout, stderr io.Writer) error {
+func (b *bootstrap) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if b.options.Form == formIstio {
-		return b.writeIstio(stdout)
+		return b.writeIstio(ctx, stdout)
 	}
-	if b.gateway != "" || b.mesh {
-		return usagef("--gateway and --mesh are for --form istio")
+	if b.gateway != "" || b.mesh || b.poolsOf != "" {
+		return usagef("--gateway, --pools-of and --mesh are for --form istio")
+	}
+	if len(b.names) == 0 {
+		return usagef("--cluster is missing: write the name of a cluster in Steelyard's configuration")
 	}
 	o := b.options
 	for _, name := range b.names {
