@@ -82,7 +82,7 @@ release: need-go ## archives, SBOMs, the chart and checksums of a version, into 
 
 # It installs what it lacks into .tools. What starts programs waits more than it computes, so two parts run at a time.
 .PHONY: test
-test: tools tidy format lint clear-flaky unit ## everything that checks
+test: tools tidy format lint clear-flaky unit istio ## everything that checks
 	$(call step,tests of running programs: page; e2e; manifests; benches)
 	@mkdir -p bin && printf '%s\n' page e2e manifests benches | xargs -P 2 -I{} sh -c \
 	'$(MAKE) {} >bin/{}.log 2>&1; code=$$?; cat bin/{}.log; exit $$code'
@@ -162,6 +162,12 @@ e2e: tools $(RUNNER) ## tests with real Envoys, Redis and model servers, end to 
 manifests: tools $(RUNNER) ## tests of manifests, chart and examples, with a Kubernetes API server
 	$(call step,manifests)
 	@$(call gotest,$(MANIFESTS_MODULE),manifests) --packages ./... -- -count=1 -timeout 20m
+
+# The short form of test-gateways. It computes only, but Istio's packages take five minutes to build at first.
+.PHONY: istio
+istio: tools-envoy $(RUNNER) ## what bootstrap writes for gateways of Istio, in Istio's own translator and in Envoy
+	$(call step,istio)
+	@$(call gotest,$(GATEWAYS_MODULE)/istio,istio) --packages . -- -count=1 -timeout 10m
 
 .PHONY: benches
 benches: tools $(RUNNER) ## tests of the benchmarks themselves
