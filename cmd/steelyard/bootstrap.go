@@ -122,7 +122,7 @@ func (b *bootstrap) flags(c *cobra.Command) {
 		"and follow no weights (see steelyard shadow)")
 	f.StringVar((*string)(&o.Form), "form", string(envoybootstrap.FormStatic), "with --attach: static, for clusters "+
 		"in the bootstrap; cds, for clusters that come by CDS; or ads, with all assignments on one ADS stream to "+
-		"Steelyard. Without --attach: istio, for a gateway of Istio, with --cluster NAME=SERVICE:PORT")
+		"Steelyard. Without --attach: istio, for a gateway of Istio, with --cluster NAME=SERVICE:PORT or --pools-of")
 	f.StringVar(&o.Ready, "ready", "", "a path, such as /ready, at which the listener answers 200 while requests can "+
 		"be sent somewhere, else 503, for a readiness probe")
 	f.BoolVar(&o.AccessLog, "access-log", false, "log a line for each request on Envoy's standard output")

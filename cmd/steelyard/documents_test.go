@@ -68,6 +68,7 @@ var yamlBlock = regexp.MustCompile("(?s)\n *```yaml\n(.*?)\n *```\n")
 // TestTheCommandsOfTheDocumentsRun runs what the documents show, in their order and in a folder with the files of
 // get-started.md, against a running Steelyard. Simulations are short; what goes on for ever is only parsed, above.
 func TestTheCommandsOfTheDocumentsRun(t *testing.T) {
+	kubernetesAPI(t, llamaPool, llamaService)
 	r := serveForReal(t, "")
 	files := filesOfTheDocuments(t)
 	paths, err := filepath.Glob("../../docs/*.md")

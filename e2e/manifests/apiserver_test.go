@@ -172,6 +172,7 @@ func TestARealAPIServerTakesEveryObject(t *testing.T) {
 	try("chart", render(t, "", monitored))
 	try("chart for production", render(t, "values-production.yaml", monitored))
 	try("chart for Envoy Gateway", inNamespace(render(t, "values-envoy-gateway.yaml", nil), "models"))
+	try("chart for Istio", inNamespace(render(t, "values-istio.yaml", nil), "models"))
 	for _, file := range examples(t) {
 		try(filepath.Base(file), read(t, file))
 	}

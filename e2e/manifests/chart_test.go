@@ -303,6 +303,7 @@ func TestTheNotesWarnOfAnOpenInstallation(t *testing.T) {
 		{"values-open.yaml", "networkPolicy: {enabled: false}", []string{"WARNING", "there is no NetworkPolicy"},
 			"must time out"},
 		{"values-envoy-gateway.yaml", "", []string{"WARNING"}, "Secret"},
+		{"values-istio.yaml", "", []string{"WARNING"}, "Secret"},
 		{"values-production.yaml", "", []string{"in the Secret steelyard-envoy-tls"}, "WARNING"},
 	} {
 		files, err := renderAs(t, "steelyard", namespace, test.file, valuesOf(t, test.values))
@@ -391,6 +392,19 @@ func TestTheChartServesPoolsOnEnvoyGateway(t *testing.T) {
 	t.Errorf("it listens on %s, and the Service sends to %v", cfg.EnvoyGateway.Listen, port["targetPort"])
 }
 
+// TestTheChartServesPoolsOnIstio: what bootstrap --form istio has gateways connect to has no certificates.
+func TestTheChartServesPoolsOnIstio(t *testing.T) {
+	text := at[string](t, find(t, render(t, "values-istio.yaml", nil), "ConfigMap", "steelyard"), "data",
+		"steelyard.yaml")
+	cfg, err := config.Parse("steelyard.yaml", []byte(text))
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	if cfg.Pools == nil || len(cfg.Clusters) != 0 || cfg.XDS.TLS != nil || !cfg.XDS.Insecure {
+		t.Errorf("the configuration is\n%s", text)
+	}
+}
+
 // The example of steelyard check --help, but for yq: what helm template writes is accepted, with each file of values.
 func TestWhatHelmWritesPassesACheckOfAPullRequest(t *testing.T) {
 	binary, err := proc.BuildSteelyard()
@@ -402,7 +416,8 @@ func TestWhatHelmWritesPassesACheckOfAPullRequest(t *testing.T) {
 	if err != nil || !strings.Contains(string(help), "manifests/chart --show-only "+template) {
 		t.Fatalf("the help has another example: %v\n%s", err, help)
 	}
-	for _, file := range []string{"", "values-production.yaml", "values-open.yaml", "values-envoy-gateway.yaml"} {
+	for _, file := range []string{"", "values-production.yaml", "values-open.yaml", "values-envoy-gateway.yaml",
+		"values-istio.yaml"} {
 		files, err := renderAs(t, "steelyard", namespace, file, nil)
 		if err != nil {
 			t.Fatal(err)
