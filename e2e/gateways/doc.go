@@ -3,5 +3,5 @@
 // a Deployment says, and write the Pods of the model servers, whose addresses are those of simulated ones.
 //
 // The control planes and the Envoys that they configure have fixed ports and paths (/certs, names of Services). So the
-// tests run in network and mount namespaces of their own, which needs root.
+// tests run in namespaces of their own, with a root of their own, which needs the rights of root.
 package gateways

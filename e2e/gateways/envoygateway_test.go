@@ -138,7 +138,7 @@ spec: {gatewayClassName: eg, listeners: [{name: http, port: 8888, protocol: HTTP
 	if out, err := gen.CombinedOutput(); err != nil {
 		r.t.Fatalf("certgen: %v\n%s", err, out)
 	}
-	r.secret("envoy-gateway", certs)
+	r.secret("envoy-gateway", certsFolder)
 	g.runPlane(r)
 	g.runProxy(r)
 }
