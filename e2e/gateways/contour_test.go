@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,7 +29,8 @@ type contour struct {
 func (*contour) title() string { return "Contour 1.33.8" }
 
 func (*contour) leaves(name string) bool {
-	return name == pickerCase || name == moduleCase || name == strictCase
+	return slices.Contains([]string{listenersCase, rulesCase, namespacesCase, policyCase, pickerCase, moduleCase,
+		strictCase}, name)
 }
 
 func (*contour) definitions() []definitions {
@@ -236,12 +238,12 @@ func (c *contour) runProxy(r *rig) {
 	c.end(r)
 	for i, pool := range []string{"llama", "next"} {
 		port := fmt.Sprint(10001 + i)
-		bootstrap, err := exec.CommandContext(r.t.Context(), r.binary, "bootstrap", "--cluster", "models."+pool,
+		bootstrap, err := exec.CommandContext(r.t.Context(), r.binary, "bootstrap", "--cluster", clusterOf(pool),
 			"--xds", xdsAddress, "--listen", podAddress+":"+port, "--admin", "127.0.0.1:0",
-			"--fallback", pool+".models.svc.cluster.local:8000").Output()
+			"--fallback", serviceName(pool)+":8000").Output()
 		r.must(err)
 		c.followers = append(c.followers, c.envoy(r, pool, bootstrap))
-		r.apply(serviceOf, pool+"-followers", 80, port, endpointsOf([]string{podAddress}))
+		r.apply(serviceOf, pool+"-followers", 80, port, endpointsOf([]string{podAddress}), "models")
 	}
 	program, err := proc.Find(proc.ProgramContour)
 	r.must(err)

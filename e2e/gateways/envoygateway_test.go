@@ -30,7 +30,9 @@ func (envoyGateway) definitions() []definitions {
 }
 
 func (envoyGateway) pool(name string, weight int) string {
-	return fmt.Sprintf("{group: inference.networking.k8s.io, kind: InferencePool, name: %s, weight: %d}", name, weight)
+	namespace, name := place(name)
+	return fmt.Sprintf("{group: inference.networking.k8s.io, kind: InferencePool, namespace: %s, name: %s, weight: %d}",
+		namespace, name, weight)
 }
 
 // serve has nothing to do: a pool is served when a route names it.
@@ -106,10 +108,6 @@ kind: Namespace
 metadata: {name: envoy-gateway-system}
 ---
 apiVersion: v1
-kind: Namespace
-metadata: {name: models}
----
-apiVersion: v1
 kind: ServiceAccount
 metadata: {name: envoy-gateway, namespace: envoy-gateway-system}
 ---
@@ -117,12 +115,8 @@ apiVersion: gateway.networking.k8s.io/v1
 kind: GatewayClass
 metadata: {name: eg}
 spec: {controllerName: gateway.envoyproxy.io/gatewayclass-controller}
----
-apiVersion: gateway.networking.k8s.io/v1
-kind: Gateway
-metadata: {name: eg, namespace: models}
-spec: {gatewayClassName: eg, listeners: [{name: http, port: 8888, protocol: HTTP}]}
 `)
+	r.listeners("eg")
 	config := r.values()
 	config["apiVersion"], config["kind"] = "gateway.envoyproxy.io/v1alpha1", "EnvoyGateway"
 	config["gateway"] = map[string]any{"controllerName": "gateway.envoyproxy.io/gatewayclass-controller"}

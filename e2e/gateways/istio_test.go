@@ -30,7 +30,9 @@ type istio struct {
 
 func (*istio) title() string { return "Istio 1.31" }
 
-func (*istio) leaves(name string) bool { return name == pickerCase || name == moduleCase }
+func (*istio) leaves(name string) bool {
+	return name == policyCase || name == pickerCase || name == moduleCase
+}
 
 func (*istio) definitions() []definitions {
 	return []definitions{
@@ -56,12 +58,8 @@ func (g *istio) start(r *rig) {
 apiVersion: v1
 kind: Namespace
 metadata: {name: istio-system}
----
-apiVersion: gateway.networking.k8s.io/v1
-kind: Gateway
-metadata: {name: eg, namespace: models}
-spec: {gatewayClassName: istio, listeners: [{name: http, port: 8888, protocol: HTTP}]}
 `)
+	r.listeners("istio")
 	g.injector(r)
 	envoy, err := proc.Find(proc.ProgramEnvoy)
 	r.must(err)
@@ -131,7 +129,7 @@ func (g *istio) write(r *rig, pools ...string) {
 		args = append(args, "--mesh")
 	}
 	for _, p := range pools {
-		args = append(args, "--cluster", fmt.Sprintf("models.%s=%[1]s.models.svc.cluster.local:8000", p))
+		args = append(args, "--cluster", clusterOf(p)+"="+serviceName(p)+":8000")
 	}
 	if out, err := exec.CommandContext(r.t.Context(), r.binary, args...).CombinedOutput(); err != nil {
 		r.t.Fatalf("steelyard %v: %v\n%s", args, err, out)
@@ -144,7 +142,7 @@ func (g *istio) serve(r *rig, pools ...string) {
 	g.write(r, pools...)
 	clusters, routes := r.path("istio/1-clusters.yaml"), r.path("istio/3-routes.yaml")
 	there := slices.ContainsFunc(pools, func(p string) bool {
-		has, err := r.hasCluster("models." + p)
+		has, err := r.hasCluster(clusterOf(p))
 		r.must(err)
 		return !has
 	})
@@ -155,7 +153,7 @@ func (g *istio) serve(r *rig, pools ...string) {
 	r.applyFile(clusters)
 	for _, p := range pools {
 		r.eventually("the Envoy has the members of "+p, func() error {
-			has, err := r.hasCluster("models." + p)
+			has, err := r.hasCluster(clusterOf(p))
 			if err == nil && !has {
 				err = errors.New("it has none")
 			}
@@ -190,13 +188,15 @@ func (g *istio) leads(r *rig, pools ...string) error {
 	for _, c := range dump.Configs {
 		if c.Cluster.Type.Name == "envoy.clusters.aggregate" {
 			_, host, _ := strings.Cut(c.Cluster.Name, "||")
-			name, _, _ := strings.Cut(host, ".")
-			found = append(found, name)
+			found = append(found, host)
 		}
 	}
-	slices.Sort(found)
-	if !slices.Equal(found, pools) {
-		return fmt.Errorf("they lead to %v", found)
+	var want []string
+	for _, p := range pools {
+		want = append(want, serviceName(p))
+	}
+	if slices.Sort(found); !slices.Equal(found, want) {
+		return fmt.Errorf("they lead to %v, want %v", found, want)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package gateways
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -26,15 +27,18 @@ type load struct {
 }
 
 // send begins to send requests to a route, 40 a second or so.
-func (r *rig) send(route string) *load {
+func (r *rig) send(route string) *load { return r.sendTo(gatewayAddress, route) }
+
+// sendTo does so at a listener.
+func (r *rig) sendTo(listener, route string) *load {
 	ctx, stop := context.WithCancel(r.t.Context())
 	l := &load{r: r, stop: stop, servers: map[string]int{}}
 	for range 4 {
 		l.done.Go(func() {
-			client := &http.Client{Transport: &http.Transport{}, Timeout: 20 * time.Second}
+			client := &http.Client{Transport: &http.Transport{TLSClientConfig: r.tls(route)}, Timeout: 20 * time.Second}
 			defer client.CloseIdleConnections()
 			for ctx.Err() == nil {
-				l.request(client, route)
+				l.request(client, to(listener, route))
 				time.Sleep(50 * time.Millisecond)
 			}
 		})
@@ -43,20 +47,30 @@ func (r *rig) send(route string) *load {
 	return l
 }
 
-// to is a request of a route.
-func to(route string) *http.Request {
+// tls trusts the certificate of the HTTPS listener, for the host of a route.
+func (r *rig) tls(route string) *tls.Config {
+	return &tls.Config{RootCAs: r.authority.Pool(), ServerName: host(route)}
+}
+
+// host returns the host of the requests of a route.
+func host(route string) string {
+	name, _, _ := strings.Cut(route, "/")
+	return name + ".example.com"
+}
+
+// to is a request of a route, which begins its path.
+func to(listener, route string) *http.Request {
 	body := `{"prompt": "` + strings.Repeat("a prompt that all requests have, ", 100) + `"}`
-	req, err := http.NewRequest(http.MethodPost, gatewayAddress+"/"+route+"/v1/completions", strings.NewReader(body))
+	req, err := http.NewRequest(http.MethodPost, listener+"/"+route+"/v1/completions", strings.NewReader(body))
 	if err != nil {
 		panic(err)
 	}
 	req.Header.Set("Content-Type", "application/json")
-	req.Host = route + ".example.com"
+	req.Host = host(route)
 	return req
 }
 
-func (l *load) request(client *http.Client, route string) {
-	req := to(route)
+func (l *load) request(client *http.Client, req *http.Request) {
 	req.Header.Set(modelsim.HeaderService, "0.02")
 	resp, err := client.Do(req)
 	var server, failure string
@@ -127,8 +141,16 @@ func (l *load) end() (sent int) {
 // answers waits until a route answers.
 func (r *rig) answers(route string) {
 	r.t.Helper()
-	r.eventually("the route "+route+" answers", func() error {
-		resp, err := http.DefaultClient.Do(to(route))
+	r.answersAt(gatewayAddress, route)
+}
+
+// answersAt waits for the answer at a listener.
+func (r *rig) answersAt(listener, route string) {
+	r.t.Helper()
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: r.tls(route)}, Timeout: 20 * time.Second}
+	defer client.CloseIdleConnections()
+	r.eventually("the route "+route+" answers at "+listener, func() error {
+		resp, err := client.Do(to(listener, route))
 		if err != nil {
 			return err
 		}
@@ -145,7 +167,7 @@ func (r *rig) answers(route string) {
 func (r *rig) follows(l *load, pool, ip string) {
 	r.t.Helper()
 	r.eventually(ip+" is a member", func() error { return r.member(pool, ip) })
-	r.steelyard("drain", "models."+pool, ip+":"+r.port, "--reason", "test")
+	r.steelyard("drain", clusterOf(pool), ip+":"+r.port, "--reason", "test")
 	r.eventually(ip+" gets no request while it is drained", func() error {
 		l.reset()
 		l.more(40)
@@ -154,13 +176,22 @@ func (r *rig) follows(l *load, pool, ip string) {
 		}
 		return nil
 	})
-	r.steelyard("undrain", "models."+pool, ip+":"+r.port)
-	r.eventually(ip+" gets requests again", func() error {
+	r.steelyard("undrain", clusterOf(pool), ip+":"+r.port)
+	r.reaches(l, ip)
+}
+
+// reaches waits until requests go to one of these servers.
+func (r *rig) reaches(l *load, ips ...string) {
+	r.t.Helper()
+	r.eventually(fmt.Sprintf("%v get requests", ips), func() error {
 		l.reset()
 		l.more(20)
-		if l.reset()[ip] == 0 {
-			return errors.New("none of 20 went there")
+		got := l.reset()
+		for _, ip := range ips {
+			if got[ip] > 0 {
+				return nil
+			}
 		}
-		return nil
+		return errors.New("none of 20 went there")
 	})
 }

@@ -10,6 +10,8 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"math/big"
 	"net/http"
 	"net/http/httputil"
@@ -42,9 +44,9 @@ metadata: {name: secure, namespace: models}
 spec: {selector: {matchLabels: {app: secure}}, targetPorts: [{number: %[1]s}]}
 `, securePort)
 	for _, ip := range servers[:3] {
-		r.apply(podOf, "secure", dashed(ip), ip, "security.istio.io/tlsMode: istio")
+		r.apply(podOf, "secure", dashed(ip), ip, "security.istio.io/tlsMode: istio", "models")
 	}
-	r.apply(serviceOf, "secure", 8000, securePort, endpointsOf(servers[:3]))
+	r.apply(serviceOf, "secure", 8000, securePort, endpointsOf(servers[:3]), "models")
 	r.route("secure", r.gateway.pool("secure", 1))
 	r.answers("secure")
 	l := r.send("secure")
@@ -111,7 +113,8 @@ func secure(r *rig, ip string, config *tls.Config) {
 	listener, err := tls.Listen("tcp", ip+":"+securePort, config)
 	r.must(err)
 	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: ip + ":8000"})
-	server := &http.Server{Handler: proxy, ReadHeaderTimeout: time.Minute}
+	server := &http.Server{Handler: proxy, ReadHeaderTimeout: time.Minute,
+		ErrorLog: log.New(io.Discard, "", 0)} // Steelyard asks for metrics without TLS
 	go func() { _ = server.Serve(listener) }()
 	r.whole.Cleanup(func() { _ = server.Close() })
 }

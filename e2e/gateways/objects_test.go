@@ -3,7 +3,6 @@ package gateways
 import (
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -73,23 +72,45 @@ func (r *rig) apply(text string, args ...any) {
 	}
 }
 
+// place returns the namespace and the name of an object, where that is written as in "team/llama" or, in the namespace
+// models, "llama".
+func place(name string) (namespace, object string) {
+	if namespace, object, ok := strings.Cut(name, "/"); ok {
+		return namespace, object
+	}
+	return "models", name
+}
+
+// clusterOf is the name of a pool's cluster.
+func clusterOf(pool string) string {
+	namespace, name := place(pool)
+	return namespace + "." + name
+}
+
+// serviceName is the DNS name of the Service of a pool's Pods.
+func serviceName(pool string) string {
+	namespace, name := place(pool)
+	return name + "." + namespace + ".svc.cluster.local"
+}
+
 func (r *rig) remove(version, kind, name string) {
 	r.t.Helper()
+	namespace, name := place(name)
 	o := unstructured.Unstructured{}
 	o.SetAPIVersion(version)
 	o.SetKind(kind)
-	o.SetNamespace("models")
+	o.SetNamespace(namespace)
 	api, err := r.client(o)
 	r.must(err)
 	zero := int64(0)
 	r.must(api.Delete(r.t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &zero}))
 }
 
-// podOf is a Pod of an app: the app, the end of its name, its address, another label.
+// podOf is a Pod of an app: the app, the end of its name, its address, another label, its namespace.
 const podOf = `
 apiVersion: v1
 kind: Pod
-metadata: {name: "%[1]s-%[2]s", namespace: models, labels: {app: "%[1]s", %[4]s}}
+metadata: {name: "%[1]s-%[2]s", namespace: "%[5]s", labels: {app: "%[1]s", %[4]s}}
 spec: {nodeName: node, serviceAccountName: default, containers: [{name: engine, image: engine}]}
 status:
   phase: Running
@@ -104,8 +125,9 @@ func dashed(ip string) string { return strings.ReplaceAll(ip, ".", "-") }
 // pods adds Pods to an app, at these addresses, and to the Service of its name.
 func (r *rig) pods(app string, ips ...string) {
 	r.t.Helper()
+	namespace, name := place(app)
 	for _, ip := range ips {
-		r.apply(podOf, app, dashed(ip), ip, "")
+		r.apply(podOf, name, dashed(ip), ip, "", namespace)
 	}
 	r.apps[app] = slices.Concat(r.apps[app], ips)
 	r.service(app, r.apps[app]...)
@@ -120,16 +142,16 @@ func (r *rig) removePods(app string, ips ...string) {
 	r.service(app, r.apps[app]...)
 }
 
-// serviceOf is a Service with endpoints: its name, its port, theirs, and they.
+// serviceOf is a Service with endpoints: its name, its port, theirs, they, and its namespace.
 const serviceOf = `
 apiVersion: v1
 kind: Service
-metadata: {name: "%[1]s", namespace: models}
+metadata: {name: "%[1]s", namespace: "%[5]s"}
 spec: {ports: [{name: http, port: %[2]d, targetPort: %[3]s}]}
 ---
 apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
-metadata: {name: "%[1]s", namespace: models, labels: {kubernetes.io/service-name: "%[1]s"}}
+metadata: {name: "%[1]s", namespace: "%[5]s", labels: {kubernetes.io/service-name: "%[1]s"}}
 addressType: IPv4
 ports: [{name: http, port: %[3]s, protocol: TCP}]
 endpoints: [%[4]s]
@@ -147,12 +169,13 @@ func endpointsOf(ips []string) string {
 // service writes a Service with endpoints at these addresses.
 func (r *rig) service(name string, ips ...string) {
 	r.t.Helper()
-	r.apply(serviceOf, name, 8000, "8000", endpointsOf(ips))
+	namespace, name := place(name)
+	r.apply(serviceOf, name, 8000, "8000", endpointsOf(ips), namespace)
 }
 
 // have are the servers of a pool at Steelyard.
 func (r *rig) have(pool string) (ips []string, err error) {
-	resp, err := http.Get("http://" + adminAddress + "/api/v1/clusters/models." + pool)
+	resp, err := asker.Get("http://" + adminAddress + "/api/v1/clusters/" + clusterOf(pool))
 	if err != nil {
 		return nil, err
 	}
@@ -188,12 +211,13 @@ func (r *rig) member(pool, ip string) error {
 // pool writes an InferencePool without a picker.
 func (r *rig) pool(name string) {
 	r.t.Helper()
+	namespace, name := place(name)
 	r.apply(`
 apiVersion: inference.networking.k8s.io/v1
 kind: InferencePool
-metadata: {name: "%[1]s", namespace: models}
+metadata: {name: "%[1]s", namespace: "%[2]s"}
 spec: {selector: {matchLabels: {app: "%[1]s"}}, targetPorts: [{number: 8000}]}
-`, name)
+`, name, namespace)
 }
 
 // route writes a route.
@@ -211,18 +235,35 @@ func (r *rig) removeRoute(name string) {
 // An httpRoute is the route of gateways with the Gateway API.
 type httpRoute struct{}
 
-func (httpRoute) route(r *rig, name, backends string) {
+func (h httpRoute) route(r *rig, name, backends string) {
 	r.t.Helper()
+	h.rules(r, name, fmt.Sprintf("{matches: [{path: {type: PathPrefix, value: /%s}}], backendRefs: [%s]}", name,
+		backends))
+}
+
+// rules writes a route with these rules.
+func (httpRoute) rules(r *rig, name string, rules ...string) {
+	r.t.Helper()
+	namespace, name := place(name)
 	r.apply(`
 apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
-metadata: {name: "%[1]s", namespace: models}
-spec:
-  parentRefs: [{name: eg}]
-  rules:
-  - matches: [{path: {type: PathPrefix, value: "/%[1]s"}}]
-    backendRefs: [%[2]s]
-`, name, backends)
+metadata: {name: "%s", namespace: "%s"}
+spec: {parentRefs: [{name: eg, namespace: models}], rules: [%s]}
+`, name, namespace, strings.Join(rules, ", "))
+}
+
+// listeners writes the Gateway of a class, with these listeners besides that at gatewayAddress.
+func (r *rig) listeners(class string, more ...string) {
+	r.t.Helper()
+	all := slices.Concat([]string{"{name: http, port: 8888, protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}"},
+		more)
+	r.apply(`
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: eg, namespace: models}
+spec: {gatewayClassName: "%s", listeners: [%s]}
+`, class, strings.Join(all, ", "))
 }
 
 func (httpRoute) routeKind() (version, kind string) {
@@ -274,5 +315,6 @@ func (r *rig) patch(kind, name, file string) {
 
 // ofService is a backend of a rule.
 func ofService(name string, weight int) string {
-	return fmt.Sprintf("{name: %s, port: 8000, weight: %d}", name, weight)
+	namespace, name := place(name)
+	return fmt.Sprintf("{name: %s, namespace: %s, port: 8000, weight: %d}", name, namespace, weight)
 }

@@ -2,7 +2,6 @@ package gateways
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -19,8 +18,8 @@ import (
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/restmapper"
-	"sigs.k8s.io/gateway-api-inference-extension/conformance/resources"
 
+	"steelyard/e2e/rig/certs"
 	"steelyard/e2e/rig/kube"
 	"steelyard/e2e/rig/modelsim"
 	"steelyard/e2e/rig/proc"
@@ -28,12 +27,16 @@ import (
 	"steelyard/internal/api"
 )
 
-// Fixed addresses, in the network of the tests.
+// Fixed addresses, in the network of the tests: those of Steelyard's are its Service's.
 const (
-	xdsAddress     = "127.0.0.1:28000"
-	hooksAddress   = "127.0.0.1:28001"
-	adminAddress   = "127.0.0.1:28002"
-	gatewayAddress = "http://127.0.0.1:8888" // the Gateway's listener
+	xdsPort        = "28000"
+	hooksPort      = "28001"
+	adminPort      = "28002"
+	xdsAddress     = "127.0.0.1:" + xdsPort
+	hooksAddress   = "127.0.0.1:" + hooksPort
+	adminAddress   = "127.0.0.1:" + adminPort
+	gatewayAddress = "http://127.0.0.1:8888"  // the Gateway's listener
+	secureAddress  = "https://127.0.0.1:8999" // one that it has at times
 	envoyAdmin     = 29000
 	limit          = 60 * time.Second // of the wait for a condition
 	token          = "0123456789abcdef0123456789abcdef0123456789abcdef"
@@ -69,8 +72,10 @@ type rig struct {
 	dynamic dynamic.Interface
 	mapper  meta.ResettableRESTMapper
 
-	binary     string // steelyard
-	control    *proc.Process
+	binary     string      // steelyard
+	authority  *certs.Pair // of the HTTPS listener's certificate
+	fleet      *fleet
+	control    *proc.Process // its first replica
 	gateway    gateway
 	plane      *proc.Process               // the gateway's control plane
 	proxy      *proc.Process               // its Envoy
@@ -83,7 +88,7 @@ type rig struct {
 func newRig(t *testing.T, g gateway) *rig {
 	t.Helper()
 	r := &rig{t: t, whole: t, dir: proctest.Dir(t), gateway: g, models: map[string]*modelsim.Server{},
-		apps: map[string][]string{}, port: "8000"}
+		apps: map[string][]string{}, port: "8000", authority: certs.New("authority", nil)}
 	var err error
 	r.must(os.Mkdir(r.path("api"), 0o755))
 	r.server, err = kube.Start(t.Context(), kube.Options{Dir: r.path("api"),
@@ -102,7 +107,16 @@ func newRig(t *testing.T, g gateway) *rig {
 	for i, ip := range servers {
 		r.model(ip, []float64{1, 1, 0.5}[i%3])
 	}
-	r.apply("apiVersion: v1\nkind: Namespace\nmetadata: {name: models}\n")
+	r.apply(`
+apiVersion: v1
+kind: Namespace
+metadata: {name: models}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: team}
+`)
+	r.fleet = r.openFleet()
 	r.serve()
 	g.start(r)
 	return r
@@ -193,28 +207,12 @@ func (r *rig) install() {
 	})
 }
 
-// serve starts Steelyard.
-func (r *rig) serve() {
-	r.t.Helper()
-	r.must(os.WriteFile(r.path("steelyard.yaml"), fmt.Appendf(nil, `
-xds: {listen: "%s"}
-admin: {listen: "%s", tokens_file: tokens, anonymous_view: true}
-kubernetes: {kubeconfig: kubeconfig}
-pools: {namespaces: [models, %s]}
-envoy_gateway: {listen: "%s", module_xds: "%[1]s", module_gateways: [models/eg]}
-`, xdsAddress, adminAddress, resources.AppBackendNamespace, hooksAddress), 0o600))
-	r.must(os.WriteFile(r.path("tokens"), []byte("operate test "+token+"\n"), 0o600))
-	r.must(os.WriteFile(r.path("token"), []byte(token), 0o600))
-	p, err := proc.StartSteelyard(r.t.Context(), proc.SteelyardConfig{Path: r.binary, Config: r.path("steelyard.yaml"),
-		Admin: adminAddress, Dir: r.dir})
-	r.must(err)
-	r.control = p
-	r.whole.Cleanup(func() { _ = p.Kill() })
-}
+// asker asks once, because a replica that hangs does not answer.
+var asker = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 
 // status returns what Steelyard reports about itself.
 func (r *rig) status() (s api.Status, err error) {
-	resp, err := http.Get("http://" + adminAddress + "/api/v1/status")
+	resp, err := asker.Get("http://" + adminAddress + "/api/v1/status")
 	if err != nil {
 		return s, err
 	}
