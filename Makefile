@@ -184,7 +184,7 @@ page: need-cc tools-envoy tools-chromium $(RUNNER) ## tests of the page in a rea
 test-gateways: tools-envoy tools-etcd tools-apiserver tools-envoy-gateway tools-istio tools-contour
 test-gateways: need-cc ## tests on Envoy Gateway, Istio and Contour; needs root
 	$(call step,gateways)
-	@cd $(GATEWAYS_MODULE) && go test -count=1 -timeout 30m ./...
+	@cd $(GATEWAYS_MODULE) && go test -count=1 -timeout 30m -v ./...
 
 # The tests of each Envoy take two to three minutes.
 .PHONY: test-envoys
