@@ -165,6 +165,13 @@ func (l *Link) Envoys() []api.OtherEnvoy {
 	return l.peers.Envoys()
 }
 
+// Watching returns how many Envoys of live replicas subscribe to a cluster.
+func (l *Link) Watching(cluster string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.peers.Watching(cluster)
+}
+
 // Run connects the replicas until ctx is done, and then says that this one leaves. Call it once.
 func (l *Link) Run(ctx context.Context) error {
 	connected, stop := context.WithCancel(context.WithoutCancel(ctx)) // until the last message is sent

@@ -154,6 +154,16 @@ func (p *Peers) Merge(now time.Time, name string, own flight.Watchers, parts []f
 	return all
 }
 
+// Watching returns how many Envoys of live replicas subscribe to a cluster.
+func (p *Peers) Watching(name string) (n int) {
+	for _, o := range p.peers {
+		if s := o.clusters[name]; s != nil && o.state == api.ReplicaLive {
+			n += s.head.Watching
+		}
+	}
+	return n
+}
+
 // age returns how old the counts of a live replica are. A replica whose Envoys report each change at once has nothing
 // to report while it sends nothing.
 func (s *share) age(now time.Time, o *peer) time.Duration {
