@@ -383,6 +383,13 @@ func TestTheChartServesPoolsOnEnvoyGateway(t *testing.T) {
 			t.Errorf("each translation fails without the right %s: %s", read, role)
 		}
 	}
+	if !strings.Contains(role, "[gateways] verbs:[get]") {
+		t.Errorf("a Gateway that is gone stays a parent without the right to see it: %s", role)
+	}
+	of := fmt.Sprint(find(t, objects, "Role", "steelyard-discovery").Object)
+	if !strings.Contains(of, "[inferencepools/status] verbs:[patch]") {
+		t.Errorf("no parent is written with %s", of)
+	}
 	port := at[[]any](t, service, "spec", "ports")[0].(map[string]any)
 	for _, p := range deployment(t, objects, "steelyard").Containers[0].Ports {
 		if p.Name == port["targetPort"] && cfg.EnvoyGateway.Listen == fmt.Sprintf("0.0.0.0:%d", p.ContainerPort) {
