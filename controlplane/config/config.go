@@ -41,8 +41,10 @@ type Config struct {
 	Clusters []Cluster `yaml:"clusters" max:"1000"`
 }
 
-// Pools makes a cluster NAMESPACE.NAME of each InferencePool that has no endpointPickerRef. One that a cluster below
-// has as its inferencePool is that cluster instead, with its own settings; with EnvoyGateway, it has the same name.
+// Pools makes a cluster NAMESPACE.NAME of each InferencePool that has no endpointPickerRef and speaks HTTP/1.1. One
+// that a cluster below has as its inferencePool is that cluster instead, with its own settings; with EnvoyGateway, it
+// has the same name. With those there are at most 1000: of the others each namespace has the same number, for its
+// oldest pools.
 type Pools struct {
 	// Namespaces are those whose pools become clusters, 1 to 100. Default none: Steelyard's own.
 	Namespaces []string `yaml:"namespaces" max:"100"`

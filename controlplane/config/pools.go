@@ -5,20 +5,30 @@ import (
 	"slices"
 )
 
-// WithPool returns the configuration with a cluster for an InferencePool, unless there is one; own is the namespace
+// A PoolName names an InferencePool.
+type PoolName struct{ Namespace, Name string }
+
+// WithPools returns the configuration with a cluster for each InferencePool, unless there is one; own is the namespace
 // that pools without one are in. The configuration itself stays as it is.
-func (c *Config) WithPool(namespace, name, own string) *Config {
-	if c.PoolCluster(namespace, name, own) != "" || c.Cluster(poolCluster(namespace, name)) != nil {
-		return c
-	}
-	text := fmt.Appendf(nil, "clusters: [{name: %q, engine: %q, endpoints: {inferencePool: {namespace: %q, name: %q, "+
-		"metrics_port: %d}}}]", poolCluster(namespace, name), c.Pools.Engine, namespace, name, c.Pools.MetricsPort)
+func (c *Config) WithPools(pools []PoolName, own string) *Config {
+	text := fmt.Appendf(nil, "clusters: [{name: pool, engine: %q, endpoints: {inferencePool: {name: pool, "+
+		"metrics_port: %d}}}]", c.Pools.Engine, c.Pools.MetricsPort)
 	made, err := Parse("pool", text)
 	if err != nil {
-		return c // the API allows no name that is not one here
+		return c // what the section has was checked
 	}
 	next := *c
-	next.Clusters = append(slices.Clone(c.Clusters), made.Clusters[0])
+	next.Clusters = slices.Clone(c.Clusters)
+	for _, p := range pools {
+		name := poolCluster(p.Namespace, p.Name)
+		if c.PoolCluster(p.Namespace, p.Name, own) != "" || c.Cluster(name) != nil {
+			continue
+		}
+		cluster, pool := made.Clusters[0], *made.Clusters[0].Endpoints.InferencePool
+		pool.Namespace, pool.Name = p.Namespace, p.Name
+		cluster.Name, cluster.Endpoints.InferencePool = name, &pool
+		next.Clusters = append(next.Clusters, cluster)
+	}
 	return &next
 }
 

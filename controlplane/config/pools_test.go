@@ -11,7 +11,7 @@ clusters: [{name: mine, engine: vllm, endpoints: {inferencePool: {name: own}}}]
 		t.Fatal(err)
 	}
 	const own = "models"
-	next := cfg.WithPool("models", "own", own).WithPool("models", "llama", own).WithPool("more", "llama.8b", own)
+	next := cfg.WithPools([]PoolName{{"models", "own"}, {"models", "llama"}, {"more", "llama.8b"}}, own)
 	if len(cfg.Clusters) != 1 {
 		t.Errorf("the configuration itself has now %d clusters", len(cfg.Clusters))
 	}

@@ -34,9 +34,24 @@ type GatewayPool struct {
 
 // Pools are the InferencePools that become clusters.
 type Pools struct {
-	Enabled  bool   `json:"enabled"`
-	Answered bool   `json:"answered"` // Kubernetes has answered for every namespace
-	Found    int    `json:"found"`
-	Pickers  int    `json:"pickers"` // pools that are left to their pickers
-	Error    string `json:"error"`   // the pools that are known stay
+	Enabled     bool           `json:"enabled"`
+	Answered    bool           `json:"answered"` // Kubernetes has answered for every namespace
+	Found       int            `json:"found"`
+	Pickers     int            `json:"pickers"`      // pools that are left to their pickers
+	Unserved    []UnservedPool `json:"unserved"`     // pools without a cluster, at most 100
+	Error       string         `json:"error"`        // the pools that are known stay
+	StatusError string         `json:"status_error"` // why the `status.parents` of pools is not written
+}
+
+// An UnservedPool is an InferencePool without a picker that is no cluster.
+type UnservedPool struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Reason    string `json:"reason"` // why
+}
+
+// Complete cuts the list.
+func (p Pools) Complete() Pools {
+	p.Unserved = append([]UnservedPool{}, Limit(p.Unserved, maxGatewayPools)...)
+	return p
 }

@@ -197,6 +197,7 @@ func (d *Daemon) Status() api.Status {
 	s.Pickers = api.Pickers{List: d.loads.Followers(), SharedPrompts: d.loads.SharedPrompts()}
 	s.GoneEnvoys, s.XDSAccess = d.streams.Gone(), d.viewAccess()
 	s.Certificates, s.Pools, s.Pods = d.certificates(), d.poolsStatus(), d.podActions.state()
+	s.Pools.StatusError = d.parents.failing()
 	if d.gateway != nil {
 		s.EnvoyGateway = d.gateway.State()
 	}

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
+	"k8s.io/apimachinery/pkg/types"
 
 	"steelyard/collectors/inflight"
 	"steelyard/collectors/replicas"
@@ -85,8 +86,9 @@ type Daemon struct {
 	keepers  chan *keeper          // the same of what keeps the lease on the queues
 
 	poolsChanged loops.Signal     // which pools become clusters
-	poolsNamed   loops.Signal     // by the routes of Gateways
 	gateway      *extensionServer // nil if Envoy Gateway does not ask
+	patience     patience         // of its calls
+	parents      parents          // of pools
 
 	allowedHosts []string // of the admin listener; the section cannot change while running
 	access       *admin.Access
@@ -119,7 +121,7 @@ type Daemon struct {
 func New(cfg *config.Config, o Options) (*Daemon, error) {
 	d := &Daemon{options: o, started: time.Now(), replica: rand.Text(), stale: loops.NewSignal(),
 		pollers: make(chan *inflight.Poller, 1), finders: make(chan *finder, 1), keepers: make(chan *keeper, 1),
-		poolsChanged: loops.NewSignal(), poolsNamed: loops.NewSignal(),
+		poolsChanged: loops.NewSignal(), parents: newParents(),
 		credentials: credentials.New(o.Log),
 		guard:       access.NewGuard(o.Log)}
 	d.kubernetes = newKubernetesAPI(cfg)
@@ -260,7 +262,11 @@ func (d *Daemon) Apply(cfg *config.Config) error {
 func (d *Daemon) applyAgain() error {
 	d.applying.Lock()
 	defer d.applying.Unlock()
-	if c := config.Diff(d.config, d.withPools(d.written)); len(c.Added)+len(c.Removed) == 0 {
+	next, unserved := d.withPools(d.written)
+	d.mu.Lock()
+	d.pools.unserved = unserved
+	d.mu.Unlock()
+	if c := config.Diff(d.config, next); len(c.Added)+len(c.Removed) == 0 {
 		return nil
 	}
 	return d.applyWritten(d.written)
@@ -291,7 +297,7 @@ func (d *Daemon) apply(written *config.Config) (change config.Change, generation
 	if err := d.connectKubernetes(written); err != nil {
 		return change, 0, err
 	}
-	cfg := d.withPools(written)
+	cfg, unserved := d.withPools(written)
 	change = config.Diff(running, cfg)
 	poller := d.poller
 	if change.Redis { // reads files, so not under the lock
@@ -309,11 +315,11 @@ func (d *Daemon) apply(written *config.Config) (change config.Change, generation
 		}
 		replace(d.pollers, poller)
 	}
-	generation = d.swap(written, cfg, poller)
+	generation = d.swap(written, cfg, poller, unserved)
 	if change.Replicas || generation == 1 {
 		d.findReplicas(cfg)
 	}
-	if change.Pools {
+	if client := d.kubernetes.known(); !slices.Equal(poolNamespaces(running, client), poolNamespaces(cfg, client)) {
 		d.poolsChanged.Set()
 	}
 	d.followCredentials(cfg)
@@ -336,10 +342,11 @@ func replace[T any](c chan T, next T) {
 }
 
 // swap makes cfg the configuration that retarget and the admin API use.
-func (d *Daemon) swap(written, cfg *config.Config, poller *inflight.Poller) (generation uint64) {
+func (d *Daemon) swap(written, cfg *config.Config, poller *inflight.Poller, unserved map[types.NamespacedName]string) (
+	generation uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.written, d.config, d.poller = written, cfg, poller
+	d.written, d.config, d.poller, d.pools.unserved = written, cfg, poller, unserved
 	d.generation++
 	return d.generation
 }

@@ -1,11 +1,14 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"strings"
+	"maps"
+	"slices"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -24,8 +27,10 @@ const (
 	gatewayConnections = 64
 	// gatewayMessage bounds what a call has, in bytes: all listeners, routes and clusters of a Gateway.
 	gatewayMessage = 64 << 20
-	// membersPatience is how long a call waits for the members of clusters that have just come about.
+	// membersPatience is how long calls wait, all together, for the members of clusters that have just come about. What
+	// they have waited comes back in membersRest.
 	membersPatience = 2 * time.Second
+	membersRest     = 30 * time.Second
 )
 
 // An extensionServer is the listener that Envoy Gateway asks.
@@ -51,7 +56,7 @@ func (d *Daemon) openGateway(cfg *config.EnvoyGateway) (*extensionServer, error)
 		return nil, fmt.Errorf("listening for Envoy Gateway (envoy_gateway.listen): %w", err)
 	}
 	e.Server = gateway.New(gateway.Options{Backends: d.kubernetes.backends, Cluster: d.clusterOfPool,
-		Members: d.membersOf, Changed: d.poolsNamed.Set, ModuleXDS: cfg.ModuleXDS, ModuleGateways: cfg.ModuleGateways,
+		Members: d.membersOf, Named: d.parents.named, ModuleXDS: cfg.ModuleXDS, ModuleGateways: cfg.ModuleGateways,
 		Log: d.options.Log})
 	e.grpc = e.GRPC(gatewayOptions(secured)...)
 	return e, nil
@@ -88,70 +93,57 @@ func (e *extensionServer) close() {
 	}
 }
 
-// clusterOfPool returns the cluster that serves a pool.
-func (d *Daemon) clusterOfPool(namespace, name string) (string, error) {
-	return d.configuration().ServesPool(namespace, name, d.kubernetes.client.Namespace())
-}
-
-// parentsRetry is the wait before the statuses of pools are written again that could not be.
-const parentsRetry = 10 * time.Second
-
-// followParents keeps the statuses of pools in line with the Gateways whose routes name them, until ctx is done. Those
-// of a previous process stay until Envoy Gateway asks.
+// followParents writes the parents of pools until ctx is done.
 func (d *Daemon) followParents(ctx context.Context) error {
-	if d.gateway == nil {
-		return nil
+	select {
+	case <-ctx.Done():
+	case <-d.kubernetes.connected:
+		d.parents.run(ctx, d.parentsView, d.options.Log)
 	}
-	written := map[types.NamespacedName]bool{}
-	failing := ""
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-d.poolsNamed:
-		}
-		err := d.writeParents(ctx, written)
-		if err != nil && err.Error() != failing && ctx.Err() == nil {
-			d.options.Log.Warn("the status of InferencePools is not written", "error", err)
-		}
-		if failing = ""; err != nil {
-			failing = err.Error()
-			loops.Pause(ctx, parentsRetry)
-			d.poolsNamed.Set()
-		}
-	}
+	return nil
 }
 
-// writeParents writes those of the pools that Gateways name, and of those that they named before.
-func (d *Daemon) writeParents(ctx context.Context, written map[types.NamespacedName]bool) (err error) {
-	parents := map[types.NamespacedName][]kubernetes.Parent{}
-	for pool := range written {
-		parents[pool] = nil
+// parentsView returns what is known for the parents of pools.
+func (d *Daemon) parentsView() *parentsView {
+	cfg, client, others := d.configuration(), d.kubernetes.client, d.link.Status()
+	service := d.options.Service
+	if r := d.replicas(cfg); r != nil {
+		service = cmp.Or(r.Service, service)
 	}
-	for _, p := range d.gateway.State().Pools {
-		pool := types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
-		if p.Picker == "" { // the status of others is their controller's
-			namespace, name, _ := strings.Cut(p.Gateway, "/")
-			parents[pool] = append(parents[pool], kubernetes.Parent{
-				Gateway: types.NamespacedName{Namespace: namespace, Name: name}, Refused: p.Reason})
+	v := &parentsView{client: client, controller: kubernetes.ControllerName(client.Namespace(), service),
+		service:  kubernetes.ParentRef{Kind: kubernetes.ServiceKind, Namespace: client.Namespace(), Name: service},
+		clusters: map[types.NamespacedName]string{}, follow: d.envoysFollow,
+		certain: !others.Enabled || others.Connected}
+	if d.gateway != nil {
+		v.gateway = d.gateway.Server
+	}
+	for i := range cfg.Clusters {
+		if p := cfg.Clusters[i].Endpoints.InferencePool; p != nil {
+			name := types.NamespacedName{Namespace: cmp.Or(p.Namespace, client.Namespace()), Name: p.Name}
+			v.clusters[name] = cfg.Clusters[i].Name
 		}
 	}
-	for pool, of := range parents {
-		failed := d.kubernetes.client.SetParents(ctx, pool.Namespace, pool.Name, of)
-		err = errors.Join(err, failed)
-		written[pool] = true
-		if failed == nil && len(of) == 0 {
-			delete(written, pool)
-		}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	v.namespaces = slices.Sorted(maps.Keys(d.pools.found))
+	for _, namespace := range v.namespaces {
+		v.pools = append(v.pools, d.pools.found[namespace]...)
 	}
-	return err
+	return v
+}
+
+// envoysFollow reports whether an Envoy of any replica follows a cluster.
+func (d *Daemon) envoysFollow(cluster string) bool {
+	return len(d.streams.Watchers(cluster)) > 0 || d.link.Watching(cluster) > 0
 }
 
 // membersOf returns the members of a cluster, as far as they are known within a moment: Envoy Gateway may ask in the
 // second in which a pool is made.
 func (d *Daemon) membersOf(ctx context.Context, cluster string) (addresses []string) {
-	ctx, cancel := context.WithTimeout(ctx, membersPatience)
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, d.patience.left(began))
 	defer cancel()
+	defer func() { d.patience.spend(time.Now(), time.Since(began)) }()
 	for {
 		endpoints, answered := d.manager.Endpoints(cluster)
 		if answered || ctx.Err() != nil {
@@ -164,4 +156,31 @@ func (d *Daemon) membersOf(ctx context.Context, cluster string) (addresses []str
 		}
 		loops.Pause(ctx, 10*time.Millisecond)
 	}
+}
+
+// A patience is the time that calls may still wait, all together: one translation asks for the members of each of its
+// clusters, one after the other, and the gateway's control plane holds all other changes meanwhile.
+type patience struct {
+	mu    sync.Mutex
+	spent time.Duration
+	at    time.Time // as of then
+}
+
+// left is how long a call may wait.
+func (p *patience) left(now time.Time) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return max(0, membersPatience-p.since(now))
+}
+
+func (p *patience) spend(now time.Time, waited time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.spent, p.at = min(membersPatience, p.since(now)+waited), now
+}
+
+// since is what is spent of it now.
+func (p *patience) since(now time.Time) time.Duration {
+	back := now.Sub(p.at) / time.Duration(membersRest/membersPatience)
+	return max(0, p.spent-back)
 }

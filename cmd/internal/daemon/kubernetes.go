@@ -30,14 +30,23 @@ func newKubernetesAPI(cfg *config.Config) kubernetesAPI {
 	return k
 }
 
-// review asks the Kubernetes API who has a token, for the admin listener.
-func (k *kubernetesAPI) review(ctx context.Context, token string) (r admin.Reviewed, err error) {
+// known is the client; nil before there is one.
+func (k *kubernetesAPI) known() *kubernetes.Client {
 	select {
 	case <-k.connected:
+		return k.client
 	default:
+		return nil
+	}
+}
+
+// review asks the Kubernetes API who has a token, for the admin listener.
+func (k *kubernetesAPI) review(ctx context.Context, token string) (r admin.Reviewed, err error) {
+	client := k.known()
+	if client == nil {
 		return r, errors.New("Steelyard has no access to the Kubernetes API yet")
 	}
-	h, err := k.client.Review(ctx, token)
+	h, err := client.Review(ctx, token)
 	r.Name = h.Name
 	switch {
 	case h.MayUpdate:

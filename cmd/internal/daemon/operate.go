@@ -81,7 +81,8 @@ func (o *operator) Diff(name string, text []byte) (api.Diff, error) {
 	if err != nil {
 		return api.Diff{}, err
 	}
-	return o.d.manager.Diff(o.d.configuration(), o.d.withPools(next)), nil
+	next, _ = o.d.withPools(next)
+	return o.d.manager.Diff(o.d.configuration(), next), nil
 }
 
 // LogLevel is the least level that is logged.

@@ -9,6 +9,8 @@ import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/protobuf/types/known/structpb"
+
+	"steelyard/internal/api"
 )
 
 // A RuleID says which rule of which route it is.
@@ -44,8 +46,9 @@ type share struct {
 
 // A note is what PostClusterModify knows of a rule, for PostTranslateModify.
 type note struct {
-	Shares  []share  `json:"shares,omitempty"`
-	Ignored []string `json:"ignored,omitempty"` // what has no effect, and why
+	Shares  []share           `json:"shares,omitempty"` // none if no pool is served
+	Pools   []api.GatewayPool `json:"pools,omitempty"`
+	Ignored []string          `json:"ignored,omitempty"` // what has no effect, and why
 }
 
 // noteKey is the key of the note in the metadata of a cluster, and in that.
@@ -68,10 +71,15 @@ func (n note) write(c *clusterv3.Cluster) error {
 	return nil
 }
 
-// takeNote removes the note of a cluster; false if it has none.
-func takeNote(c *clusterv3.Cluster) (n note, ok bool) {
-	metadata := c.GetMetadata().GetFilterMetadata()
-	text := metadata[noteKey].GetFields()[noteKey].GetStringValue()
-	delete(metadata, noteKey)
+// readNote reads the note of a cluster; false if it has none.
+func readNote(c *clusterv3.Cluster) (n note, ok bool) {
+	text := c.GetMetadata().GetFilterMetadata()[noteKey].GetFields()[noteKey].GetStringValue()
 	return n, json.Unmarshal([]byte(text), &n) == nil
+}
+
+// takeNote removes it.
+func takeNote(c *clusterv3.Cluster) (n note, ok bool) {
+	n, ok = readNote(c)
+	delete(c.GetMetadata().GetFilterMetadata(), noteKey)
+	return n, ok
 }

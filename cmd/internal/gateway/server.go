@@ -37,8 +37,8 @@ type Options struct {
 	Backends func(context.Context, RuleID) ([]Backend, error)
 	// Cluster returns the cluster that serves a pool; an error if none does.
 	Cluster func(namespace, name string) (string, error)
-	// Changed is called when Gateways name other pools, or other ones are served. It must not block.
-	Changed func()
+	// Named is called with the pools that the routes of each Gateway of a translation name. It must not block.
+	Named func(map[string][]api.GatewayPool)
 	// Members returns the addresses of a cluster, IP:port. It may wait a moment for them.
 	Members func(ctx context.Context, cluster string) []string
 	// ModuleXDS is HOST:PORT where the module in the Envoys reaches Steelyard; empty: they have none.
@@ -55,7 +55,6 @@ type Server struct {
 
 	mu      sync.Mutex // guards the fields below
 	state   api.EnvoyGateway
-	pending []api.GatewayPool            // of the clusters since the last translation
 	pools   map[string][]api.GatewayPool // by Gateway
 	ignored map[string][]string          // what of the routes has no effect, by Gateway
 }
@@ -127,10 +126,10 @@ func (s *Server) PostClusterModify(ctx context.Context, in *extension.PostCluste
 		return nil, s.failed(status.Errorf(codes.Unavailable, "%s has just changed: the InferencePool %s gets none of "+
 			"its requests any more", id, past))
 	}
-	if !served {
-		return out, nil
-	}
-	if !rest {
+	switch {
+	case !served:
+		n.Shares = nil
+	case !rest:
 		var members []string
 		for _, share := range n.Shares {
 			members = append(members, s.options.Members(ctx, share.Cluster)...)
@@ -146,13 +145,14 @@ func (s *Server) PostClusterModify(ctx context.Context, in *extension.PostCluste
 // PostTranslateModify replaces the noted clusters.
 func (s *Server) PostTranslateModify(ctx context.Context, in *extension.PostTranslateModifyRequest) (
 	*extension.PostTranslateModifyResponse, error) {
+	named := poolsByGateway(in)
 	out, ignored, err := Translate(in, Surroundings{ModuleXDS: s.options.ModuleXDS,
 		ModuleGateways: s.options.ModuleGateways,
 		Members:        func(cluster string) []string { return s.options.Members(ctx, cluster) }})
 	if err != nil {
 		return nil, s.failed(status.Error(codes.Internal, err.Error()))
 	}
-	s.translated(in, ignored)
+	s.translated(named, ignored)
 	return out, nil
 }
 
@@ -204,7 +204,7 @@ func pastOf(backends []Backend, pools map[string]pool) string {
 	return ""
 }
 
-// noteOf returns the part of each cluster of a rule, and what has no effect on them.
+// noteOf returns the part of each cluster of a rule, its pools, and what has no effect on them.
 func (s *Server) noteOf(id RuleID, backends []Backend, pools map[string]pool) (n note) {
 	var rest uint32
 	for _, b := range backends {
@@ -215,7 +215,7 @@ func (s *Server) noteOf(id RuleID, backends []Backend, pools map[string]pool) (n
 			rest += b.Weight
 		default:
 			seen := s.serving(b, p)
-			s.saw(seen)
+			n.Pools = append(n.Pools, seen)
 			if seen.Cluster == "" {
 				rest += b.Weight
 				continue
@@ -262,61 +262,48 @@ func (s *Server) serving(b Backend, p pool) api.GatewayPool {
 	return out
 }
 
-// saw notes a pool that a cluster names.
-func (s *Server) saw(p api.GatewayPool) {
+// translated notes the pools of the Gateways of a translation, and what of their routes has no effect.
+func (s *Server) translated(named map[string][]api.GatewayPool, ignored []string) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.pending) < maxPools && !slices.Contains(s.pending, p) {
-		s.pending = append(s.pending, p)
-	}
-}
-
-// maxPools bounds the pools that are remembered of a Gateway, and the Gateways.
-const maxPools = 1000
-
-// translated notes that a Gateway has been translated: its pools are those seen since the one before.
-func (s *Server) translated(in *extension.PostTranslateModifyRequest, ignored []string) {
-	name := gatewayOf(in)
-	s.mu.Lock()
-	before, now := s.pools[name], s.pending
-	s.pending = nil
 	s.state.Calls++
 	s.state.LastCallAt = api.At(time.Now())
 	s.state.LastError = ""
-	delete(s.ignored, name)
-	if len(now) == 0 {
-		delete(s.pools, name)
-	} else if len(s.pools) < maxPools || before != nil {
-		s.pools[name] = now
-		if len(ignored) > 0 {
-			s.ignored[name] = api.Limit(ignored, maxPools)
+	changed := map[string][]api.GatewayPool{}
+	for gateway, now := range named {
+		before := s.pools[gateway]
+		if !slices.Equal(before, now) {
+			changed[gateway] = now
+		}
+		delete(s.ignored, gateway)
+		if len(now) == 0 {
+			delete(s.pools, gateway)
+		} else if len(s.pools) < maxPools || before != nil {
+			s.pools[gateway] = now
+			s.ignored[gateway] = api.Limit(ignored, maxPools)
 		}
 	}
 	s.mu.Unlock()
-	if !slices.Equal(before, now) {
-		s.options.Changed()
+	s.options.Named(named)
+	for gateway, now := range changed {
 		for _, p := range now {
-			s.options.Log.Info("InferencePool of a Gateway", "gateway", name, "namespace", p.Namespace, "pool", p.Name,
-				"cluster", p.Cluster, "left_to", p.Picker, "not_served", p.Reason)
+			s.options.Log.Info("InferencePool of a Gateway", "gateway", gateway, "namespace", p.Namespace,
+				"pool", p.Name, "cluster", p.Cluster, "left_to", p.Picker, "not_served", p.Reason)
 		}
 	}
 }
 
-// gatewayOf is the name of the Gateway that a translation is for: listeners are named NAMESPACE/GATEWAY/LISTENER.
-func gatewayOf(in *extension.PostTranslateModifyRequest) string {
-	for _, l := range in.Listeners {
-		if parts := strings.Split(l.Name, "/"); len(parts) >= 3 {
-			return parts[0] + "/" + parts[1]
-		}
-	}
-	return ""
+// Forget drops the pools of a Gateway that is gone: Envoy Gateway asks no more about it.
+func (s *Server) Forget(gateway string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.pools, gateway)
+	delete(s.ignored, gateway)
 }
 
 // failed notes an answer that is an error.
 func (s *Server) failed(err error, details ...any) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.pending = nil // Envoy Gateway gives the translation up: the next one may be of another Gateway
 	s.state.Failures++
 	s.state.LastError, s.state.LastErrorAt = status.Convert(err).Message(), api.At(time.Now())
 	s.options.Log.Warn("Envoy Gateway was refused, and keeps the configuration that its Envoys have",
@@ -333,15 +320,14 @@ func (s *Server) State() api.EnvoyGateway {
 	for _, name := range slices.Sorted(maps.Keys(s.ignored)) {
 		out.Ignored = append(out.Ignored, s.ignored[name]...)
 	}
+	slices.Sort(out.Ignored) // merged Gateways have them in common
+	out.Ignored = slices.Compact(out.Ignored)
 	for name, pools := range s.pools {
 		for _, p := range pools {
 			p.Gateway = name
 			out.Pools = append(out.Pools, p)
 		}
 	}
-	slices.SortFunc(out.Pools, func(a, b api.GatewayPool) int {
-		return cmp.Or(cmp.Compare(a.Gateway, b.Gateway), cmp.Compare(a.Namespace, b.Namespace),
-			cmp.Compare(a.Name, b.Name))
-	})
+	slices.SortFunc(out.Pools, byName)
 	return out
 }

@@ -84,7 +84,7 @@ func (t *translation) read(clusters []*clusterv3.Cluster) {
 		if !ok {
 			continue
 		}
-		if id, ok := ruleOf(c.Name); ok {
+		if id, ok := ruleOf(c.Name); ok && n.Shares != nil {
 			t.rules[id] = n.Shares
 		}
 		for _, text := range n.Ignored {

@@ -29,6 +29,7 @@ import (
 	"steelyard/e2e/rig/proc"
 	"steelyard/e2e/rig/proc/proctest"
 	envoybootstrap "steelyard/envoy-bootstrap"
+	"steelyard/internal/api"
 )
 
 const ruleOfLlama = "httproute/models/llama/rule/0"
@@ -51,7 +52,7 @@ func (f fake) server() *Server {
 			return namespace + "." + name, nil
 		},
 		Members: func(context.Context, string) []string { return []string{"10.0.0.1:8000", "10.0.0.2:8000"} },
-		Changed: func() {},
+		Named:   func(map[string][]api.GatewayPool) {},
 		Log:     slog.New(slog.DiscardHandler),
 	})
 }

@@ -10,14 +10,7 @@ import (
 // gatewayConditions are about what is read and written in the Kubernetes API, and the gateway that asks.
 func gatewayConditions(p *Observation) (out []condition) {
 	process, g := api.Subject{Kind: api.SubjectProcess}, &p.Status.EnvoyGateway
-	if pools := p.Status.Pools; pools.Error != "" {
-		f := newCondition(kindPools, api.SeverityWarning, process, "InferencePools cannot be read").explain(
-			pools.Error, api.BlameNo, "The Kubernetes API does not answer, or refuses; pools that are known stay.",
-			"Correct what is named: Steelyard tries again every few seconds.",
-			rightsCommand(&p.Status, pools.Error))
-		f.pendingFor = passing
-		out = append(out, f)
-	}
+	out = poolConditions(p)
 	if pods := p.Status.Pods; pods.Error != "" {
 		f := newCondition(kindPods, api.SeverityWarning, process, "Pods cannot be acted on").explain(
 			pods.Error, api.BlameNo,
@@ -63,6 +56,42 @@ func gatewayConditions(p *Observation) (out []condition) {
 			"Requests follow the weights all the same, unless their route names no cluster.",
 			"Correct what is named: Envoy Gateway asks again when the route changes.", "")
 		f.ID += "/ignored"
+		out = append(out, f)
+	}
+	return out
+}
+
+// poolConditions are about InferencePools, whichever gateway sends requests to them.
+func poolConditions(p *Observation) (out []condition) {
+	process, pools := api.Subject{Kind: api.SubjectProcess}, &p.Status.Pools
+	if pools.Error != "" {
+		f := newCondition(kindPools, api.SeverityWarning, process, "InferencePools cannot be read").explain(
+			pools.Error, api.BlameNo, "The Kubernetes API does not answer, or refuses; pools that are known stay.",
+			"Correct what is named: Steelyard tries again every few seconds.",
+			rightsCommand(&p.Status, pools.Error))
+		f.pendingFor = passing
+		out = append(out, f)
+	}
+	if pools.StatusError != "" {
+		f := newCondition(kindPools, api.SeverityWarning, process,
+			"The status of InferencePools is not written").explain(pools.StatusError, api.BlameNo,
+			"The Kubernetes API does not answer, or refuses. No request is affected.",
+			"Correct what is named: Steelyard tries again within a minute.",
+			rightsCommand(&p.Status, pools.StatusError))
+		f.ID += "/status"
+		f.pendingFor = passing
+		out = append(out, f)
+	}
+	if len(pools.Unserved) > 0 {
+		var all []string
+		for _, pool := range api.Limit(pools.Unserved, 3) {
+			all = append(all, sprint("%s/%s: %s", pool.Namespace, pool.Name, pool.Reason))
+		}
+		f := newCondition(kindPools, api.SeverityWarning, process, "InferencePools have no cluster").explain(
+			strings.Join(all, "; "), api.BlameNo,
+			sprint("No Envoy can follow them. There are %d.", len(pools.Unserved)),
+			"Correct what is named.", "")
+		f.ID += "/unserved"
 		out = append(out, f)
 	}
 	return out

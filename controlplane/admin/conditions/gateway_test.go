@@ -30,6 +30,21 @@ func TestAPoolThatIsNotServedIsAnIncident(t *testing.T) {
 	}
 }
 
+func TestAPoolWithoutAClusterAndAStatusThatIsNotWrittenAreWarnings(t *testing.T) {
+	s := calm()
+	s.Status.Pools = api.Pools{Enabled: true, Answered: true, Found: 1,
+		Unserved: []api.UnservedPool{{Namespace: "models", Name: "grpc",
+			Reason: "its appProtocol is kubernetes.io/h2c"}}}
+	if i := only(t, s.after(2*time.Second)); !strings.Contains(i.Why, "models/grpc: its appProtocol") ||
+		i.Severity != api.SeverityWarning {
+		t.Errorf("the incident is %+v", i)
+	}
+	s.Status.Pools.Unserved, s.Status.Pools.StatusError = nil, "Steelyard may not patch inferencepools/status"
+	if all := s.after(2 * time.Minute); !hasTitle(all, "The status of InferencePools is not written") {
+		t.Errorf("the incidents are %+v", all)
+	}
+}
+
 func TestAnAnnotationWithoutEffectIsAWarning(t *testing.T) {
 	s := calm()
 	s.Status.EnvoyGateway = api.EnvoyGateway{Enabled: true, Calls: 1, Ignored: []string{

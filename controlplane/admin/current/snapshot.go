@@ -130,7 +130,7 @@ func (s *Snapshot) Status(clusters []api.Cluster) api.Status {
 	status.Signals = status.Signals.Complete()
 	status.Ready = conditions.Ready(status, clusters)
 	status.RefusedRequests, status.AdminAccess = s.Refused, s.Access
-	status.EnvoyGateway = status.EnvoyGateway.Complete()
+	status.EnvoyGateway, status.Pools = status.EnvoyGateway.Complete(), status.Pools.Complete()
 	status.Replicas, status.Pickers = CompleteReplicas(status.Replicas, now), status.Pickers.Complete()
 	status.RefusedHandshakes, status.GoneEnvoys = api.OrEmpty(status.RefusedHandshakes), api.OrEmpty(status.GoneEnvoys)
 	status.XDSAccess.Denied = api.OrEmpty(status.XDSAccess.Denied)

@@ -51,5 +51,6 @@
 //
 // Nothing by itself. Its callers have it write the parents in the status of a pool
 // (parents.go), certificates into Secrets (secret.go), and what was decided about
-// Pods (act.go). It asks who has a token with that token (review.go).
+// Pods (act.go). It asks who has a token with that token (review.go). Of a pool's
+// parents, those of its own controller's name are its own; an installation has one.
 package kubernetes

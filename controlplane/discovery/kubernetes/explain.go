@@ -68,3 +68,15 @@ func (w *watched) explain(verb string, err error) error {
 	}
 	return fmt.Errorf("cannot %s %s in namespace %s: %w", verb, what, w.namespace, err)
 }
+
+// mayNot names the right that is missing, where the API server refuses.
+func mayNot(verb, resource, namespace string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("Steelyard may not %s %s in namespace %s: give its service account a Role there with that "+
+			"right: %w", verb, resource, namespace, err)
+	}
+	return fmt.Errorf("%s %s in namespace %s: %w", verb, resource, namespace, err)
+}

@@ -17,6 +17,12 @@ type FoundPool struct {
 	Namespace, Name string
 	Picker          bool // it has an endpointPickerRef
 	AppProtocol     string
+	Created         time.Time
+
+	// For its status.
+	uid, version string
+	generation   int64
+	parents      []any
 }
 
 // Pools passes on the InferencePools of namespaces whenever they change, until ctx is done: by namespace, those that
@@ -33,19 +39,19 @@ func (c *Client) Pools(ctx context.Context, namespaces []string, found func(map[
 	whenSettled(ctx, sub, func() { found(c.foundIn(all)) })
 }
 
-// whenSettled calls look at once, and whenever changes have come and then none for a moment, until ctx is done.
+// whenSettled calls look at once, and a moment after each change, until ctx is done. A change that comes in this moment
+// does not prolong it: changes may never end.
 func whenSettled(ctx context.Context, changed loops.Signal, look func()) {
-	settled := time.NewTimer(0)
-	defer settled.Stop()
-	for {
+	for changed.Set(); ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-changed:
-			settled.Reset(settle)
-		case <-settled.C:
-			look()
 		}
+		if loops.Pause(ctx, settle); ctx.Err() != nil {
+			return
+		}
+		look()
 	}
 }
 
@@ -67,7 +73,10 @@ func (c *Client) foundIn(all []*watched) (found map[string][]FoundPool, err erro
 }
 
 func foundPool(o *unstructured.Unstructured) FoundPool {
-	_, picker, _ := unstructured.NestedFieldNoCopy(o.Object, "spec", "endpointPickerRef")
+	picker, _, _ := unstructured.NestedFieldNoCopy(o.Object, "spec", "endpointPickerRef")
 	protocol, _, _ := unstructured.NestedString(o.Object, "spec", "appProtocol")
-	return FoundPool{o.GetNamespace(), o.GetName(), picker, protocol}
+	parents, _, _ := unstructured.NestedSlice(o.Object, "status", "parents")
+	return FoundPool{Namespace: o.GetNamespace(), Name: o.GetName(), Picker: picker != nil, AppProtocol: protocol,
+		Created: o.GetCreationTimestamp().Time, uid: string(o.GetUID()), version: o.GetResourceVersion(),
+		generation: o.GetGeneration(), parents: parents}
 }

@@ -9,8 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// ErrChanged is the error of FillSecret if someone else was faster.
-var ErrChanged = errors.New("the Secret has changed meanwhile")
+// ErrChanged is the error of a write if someone else was faster.
+var ErrChanged = errors.New("the object has changed meanwhile")
 
 // A Secret is one of Steelyard's namespace.
 type Secret struct {

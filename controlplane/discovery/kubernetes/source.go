@@ -31,6 +31,7 @@ func (s *source) follow(ctx context.Context, sets chan<- []discovery.Endpoint, s
 	<-settled.C
 	waiting := time.NewTicker(metadataPatience)
 	defer waiting.Stop()
+	changed := sub // nil while a change waits for others, which must not prolong it: they may never end
 	for {
 		select {
 		case <-ctx.Done():
@@ -40,9 +41,11 @@ func (s *source) follow(ctx context.Context, sets chan<- []discovery.Endpoint, s
 			waiting.Stop() // the first answer is there
 		case <-waiting.C:
 			sub.Set()
-		case <-sub:
+		case <-changed:
+			changed = nil
 			settled.Reset(settle)
 		case <-settled.C:
+			changed = sub
 			set, err := look()
 			if err == errWaiting { //nolint:errorlint // it is this one, or one that is worth a report
 				continue

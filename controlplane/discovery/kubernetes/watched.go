@@ -260,6 +260,8 @@ func stripped(object any) (any, error) {
 		o.ObjectMeta = slim(o.ObjectMeta, known)
 	case *core.Pod:
 		slimPod(o)
+	case *unstructured.Unstructured:
+		o.SetManagedFields(nil)
 	}
 	return object, nil
 }
