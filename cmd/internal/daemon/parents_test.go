@@ -339,6 +339,24 @@ func TestReplicasDoNotFightAboutParents(t *testing.T) {
 	}
 }
 
+func TestAllReplicasKnowThatAnEnvoyFollows(t *testing.T) {
+	first, _ := serve(t, parse(t, pool))
+	second, _ := serve(t, parse(t, pool))
+	know(t, first, second)
+	if second.envoysFollow("llama") {
+		t.Error("an Envoy follows before there is one")
+	}
+	subscribe(t, first.XDSAddress(), "envoy", "llama")
+	for _, d := range []*Daemon{first, second} {
+		eventually(t, "an Envoy follows", func() error {
+			if !d.envoysFollow("llama") || d.envoysFollow("other") {
+				return fmt.Errorf("llama %v, other %v", d.envoysFollow("llama"), d.envoysFollow("other"))
+			}
+			return nil
+		})
+	}
+}
+
 func TestAStatusThatMayNotBeWrittenIsAStateAndTriedOnceAMinute(t *testing.T) {
 	a := newPoolAPI(t)
 	a.gateways["models/eg"] = 1
