@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -109,7 +110,8 @@ func (o *inspection) flags(c *cobra.Command) {
 	f.StringVar(&o.bearerTokenFile, "bearer-token-file", "", "a file with the token for the Authorization header")
 	f.StringVarP(&o.config, "config", "c", "",
 		"a configuration, by whose settings the metrics of an endpoint are fetched")
-	f.StringVar(&o.cluster, "cluster", "", "the cluster of that configuration (default: its only one)")
+	f.StringVar(&o.cluster, "cluster", "", "the cluster of that configuration, or NAMESPACE.NAME of an InferencePool "+
+		"(default: its only one)")
 	f.StringArrayVar(&o.running.Admins, "admin", nil, "with --config: URL of the admin listener of the Steelyard that "+
 		"has it (default: "+console.EnvAdmin+", or "+console.DefaultAdmin+")")
 	f.StringVar(&o.running.TokenFile, "token-file", "", "with --config: file with a token of admin.tokens_file "+
@@ -218,6 +220,9 @@ func (o *inspection) ofEndpoint(ctx context.Context, name string) ([]byte, error
 		}
 	}
 	endpoint := discovery.Endpoint{Address: address}
+	if p := cluster.Endpoints.InferencePool; p != nil {
+		endpoint.MetricsPort = p.MetricsPort
+	}
 	for _, e := range listed {
 		if e.Address == address {
 			endpoint = e
@@ -251,18 +256,30 @@ func (o *inspection) addressOf(ctx context.Context, cluster, pod string) (string
 }
 
 func (o *inspection) clusterOf(cfg *config.Config) (*config.Cluster, error) {
-	if o.cluster == "" && len(cfg.Clusters) == 1 {
-		return &cfg.Clusters[0], nil
-	}
 	names := clusterNames(cfg)
-	if o.cluster == "" {
-		return nil, usagef("--cluster is missing: write one of %s", strings.Join(names, ", "))
+	there := strings.Join(names, ", ")
+	if cfg.Pools != nil {
+		there = strings.Join(append(slices.Clone(names), "NAMESPACE.NAME of an InferencePool"), ", ")
 	}
-	if c := cfg.Cluster(o.cluster); c != nil {
+	switch c := cfg.Cluster(o.cluster); {
+	case c != nil:
 		return c, nil
+	case o.cluster == "" && len(cfg.Clusters) == 1 && cfg.Pools == nil:
+		return &cfg.Clusters[0], nil
+	case o.cluster == "":
+		return nil, usagef("--cluster is missing: write one of %s", there)
+	}
+	if namespace, pool, ok := strings.Cut(o.cluster, "."); ok && cfg.Pools != nil {
+		name, err := cfg.ServesPool(namespace, pool, namespace) // Steelyard's own namespace is not known here
+		if err != nil {
+			return nil, usagef("--cluster %s: %w", o.cluster, err)
+		}
+		if c := cfg.WithPool(namespace, pool, namespace).Cluster(name); c != nil {
+			return c, nil
+		}
 	}
 	return nil, usagef("--cluster %s is not in %s%s: there are %s", o.cluster, o.config,
-		spelling.DidYouMean(o.cluster, names), strings.Join(names, ", "))
+		spelling.DidYouMean(o.cluster, names), there)
 }
 
 func inspectJSON(w io.Writer, reader *modelserver.Reader, name string, body []byte) error {

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -336,6 +337,38 @@ func TestInspectAsksARunningSteelyardForTheWork(t *testing.T) {
 	}
 	if status, _, errs = steelyard(t, "inspect", "--admin", running.URL, server.URL); status != 2 {
 		t.Errorf("--admin without --config: %d %s", status, errs)
+	}
+}
+
+// The configuration does not name the cluster of an InferencePool.
+func TestInspectFetchesTheMetricsOfAPool(t *testing.T) {
+	page, err := os.ReadFile("../../collectors/modelserver/testdata/recorded/vllm-0.32.0-loaded.prom")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write(page)
+	}))
+	defer server.Close()
+	_, port, _ := net.SplitHostPort(server.Listener.Addr().String())
+	dir := write(t, map[string]string{"c.yaml": "pools: {namespaces: [models], metrics_port: " + port + "}\n"})
+	for cluster, want := range map[string]struct {
+		status int
+		says   string
+	}{
+		"models.llama": {0, "engine: vllm"},
+		"":             {2, "--cluster is missing: write one of NAMESPACE.NAME of an InferencePool"},
+		"llama":        {2, "there are NAMESPACE.NAME of an InferencePool"},
+		"models.la ma": {2, "there are NAMESPACE.NAME of an InferencePool"},
+		"others.llama": {2, "pools.namespaces does not have the namespace others"},
+	} {
+		args := []string{"inspect", "-c", dir + "/c.yaml", "127.0.0.1:1"}
+		if cluster != "" {
+			args = append(args, "--cluster", cluster)
+		}
+		if status, out, errs := steelyard(t, args...); status != want.status || !strings.Contains(out+errs, want.says) {
+			t.Errorf("%q: %d %s%s", cluster, status, out, errs)
+		}
 	}
 }
 
