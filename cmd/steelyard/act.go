@@ -81,11 +81,11 @@ func (o *overriding) override(ctx context.Context, c *console.Client, out consol
 		Since: api.At(now), Until: api.At(now.Add(o.length))}); err != nil {
 		return usageError{err}
 	}
-	done, err := c.Override(ctx, args[0], args[1], o.change)
+	done, before, err := c.Override(ctx, args[0], args[1], o.change)
 	if err != nil {
 		return err
 	}
-	return console.PrintOverride(out, done, kubernetes.OwnPod(ctx, kubernetes.TokenFile).Program())
+	return console.PrintOverride(out, done, before, kubernetes.OwnPod(ctx, kubernetes.TokenFile).Program())
 }
 
 func drainCommand() *cobra.Command {

@@ -281,6 +281,8 @@ func (r *running) overrides(first, second string) {
 		status.Overrides[0].Kind != "drain" {
 		r.t.Errorf("status in YAML: %+v, %v", status, err)
 	}
+	r.want("anna", 0, "This replaces what anna decided: drained until ", "drain", "llama", first)
+	r.want("anna", 0, "UTC\n", "drain", "llama", first, "--reason", "new driver")
 	r.want("anna", 1, "is the last endpoint of cluster llama that is not drained", "drain", "llama", second)
 	r.want("anna", 1, "has no endpoint 10.9.9.9:1", "drain", "llama", "10.9.9.9:1")
 	r.want("anna", 0, "is not drained any more", "undrain", "llama", first)

@@ -14,16 +14,25 @@ import (
 	"steelyard/internal/api"
 )
 
-// Override drains or pins an endpoint.
+// Override drains or pins an endpoint. before is what was in force for it; nil for nothing.
 func (c *Client) Override(
 	ctx context.Context, cluster, endpoint string, change api.OverrideRequest,
-) (o api.Override, err error) {
+) (o api.Override, before *api.Override, err error) {
 	body, err := json.Marshal(change)
 	if err != nil {
-		return o, err
+		return o, nil, err
+	}
+	var list api.OverrideList
+	if err := c.get(ctx, &list, []string{"overrides"}); err != nil {
+		return o, nil, err
 	}
 	err = c.do(ctx, http.MethodPut, overridePath(cluster, endpoint), nil, body, &o)
-	return o, err
+	for i, v := range list.Overrides {
+		if v.Cluster == o.Cluster && v.Address == o.Address {
+			before = &list.Overrides[i]
+		}
+	}
+	return o, before, err
 }
 
 // Undo removes what an operator decided about an endpoint.
@@ -36,16 +45,30 @@ func overridePath(cluster, endpoint string) []string {
 	return []string{"clusters", cluster, "overrides", endpoint}
 }
 
-// PrintOverride prints the override that is now in force, and how to undo it; program is how commands are run.
-func PrintOverride(o Output, v api.Override, program string) error {
+// PrintOverride prints the override that is now in force, the one that it replaced, if any, and how to undo it; program
+// is how commands are run.
+func PrintOverride(o Output, v api.Override, before *api.Override, program string) error {
 	return o.print(v, func(w io.Writer) {
 		fmt.Fprintf(w, "%s of %s is %s until %s (%s)\n", v.Address, table.Printable(v.Cluster), overrideText(v),
-			v.Until.UTC().Format("2006-01-02 15:04:05 UTC"), endsIn(v, v.Since.Time))
+			until(v), endsIn(v, v.Since.Time))
+		if before != nil {
+			fmt.Fprintf(w, "This replaces what %s decided: %s until %s%s\n", table.Printable(before.By),
+				overrideText(*before), until(*before), table.Printable(reasonText(*before)))
+		}
 		if !v.Kept {
 			fmt.Fprintln(w, "It is not in Redis, so it ends with a restart of Steelyard.")
 		}
 		fmt.Fprintf(w, "undo: %s undrain %s %s\n", program, table.Printable(v.Cluster), v.Address)
 	})
+}
+
+func until(v api.Override) string { return v.Until.UTC().Format("2006-01-02 15:04:05 UTC") }
+
+func reasonText(v api.Override) string {
+	if v.Reason == "" {
+		return ""
+	}
+	return ": " + v.Reason
 }
 
 // PrintUndone prints which override is no longer in force.

@@ -228,10 +228,21 @@ func TestUndoIsACommandThatRunsWhereTheDrainDid(t *testing.T) {
 		"undo: kubectl -n models exec steelyard-7c9d4b6f8-fghjk -- /steelyard undrain llama 10.20.1.13:8000\n": pod,
 	} {
 		var out strings.Builder
-		err := PrintOverride(Output{W: &out}, drain, on.Program())
+		err := PrintOverride(Output{W: &out}, drain, nil, on.Program())
 		if err != nil || !strings.Contains(out.String(), want) {
 			t.Errorf("%v: %q, want %q", err, out.String(), want)
 		}
+	}
+}
+
+// A drain by one person is not to end the drain of another unnoticed.
+func TestADrainThatReplacesAnotherSaysWhose(t *testing.T) {
+	before := api.Override{Kind: api.OverrideDrain, By: "alice", Reason: "bad fan", Until: api.At(noon)}
+	var out strings.Builder
+	err := PrintOverride(Output{W: &out}, api.Override{Kind: api.OverrideDrain}, &before, "steelyard")
+	want := "This replaces what alice decided: drained until " + until(before) + ": bad fan\n"
+	if err != nil || !strings.Contains(out.String(), want) {
+		t.Errorf("%v: %q, want %q", err, out.String(), want)
 	}
 }
 
