@@ -28,6 +28,10 @@ func (d *decoder) check(cfg *Config) {
 	}
 	if g := cfg.EnvoyGateway; g != nil {
 		d.checkEnvoyGateway(g, cfg.Clusters)
+		if len(cfg.Clusters) > 0 && cfg.Pools == nil && !slices.ContainsFunc(cfg.Clusters, ofPool) {
+			d.fail(&cfg.EnvoyGateway, "no cluster is of an InferencePool, so every question about one would be "+
+				"answered with an error: add pools:, or inferencePool: to a cluster, or remove this section")
+		}
 	}
 	if len(cfg.Clusters) == 0 && cfg.Pools == nil {
 		d.fail(&cfg.Clusters, "missing: write a list with at least one cluster, e.g. clusters: [{name: llama, engine: "+
@@ -46,6 +50,8 @@ func (d *decoder) check(cfg *Config) {
 	d.checkSets(cfg.Clusters)
 	d.checkPods(cfg)
 }
+
+func ofPool(c Cluster) bool { return c.Endpoints.InferencePool != nil }
 
 // checkPods warns of what is to be written about Pods where no endpoint is one.
 func (d *decoder) checkPods(cfg *Config) {
