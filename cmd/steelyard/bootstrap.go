@@ -29,8 +29,9 @@ type bootstrap struct {
 func bootstrapCommand() *cobra.Command {
 	var b bootstrap
 	c := &cobra.Command{
-		Use:   "bootstrap --cluster NAME --xds HOST:PORT",
-		Short: "Print a complete bootstrap for Envoy 1.36 or newer",
+		Use:     "bootstrap --cluster NAME --xds HOST:PORT",
+		PreRunE: b.check,
+		Short:   "Print a complete bootstrap for Envoy 1.36 or newer",
 		Long: `Print a complete configuration for an Envoy, 1.36 or newer, that follows Steelyard. With
 --attach, print only what you add to an Envoy that you already have.
 
@@ -53,6 +54,19 @@ An Envoy runs in one of two modes:
 	}
 	b.flags(c)
 	return c
+}
+
+// check refuses flags of a whole bootstrap together with --attach, and what only --attach has without it.
+func (b *bootstrap) check(cmd *cobra.Command, _ []string) error {
+	for _, flag := range []string{"listen", "admin", "node-id", "zone", "idle-timeout", "ready", "access-log"} {
+		if b.attach && cmd.Flags().Changed(flag) {
+			return usagef("--%s has no effect with --attach: the Envoy that you have decides it", flag)
+		}
+	}
+	if f := b.options.Form; !b.attach && (f == envoybootstrap.FormCDS || f == envoybootstrap.FormADS) {
+		return usagef("--form %s needs --attach: a whole bootstrap has its clusters in it", f)
+	}
+	return nil
 }
 
 // useFolder takes the files of a folder that are not given, by the names that Kubernetes and cert-manager give them.
@@ -179,8 +193,11 @@ func (b *bootstrap) run(ctx context.Context, stdout, stderr io.Writer) error {
 	}
 	o := b.options
 	for _, name := range b.names {
-		if strings.ContainsAny(name, ", ") {
+		switch {
+		case strings.ContainsAny(name, ", "):
 			return usagef("--cluster %q: write one name; with --attach, repeat --cluster for more", name)
+		case strings.Contains(name, "="):
+			return usagef("--cluster %s: NAME=SERVICE:PORT is for --form istio: write the name only", name)
 		}
 	}
 	o.Cluster, o.Further = b.names[0], b.names[1:]
