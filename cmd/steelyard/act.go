@@ -149,7 +149,8 @@ func parsePart(text string) (float64, error) {
 		v /= 100
 	}
 	if err != nil || !(v > 0 && v < 1) {
-		return 0, usagef("--share %q: write a part of the requests, such as 5%% or 0.05", text)
+		return 0, usagef("--share %q: write a part of the requests from %v%% to %v%%, such as 5%% or 0.05", text,
+			100*override.LeastShare, 100*override.MostShare)
 	}
 	return v, nil
 }

@@ -43,6 +43,9 @@ Both Secrets have to exist, empty or not, in the namespace of the Pod.`,
 			}
 			o.api, err = kubernetes.New(kubernetes.Options{Kubeconfig: o.kubeconfig, Log: slog.New(slog.DiscardHandler),
 				Requested: func(string, string, string) {}})
+			if errors.Is(err, kubernetes.ErrNoConfiguration) { // which advises on the configuration of serve
+				return usagef("this process runs in no Pod with a service account: write --kubeconfig FILE")
+			}
 			if err != nil {
 				return err
 			}

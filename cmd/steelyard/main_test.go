@@ -111,6 +111,8 @@ func TestExitStatusDistinguishesFailuresFromMistakesInTheCommandLine(t *testing.
 		{"bootstrap --form ads --cluster a --xds 10.0.0.1:1", 2, "--form ads needs --attach"},
 		{"bootstrap --attach --listen :80 --cluster a --xds 10.0.0.1:1", 2, "--listen has no effect with --attach"},
 		{"bootstrap --cluster a=b:1 --xds 10.0.0.1:1", 2, "NAME=SERVICE:PORT is for --form istio"},
+		{"certificates --dir x", 2, "write --kubeconfig FILE"},
+		{"pin llama 10.0.0.1:8000 --share 100%", 2, "write a part of the requests from 0.01% to 99%, such as"},
 		{"bootstrap --form istio --cluster a --xds 10.0.0.1:1", 2, "--form istio needs --out"},
 		{"bootstrap --form istio --cluster a --xds 10.0.0.1:1 --out x", 2, "write NAME=SERVICE:PORT"},
 		{"bootstrap --form istio --cluster a=b.c.svc.local:1 --xds 10.0.0.1:1 --out x", 2, "want NAMESPACE/NAME"},

@@ -165,7 +165,7 @@ func describe(n *yaml.Node) string {
 
 // exampleKeys is advice for a section that is none.
 func exampleKeys(n *yaml.Node, first field) string {
-	if n.Kind == yaml.ScalarNode && !isNull(n) && first.value.Kind() == reflect.String {
+	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" && first.value.Kind() == reflect.String {
 		return fmt.Sprintf("write keys, such as {%s: %s}", first.key, shown(n.Value))
 	}
 	return fmt.Sprintf("write keys below it, such as %s:", first.key)

@@ -28,6 +28,10 @@ func KeyPair(ctx context.Context, certFile, keyFile string) (tls.Certificate, er
 	if err != nil {
 		return tls.Certificate{}, KeyError{err}
 	}
+	if bytes.Contains(key, []byte("ENCRYPTED")) { // "BEGIN ENCRYPTED PRIVATE KEY", or "Proc-Type: 4,ENCRYPTED"
+		return tls.Certificate{}, KeyError{fmt.Errorf("%s is encrypted, and nothing asks for its passphrase: openssl "+
+			"pkey -in %[1]s writes it without", keyFile)}
+	}
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
 		err = fmt.Errorf("%s as the key of %s (%s): %w", keyFile, certFile, chain[0].Subject, err)

@@ -44,7 +44,8 @@ const (
 
 // Options are how Steelyard is reached.
 type Options struct {
-	// Admins are URLs of admin listeners, of several replicas; none: those in EnvAdmin, or DefaultAdmin.
+	// Admins are URLs of admin listeners, of several replicas, with commas between those in one text; none: those in
+	// EnvAdmin, or DefaultAdmin.
 	Admins    []string
 	TokenFile string // file with a token; empty: EnvToken, or EnvTokenFile, or none
 	TLS       credentials.Client
@@ -83,10 +84,7 @@ func wrong(format string, args ...any) error {
 
 // NewClient checks the options and reads the files that they name; it does not connect.
 func NewClient(ctx context.Context, o Options) (*Client, error) {
-	admins := o.Admins
-	if len(admins) == 0 {
-		admins = strings.Split(cmp.Or(os.Getenv(EnvAdmin), DefaultAdmin), ",")
-	}
+	admins := strings.Split(cmp.Or(strings.Join(o.Admins, ","), os.Getenv(EnvAdmin), DefaultAdmin), ",")
 	c := &Client{notes: cmp.Or(o.Notes, io.Discard)}
 	var err error
 	if c.token, err = token(ctx, o); err != nil {

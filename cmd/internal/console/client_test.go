@@ -86,6 +86,13 @@ func TestTheFirstReplicaThatAnswersIsAsked(t *testing.T) {
 	}
 }
 
+// As in the variable of the environment.
+func TestReplicasMayBeInOneOptionWithCommas(t *testing.T) {
+	there := startReplica(t, "there")
+	c := clientOf(t, new(strings.Builder), nobody(t)+", "+there.URL)
+	wantCluster(t, c, "there")
+}
+
 func TestAReplicaThatHangsIsNotWaitedForLong(t *testing.T) {
 	hangs, err := net.Listen("tcp", "127.0.0.1:0") // accepts, and answers nothing
 	if err != nil {

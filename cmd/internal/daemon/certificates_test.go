@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"log/slog"
@@ -216,6 +217,11 @@ func TestACheckReadsTheFilesThatAreNamed(t *testing.T) {
 	if err := os.WriteFile(secret, []byte("abc\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	encrypted := filepath.Join(t.TempDir(), "encrypted")
+	locked := pem.EncodeToMemory(&pem.Block{Type: "ENCRYPTED PRIVATE KEY"})
+	if err := os.WriteFile(encrypted, locked, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	files := map[string]string{"CERT": cert, "KEY": key, "CA": caFile, "SECRET": secret}
 	const text = `xds: {tls: {cert_file: CERT, key_file: KEY, client_ca_file: CA}}
 redis:
@@ -247,6 +253,9 @@ clusters:
 		"a key as the certificate": {5, "CERT", caKeyFile,
 			"5: redis.tls.cert_file: %s holds no PEM certificate (-----BEGIN CERTIFICATE-----): write the path of " +
 				"a file with certificates (PEM)"},
+		"a key with a passphrase": {1, "KEY", encrypted,
+			"1: xds.tls.key_file: %s is encrypted, and nothing asks for its passphrase: openssl pkey -in %[1]s " +
+				"writes it without: write the path of the private key (PEM) that belongs to cert_file"},
 		"no certificate": {1, "CERT", "/nowhere",
 			"1: xds.tls.cert_file: stat %s: no such file or directory: write the path of a file with certificates " +
 				"(PEM)"},
