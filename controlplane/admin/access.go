@@ -35,12 +35,15 @@ const (
 	maxTokens     = 1000
 	shortestToken = 16 // bytes: shorter ones can be guessed
 	longestToken  = 512
+
+	shownLines = 5 // that are wrong
 )
 
 // ParseTokens reads a file of tokens: one line each with its role, a name and the token; empty lines and those that
 // begin with # do not count. An error has the number of the line and never what is in it.
 func ParseTokens(content []byte) ([]Token, error) {
 	var all []Token
+	var wrong []string
 	lines := bufio.NewScanner(bytes.NewReader(content))
 	for n := 1; lines.Scan(); n++ {
 		fields := strings.Fields(lines.Text())
@@ -48,15 +51,19 @@ func ParseTokens(content []byte) ([]Token, error) {
 			continue
 		}
 		if len(fields) != 3 || fields[0] != RoleView && fields[0] != RoleOperate {
-			return nil, fmt.Errorf("line %d: write ROLE NAME TOKEN, where ROLE is %s or %s", n, RoleView, RoleOperate)
+			wrong = append(wrong, fmt.Sprintf("line %d: write ROLE NAME TOKEN, where ROLE is %s or %s", n, RoleView,
+				RoleOperate))
+			continue
 		}
 		if l := len(fields[2]); l < shortestToken || l > longestToken {
-			return nil, fmt.Errorf("line %d: the token has %d characters: write %d to %d, for example, the output of "+
-				"openssl rand -hex 32", n, l, shortestToken, longestToken)
+			wrong = append(wrong, fmt.Sprintf("line %d: the token has %d characters: write %d to %d, for example, the "+
+				"output of openssl rand -hex 32", n, l, shortestToken, longestToken))
+			continue
 		}
 		t := Token{Role: fields[0], Name: fields[1], hash: sha256.Sum256([]byte(fields[2]))}
 		if slices.ContainsFunc(all, func(other Token) bool { return other.hash == t.hash }) {
-			return nil, fmt.Errorf("line %d: another line has the same token: give each name its own", n)
+			wrong = append(wrong, fmt.Sprintf("line %d: another line has the same token: give each name its own", n))
+			continue
 		}
 		if all = append(all, t); len(all) > maxTokens {
 			return nil, fmt.Errorf("line %d: there are more than %d tokens", n, maxTokens)
@@ -64,6 +71,9 @@ func ParseTokens(content []byte) ([]Token, error) {
 	}
 	if err := lines.Err(); err != nil {
 		return nil, err
+	}
+	if len(wrong) > 0 {
+		return nil, errors.New(strings.Join(api.Limit(wrong, shownLines), "; "))
 	}
 	if len(all) == 0 {
 		return nil, errors.New("no line has a token: write ROLE NAME TOKEN")

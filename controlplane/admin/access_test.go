@@ -238,6 +238,7 @@ func TestTokensAreReadLineByLine(t *testing.T) {
 	for content, want := range map[string]string{
 		"":                                     "no line has a token",
 		"# nothing\n":                          "no line has a token",
+		"view a\nview b 0123":                  "is view or operate; line 2: ",
 		"view a":                               "line 1: write ROLE NAME TOKEN",
 		"\nadmin a 0123456789abcdef":           "line 2: write ROLE NAME TOKEN",
 		"view a b 0123456789abcdef":            "line 1: write ROLE NAME TOKEN",
