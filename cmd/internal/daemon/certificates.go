@@ -18,6 +18,7 @@ import (
 	"steelyard/collectors/inflight"
 	"steelyard/collectors/scrape"
 	"steelyard/controlplane/admin"
+	"steelyard/controlplane/admin/conditions"
 	"steelyard/controlplane/config"
 	"steelyard/internal/credentials"
 	"steelyard/internal/files"
@@ -122,6 +123,9 @@ func CheckFiles(cfg *config.Config, c *config.Checker) {
 		case !ended.After(time.Now()):
 			c.Fail(cr.cert, "%s has expired, on %s: write the path of one that is renewed", *cr.cert,
 				ended.Format(time.DateOnly))
+		case time.Until(ended) <= conditions.ExpirySoon:
+			c.Warn(cr.cert, "%s expires in %s: renew it", *cr.cert,
+				conditions.FormatSeconds(time.Until(ended).Seconds()))
 		}
 	}
 	if path := &cfg.Admin.TokensFile; *path != "" {

@@ -307,6 +307,18 @@ clusters:
 	}
 }
 
+func TestACheckWarnsOfACertificateThatEndsSoon(t *testing.T) {
+	for end, want := range map[time.Duration]int{oneDay: 1, 15 * oneDay: 0} {
+		_, _, cert, key := identityUntil(t, time.Now().Add(end), "a", nil, nil)
+		_, warnings, err := config.Examine("x.yaml", fmt.Appendf(nil, "xds: {tls: {cert_file: %s, key_file: %s}}\n"+
+			"clusters: [{name: a, engine: vllm, endpoints: {static: [{address: 10.0.0.1:8000}]}}]\n", cert, key),
+			CheckFiles)
+		if err != nil || len(warnings) != want {
+			t.Errorf("it ends in %v: %v, %v", end, warnings, err)
+		}
+	}
+}
+
 var column = regexp.MustCompile(`^(x\.yaml:\d+):\d+`)
 
 // withoutColumn leaves the column out, which depends on where the temporary files are.

@@ -10,7 +10,7 @@ import (
 
 // When an expiry is a problem, and when it becomes an error.
 const (
-	expirySoon   = 14 * 24 * time.Hour
+	ExpirySoon   = 14 * 24 * time.Hour
 	expiryUrgent = 3 * 24 * time.Hour
 )
 
@@ -41,7 +41,7 @@ func certificateProblems(all []api.Certificate, now time.Time) []api.Problem {
 			out.fail("certificate %s (%s) cannot be used%s: %s", c.File, c.Use, instead(c), c.Error)
 		}
 		left := c.NotAfter.Sub(now)
-		if c.NotAfter.IsZero() || left > expirySoon {
+		if c.NotAfter.IsZero() || left > ExpirySoon {
 			continue
 		}
 		severity := api.SeverityWarning
@@ -70,7 +70,7 @@ func instead(c api.Certificate) string {
 // outlived reports whether another certificate of the file serves the same use for longer.
 func outlived(c api.Certificate, all []api.Certificate, now time.Time) bool {
 	return slices.ContainsFunc(all, func(other api.Certificate) bool {
-		return other.Use == c.Use && other.File == c.File && other.NotAfter.Sub(now) > expirySoon
+		return other.Use == c.Use && other.File == c.File && other.NotAfter.Sub(now) > ExpirySoon
 	})
 }
 
@@ -81,7 +81,7 @@ func CurrentCertificates(all []api.Certificate, now time.Time) []api.Certificate
 	for _, c := range all {
 		if !c.NotAfter.IsZero() {
 			left := c.NotAfter.Sub(now)
-			if left < -expirySoon && outlived(c, all, now) {
+			if left < -ExpirySoon && outlived(c, all, now) {
 				continue
 			}
 			c.DaysLeft = api.Num(left.Hours() / 24)
