@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"os/signal"
@@ -60,6 +62,15 @@ func (l *logging) start(to io.Writer) (*asynclog.Log, *slog.LevelVar, error) {
 	return log, &minimum, nil
 }
 
+// ended logs the error that ends a process whose log is JSON. Else it is the last line, for people.
+func (l *logging) ended(log *slog.Logger, err error) error {
+	if err == nil || l.format != logJSON || errors.Is(err, context.Canceled) {
+		return err
+	}
+	log.Error("ended", "error", err)
+	return errNotWell
+}
+
 // during runs what serves with a log on standard error, for a level that does not change.
 func (l *logging) during(serve func(log *slog.Logger) error) error {
 	out, _, err := l.start(logFile())
@@ -67,7 +78,8 @@ func (l *logging) during(serve func(log *slog.Logger) error) error {
 		return err
 	}
 	defer out.Close(logFlush)
-	return serve(slog.New(out.Handler()))
+	log := slog.New(out.Handler())
+	return l.ended(log, serve(log))
 }
 
 // logEverythingTo redirects to log what would write to standard error by itself, and so wait

@@ -43,6 +43,20 @@ func TestLibrariesLogThroughTheLogOfTheProcess(t *testing.T) {
 	}
 }
 
+func TestTheErrorThatEndsAProcessIsALineOfItsLog(t *testing.T) {
+	var out bytes.Buffer
+	log := slog.New(slog.NewJSONHandler(&out, nil))
+	failed := errors.New("the port is taken")
+	err := (&logging{format: logJSON}).ended(log, failed)
+	if !errors.Is(err, errNotWell) ||
+		!strings.Contains(out.String(), `"level":"ERROR","msg":"ended","error":"the port is taken"`) {
+		t.Errorf("JSON: %v, %s", err, &out)
+	}
+	if err := (&logging{format: logText}).ended(log, failed); !errors.Is(err, failed) {
+		t.Errorf("text, which the command prints: %v", err)
+	}
+}
+
 func TestTheLastLineWaitsForNoReader(t *testing.T) {
 	r, w := io.Pipe()
 	defer r.Close() // ends the write

@@ -38,7 +38,7 @@ Envoys keep their last weights.`,
 				return err
 			}
 			defer log.Close(logFlush)
-			return serve(path, service, log, minimum)
+			return l.ended(slog.New(log.Handler()), serve(path, service, log, minimum))
 		},
 	}
 	configFlag(c, &path)
