@@ -86,7 +86,7 @@ func (d *demo) play(ctx context.Context, control Handle) (err error) {
 		phases = append(phases, result)
 	}
 	r := report{phases: phases, endpoints: d.fleet.endpoints()}
-	d.screen.printf("\n%s\nDashboard: %s\n", r.text(), d.dashboard())
+	d.screen.printf("\n%s", r.text())
 	if d.options.JSONFile != "" {
 		if err := r.writeJSON(d.options.JSONFile); err != nil {
 			return err
@@ -121,7 +121,8 @@ Phases:    %s each, the same requests in both
 		d.rate, 100*d.options.Load, 100*d.fleet.equalSplit(d.rate), d.options.Duration)
 }
 
-// trouble makes a server stall, and an Envoy that no request goes through hang.
+// trouble makes a server stall, and an Envoy that no request goes through hang. The load becomes the same share of what
+// the other servers can do: with a pool that is too small, nobody would see what these two cost.
 func (d *demo) trouble(ctx context.Context) (err error) {
 	if d.behind, err = d.envoys.start(ctx, len(d.envoys.all)); err != nil {
 		return err
@@ -133,7 +134,9 @@ func (d *demo) trouble(ctx context.Context) (err error) {
 	if err := d.behind.Pause(); err != nil {
 		return err
 	}
-	d.screen.printf("\nFrom now on a server and an Envoy are in trouble. Which ones, and why?\n")
+	d.rate *= 1 - d.fleet.capacityOf(d.fleet.servers[0])/d.fleet.capacity()
+	d.screen.printf("\nFrom now on a server and an Envoy are in trouble. Which ones, and why? The load is %.0f\n"+
+		"requests per second, %.0f %% of what the other servers can do.\n", d.rate, 100*d.options.Load)
 	return nil
 }
 
@@ -166,8 +169,9 @@ func (d *demo) keep(ctx context.Context) error {
 		return err
 	}
 	d.screen.printf("\nThe load continues under Steelyard's weights until Ctrl-C.\n"+
-		"For a minute, the served shares still include requests from %s.\n",
-		d.options.policies()[0].title)
+		"For a minute, the served shares still include requests from %s.\n"+
+		"Dashboard: %s\n",
+		d.options.policies()[0].title, d.dashboard())
 	for i, e := range d.envoys.all {
 		d.screen.printf("Envoy %d:   http://%s/\n", i+1, e.Admin())
 	}

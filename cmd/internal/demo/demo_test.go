@@ -126,6 +126,9 @@ func TestDemoPlaysBothPhasesAndLeavesNothing(t *testing.T) {
 		t.Fatalf("Run: %v\n%s", err, out)
 	}
 	wantNothingLeft(t, dir)
+	if n := strings.Count(out.String(), "Dashboard:"); n != 1 {
+		t.Errorf("the page is named %d times, want once: it is gone at the end\n%s", n, out)
+	}
 	for _, want := range []string{"Dashboard: http://127.0.0.1:1/", "least request", "Steelyard", "p99 of the wait:",
 		"0.5x"} {
 		if !strings.Contains(out.String(), want) {
@@ -224,6 +227,20 @@ func TestDemoKeepsUntilItIsInterrupted(t *testing.T) {
 	}
 	if !strings.Contains(out.String(), "p99 of the wait:") {
 		t.Errorf("no results before it was kept up:\n%s", out)
+	}
+	wantNothingLeft(t, dir)
+}
+
+// Of three servers, two at full speed, one of these stalls.
+func TestTroubleLeavesTheOtherServersRoom(t *testing.T) {
+	o, out, dir := brief(t)
+	o.Keep, o.Trouble = true, true
+	if err := runUntil(t, o, out, "Try in another terminal"); err != nil {
+		t.Errorf("error %v, want none: that is how it ends", err)
+	}
+	want := "The load is 16\nrequests per second, 80 % of what the other servers"
+	if !strings.Contains(out.String(), want) {
+		t.Errorf("the output lacks %q:\n%s", want, out)
 	}
 	wantNothingLeft(t, dir)
 }

@@ -36,20 +36,17 @@ type phase struct {
 	result load.Result
 	served []uint64  // requests executed, by server
 	queues []samples // of their depths, by server
-	// weights are the shares of the traffic that an Envoy gave its endpoints, 0..1, by
-	// address; empty where there are no weights.
-	weights map[string]*samples
 }
 
 // samples are of a number, at equal distances while the load lasted.
 type samples struct {
-	count          int
-	sum, last, max float64
+	count    int
+	sum, max float64
 }
 
 func (s *samples) add(v float64) {
 	s.count++
-	s.sum, s.last, s.max = s.sum+v, v, max(s.max, v)
+	s.sum, s.max = s.sum+v, max(s.max, v)
 }
 
 func (s samples) mean() float64 { return s.sum / float64(max(1, s.count)) }
@@ -76,7 +73,7 @@ func (d *demo) phase(ctx context.Context, p policy, duration time.Duration) (pha
 	if err != nil {
 		return phase{}, err
 	}
-	out := phase{policy: p, result: result, queues: w.queues, weights: w.weights, served: d.fleet.served()}
+	out := phase{policy: p, result: result, queues: w.queues, served: d.fleet.served()}
 	for i := range out.served {
 		out.served[i] -= before[i]
 	}
@@ -99,13 +96,13 @@ type watch struct {
 	start    time.Time
 	meter    *load.Meter
 	queues   []samples
-	weights  map[string]*samples
+	weights  map[string]float64 // shares of the traffic that an Envoy gives its endpoints, 0..1, by address
 }
 
 func (d *demo) watch(p policy, duration time.Duration) *watch {
 	return &watch{
 		demo: d, policy: p, duration: duration, start: time.Now(),
-		meter: new(load.Meter), queues: make([]samples, len(d.fleet.servers)), weights: make(map[string]*samples),
+		meter: new(load.Meter), queues: make([]samples, len(d.fleet.servers)),
 	}
 }
 
@@ -147,14 +144,8 @@ func (w *watch) weigh(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, drawPeriod/2)
 	defer cancel()
 	weights, err := w.demo.envoys.weights(ctx)
-	if err != nil {
-		return
-	}
-	for address, share := range weights {
-		if w.weights[address] == nil {
-			w.weights[address] = new(samples)
-		}
-		w.weights[address].add(share)
+	if err == nil {
+		w.weights = weights
 	}
 }
 
@@ -173,11 +164,8 @@ func (w *watch) sample() {
 func (w *watch) frame() frame {
 	f := frame{title: w.policy.title, elapsed: time.Since(w.start), duration: w.duration, load: w.meter.Snapshot()}
 	for _, s := range w.demo.fleet.servers {
-		g := gauge{endpoint: endpointOf(s), queue: s.Queue(), running: s.Running()}
-		if weight := w.weights[s.Address()]; weight != nil {
-			g.weight = weight.last
-		}
-		f.servers = append(f.servers, g)
+		f.servers = append(f.servers, gauge{endpoint: endpointOf(s), queue: s.Queue(), running: s.Running(),
+			weight: w.weights[s.Address()]})
 	}
 	return f
 }

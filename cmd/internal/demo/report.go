@@ -67,23 +67,14 @@ func (r report) writeEndpoints(b *strings.Builder) {
 	for range r.phases {
 		fmt.Fprintf(b, "  %7s %13s", "served", "queue (max)")
 	}
-	fmt.Fprintf(b, "  %14s\n", "weight (last)")
+	fmt.Fprintln(b)
 	for i, e := range r.endpoints {
 		fmt.Fprintf(b, "%-17s %-7s %4gx", e.address, e.engine, e.speed)
 		for _, p := range r.phases {
 			fmt.Fprintf(b, "  %7d %13s", p.served[i], fmt.Sprintf("%.1f (%.0f)", p.queues[i].mean(), p.queues[i].max))
 		}
-		fmt.Fprintf(b, "  %14s\n", r.weight(e.address))
+		fmt.Fprintln(b)
 	}
-}
-
-// weight is the mean and the last weight of an endpoint in the last phase.
-func (r report) weight(address string) string {
-	w, ok := r.phases[len(r.phases)-1].weights[address]
-	if !ok {
-		return ""
-	}
-	return fmt.Sprintf("%.0f%% (%.0f%%)", 100*w.mean(), 100*w.last)
 }
 
 // writeJSON writes the report for machines.

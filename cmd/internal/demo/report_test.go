@@ -30,8 +30,6 @@ func someReport() report {
 			{
 				policy: steelyard, served: []uint64{700, 302},
 				queues: []samples{{sum: 90, count: 200, max: 4}, {sum: 80, count: 200, max: 5}},
-				weights: map[string]*samples{"127.0.0.1:40001": {sum: 14.02, last: 0.5, count: 20},
-					"127.0.0.1:40002": {sum: 5.98, last: 0.5, count: 20}},
 				result: load.Result{
 					Requests: 1002, Codes: map[int]int{200: 1002},
 					Wait:     load.Summary{N: 1002, Mean: 0.05, P50: 0, P90: 0.2, P99: 0.5},
