@@ -68,9 +68,11 @@ const aboutPools = "" +
 	`# Values for Envoy Gateway's chart, 1.9 or newer: Envoy Gateway then asks Steelyard how InferencePools are served
 # (docs/gateways.md), and the bootstrap of its Envoys has the connection to Steelyard. That replaces their Pods once.
 #
-#   helm upgrade eg oci://docker.io/envoyproxy/gateway-helm -n envoy-gateway-system --reuse-values --values FILE
+#   helm upgrade eg oci://docker.io/envoyproxy/gateway-helm --version YOURS -n envoy-gateway-system \
+#     --reset-then-reuse-values --values FILE
 #
-# A Gateway or GatewayClass with an EnvoyProxy of its own needs spec.mergeType in it, or these lines.
+# An EnvoyProxy that a Gateway or GatewayClass names needs mergeType: StrategicMerge. A bootstrap in it, or in your own
+# values, you merge with this one.
 `
 
 // envoyGatewayPools has the settings of Envoy Gateway for InferencePools.
