@@ -7,6 +7,14 @@ import (
 	"steelyard/internal/api"
 )
 
+// Envoy Gateway asks when what it makes of a Gateway's objects changes. Annotations of a route with its own prefix do
+// that, and labels and other annotations do not.
+const (
+	askAgain = "Correct what is named, then annotate a route of the Gateway: Envoy Gateway does not ask again by " +
+		"itself."
+	askCommand = `kubectl -n NAMESPACE annotate httproute NAME --overwrite "gateway.envoyproxy.io/asked=$(date)"`
+)
+
 // gatewayConditions are about what is read and written in the Kubernetes API, and the gateway that asks.
 func gatewayConditions(p *Observation) (out []condition) {
 	process, g := api.Subject{Kind: api.SubjectProcess}, &p.Status.EnvoyGateway
@@ -24,13 +32,13 @@ func gatewayConditions(p *Observation) (out []condition) {
 		out = append(out, newCondition(kindGateway, api.SeverityError, process,
 			"Envoy Gateway gets no usable answer").explain(g.LastError, api.BlameUnknown,
 			"It keeps the configuration that its Envoys have: what was changed since is not in force.",
-			"Correct what is named, then change any object of the Gateway: Envoy Gateway does not ask again by itself.",
-			""))
+			askAgain, askCommand))
 	case g.Enabled && g.Calls == 0 && noEnvoys(p) && p.Status.Pools.Found > p.Status.Pools.Pickers:
 		f := newCondition(kindGateway, api.SeverityWarning, process, "Envoy Gateway has not asked yet").explain(
 			"There are InferencePools, and no Envoy follows Steelyard.", api.BlameNo,
 			"It asks when a Gateway has a route, and each time that one of its objects changes.",
-			"See whether extensionManager is in the configuration of Envoy Gateway, and what it logs.", "")
+			"See whether extensionManager is in the configuration of Envoy Gateway, and what it logs.",
+			"kubectl -n envoy-gateway-system logs deploy/envoy-gateway --tail 20")
 		f.pendingFor = time.Minute
 		out = append(out, f)
 	}
@@ -45,8 +53,7 @@ func gatewayConditions(p *Observation) (out []condition) {
 		f := newCondition(kindGateway, api.SeverityError, process,
 			"A route names an InferencePool that is not served").explain(
 			strings.Join(api.Limit(refused, 3), "; "), api.BlameNo, "Its requests are answered with 503.",
-			"Correct what is named, then change any object of the Gateway: Envoy Gateway does not ask again by itself.",
-			"")
+			askAgain, askCommand)
 		f.ID += "/pools"
 		out = append(out, f)
 	}

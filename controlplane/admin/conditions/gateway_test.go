@@ -25,7 +25,8 @@ func TestAPoolThatIsNotServedIsAnIncident(t *testing.T) {
 	s.Status.EnvoyGateway.Pools = nil
 	s.after(time.Minute)
 	s.Status.EnvoyGateway.LastError = "reading the weights of httproute/models/llama/rule/0: forbidden"
-	if i := only(t, s.after(2*time.Second)); i.Why != s.Status.EnvoyGateway.LastError {
+	if i := only(t, s.after(2*time.Second)); i.Why != s.Status.EnvoyGateway.LastError ||
+		!strings.Contains(i.Command, "annotate httproute") {
 		t.Errorf("the incident is %+v", i)
 	}
 }
