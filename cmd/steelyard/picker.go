@@ -63,6 +63,7 @@ If the picker is away, or Steelyard for more than 3 s, proxies follow the last w
 	f.StringVar(&o.Name, "name", host, "name under which Steelyard shows this picker")
 	f.BoolVar(&o.Strict, "strict", false, "answer 503 if no endpoint can be named, as the Endpoint Picker protocol "+
 		"asks; otherwise the proxy balances such requests on its own")
+	f.BoolVar(&o.Single, "single", false, "name no others for retries: agentgateway and Envoy AI Gateway read no list")
 	f.BoolVar(&o.Prefix, "prefix", false, "prefer endpoints that have a part of the prompt in their prefix cache, by "+
 		"the answers that went through this picker; needs a proxy that sends bodies (bootstrap --prefix)")
 	f.StringVar(&tls.certFile, "tls-cert-file", "", "certificate of the listener for proxies, PEM (turns TLS on)")
@@ -71,8 +72,7 @@ If the picker is away, or Steelyard for more than 3 s, proxies follow the last w
 	f.StringVar(&tls.caFile, "steelyard-ca-file", "", "authorities of Steelyard's certificate, PEM (turns TLS on)")
 	f.StringVar(&tls.clientCertFile, "steelyard-cert-file", "", "client certificate for Steelyard, PEM")
 	f.StringVar(&tls.clientKeyFile, "steelyard-key-file", "", "key of that certificate, PEM")
-	f.StringVar(&tls.serverName, "steelyard-server-name", "", "name in Steelyard's certificate (default: the host of "+
-		"--steelyard)")
+	f.StringVar(&tls.serverName, "steelyard-server-name", "", "name in Steelyard's certificate (default: its host)")
 	l.flags(c)
 	return c
 }

@@ -52,6 +52,8 @@ type Options struct {
 	Clusters  []string
 	// Strict answers 503 where there is no choice; otherwise the proxy balances on its own.
 	Strict bool
+	// Single names one endpoint, and none for retries, as some proxies read no list.
+	Single bool
 	// Prefix has choices wait for the body, if the proxy buffers and sends it, and prefer endpoints that have a
 	// part of the prompt in their prefix cache, by the answers that the proxy got.
 	Prefix bool
@@ -155,7 +157,8 @@ func (p *Picker) serve(c grpccredentials.TransportCredentials) {
 		Help: "Requests of a cluster with a queue that did not wait in it: Steelyard is away, or too many others " +
 			"wait."}, []string{"envoy_cluster_name"})
 	p.registry.MustRegister(choices, unknown, unqueued, &states{p.loads, p.options.Clusters})
-	s := &processor{loads: p.loads, waiters: p.waiters, strict: p.options.Strict, prefix: p.options.Prefix,
+	s := &processor{loads: p.loads, waiters: p.waiters, strict: p.options.Strict, single: p.options.Single,
+		prefix:   p.options.Prefix,
 		choices:  func(cluster, reason string) { choices.WithLabelValues(cluster, reason).Inc() },
 		unknown:  func(cluster, reason string) { unknown.WithLabelValues(cluster, reason).Inc() },
 		unqueued: func(cluster string) { unqueued.WithLabelValues(cluster).Inc() }}

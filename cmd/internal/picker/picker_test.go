@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -223,6 +224,19 @@ func TestTheEndpointIsNamedInHeaderAndMetadata(t *testing.T) {
 	}
 	if !got[0].GetRequestHeaders().GetResponse().GetClearRouteCache() {
 		t.Error("the route is not chosen again, although it may depend on the header")
+	}
+}
+
+func TestAProxyThatReadsNoListGetsOneEndpoint(t *testing.T) {
+	r := newRig(t, Options{Single: true})
+	r.publish("llama", "10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80")
+	got, err := r.exchange(t.Context(), headers(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	header, meta := namedBy(got[0])
+	if _, err := netip.ParseAddrPort(header); err != nil || header != meta {
+		t.Errorf("header %q, metadata %q, want the same single address", header, meta)
 	}
 }
 

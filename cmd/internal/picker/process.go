@@ -39,6 +39,7 @@ type processor struct {
 	waiters  map[string]*follow.Waiter // by cluster
 	fallback string                    // the cluster of streams that name none; empty: they are refused
 	strict   bool
+	single   bool
 	prefix   bool // choices wait for the first part of the body
 	choices  func(cluster, reason string)
 	unknown  func(cluster, reason string)
@@ -338,6 +339,9 @@ func (x *exchange) choose() picking.Choice {
 	c := picking.Choice{Reason: reasonShed}
 	if !x.strict || rand.Float64() >= pool.Drop(now) {
 		c = pool.Choose(now, x.asked, &x.prompt)
+	}
+	if x.single {
+		c.Others = nil
 	}
 	x.choices(x.cluster, string(c.Reason))
 	x.chosen = c.Address
