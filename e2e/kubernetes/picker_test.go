@@ -29,7 +29,8 @@ import (
 )
 
 // gatewayConfig is an Envoy that asks an endpoint picker, with the body mode that the protocol asks for, over TLS
-// without a look at the certificate, as pickers sign their own. What the picker does not name goes by turns.
+// without a look at the certificate, as pickers sign their own. What the picker does not name goes by turns; or, as
+// Envoy AI Gateway 1.1 configures it, to the one address in the header and nowhere else.
 var gatewayConfig = template.Must(template.New("gateway").Parse(`
 node: {id: gateway, cluster: gateway}
 admin: {address: {socket_address: {address: 127.0.0.1, port_value: 0}}}
@@ -65,6 +66,11 @@ static_resources:
             - {name: all, domains: ["*"], routes: [{match: {prefix: /}, route: {cluster: pool, timeout: 0s}}]}
   clusters:
   - name: pool
+{{- if .Single}}
+    type: ORIGINAL_DST
+    lb_policy: CLUSTER_PROVIDED
+    original_dst_lb_config: {use_http_header: true, http_header_name: x-gateway-destination-endpoint}
+{{- else}}
     type: STATIC
     load_assignment:
       cluster_name: pool
@@ -86,6 +92,7 @@ static_resources:
                   name: round_robin
                   typed_config:
                     "@type": type.googleapis.com/envoy.extensions.load_balancing_policies.round_robin.v3.RoundRobin
+{{- end}}
   - name: picker
     type: STATIC
     load_assignment:
@@ -110,17 +117,18 @@ type hostPort struct {
 }
 
 // gateway returns the configuration that a gateway makes of an InferencePool in the API: its endpoints are the Pods
-// that it selects, its pickers those of the Service that it names.
-func (r room) gateway(s *kube.Server, name string) []byte {
+// that it selects, its pickers those of the Service that it names. A single one reads one address of a picker.
+func (r room) gateway(s *kube.Server, name string, single bool) []byte {
 	r.t.Helper()
 	d, err := s.Dynamic()
 	r.must(err)
 	p, err := d.Resource(inferencePools).Namespace(r.name).Get(r.t.Context(), name, meta.GetOptions{})
 	r.must(err)
 	var g struct {
-		FailOpen           bool
+		Single, FailOpen   bool
 		Endpoints, Pickers []hostPort
 	}
+	g.Single = single
 	selected, _, err := unstructured.NestedStringMap(p.Object, "spec", "selector", "matchLabels")
 	r.must(err)
 	targets, _, err := unstructured.NestedSlice(p.Object, "spec", "targetPorts")
@@ -171,6 +179,12 @@ func (r room) pickerService(target int) {
 // configuration: what a gateway's own controller writes, and the HTTPRoute that leads to a pool, would need that
 // gateway in a cluster.
 func TestAnInferencePoolNamesThePickerOfItsGateway(t *testing.T) {
+	t.Run("which reads a list", func(t *testing.T) { followsThePicker(t, false) })
+	t.Run("which reads one address", func(t *testing.T) { followsThePicker(t, true, "--single") })
+}
+
+func followsThePicker(t *testing.T, single bool, args ...string) {
+	t.Helper()
 	s := apiServer(t)
 	installPools(t, s)
 	r := newRoom(t, client(t, s))
@@ -185,9 +199,9 @@ func TestAnInferencePoolNamesThePickerOfItsGateway(t *testing.T) {
 	}
 	r.pool(s, "llama", llama, int64(port))
 	p := r.serve(fmt.Sprintf("endpoints: {inferencePool: {name: llama, namespace: %s}}", r.name))
-	ready := p.startPicker(r, "127.0.0.5")
+	ready := p.startPicker(r, "127.0.0.5", args...)
 	eventually(t, "the picker has loads", ready)
-	p.envoy = proctest.Envoy(t, proc.EnvoyConfig{Bootstrap: r.gateway(s, "llama"), Dir: p.dir, Name: "gateway"})
+	p.envoy = proctest.Envoy(t, proc.EnvoyConfig{Bootstrap: r.gateway(s, "llama", single), Dir: p.dir, Name: "gateway"})
 	listener, err := p.envoy.Listener(t.Context(), "ingress")
 	r.must(err)
 	p.url = "http://" + listener + "/"
@@ -221,7 +235,7 @@ func TestAnInferencePoolNamesThePickerOfItsGateway(t *testing.T) {
 
 // startPicker runs steelyard picker as the Pod of the picker's Service, as docs/picker.md says for gateways. What the
 // function that it returns returns is nil when the picker has loads.
-func (p *product) startPicker(r room, host string) (ready func() error) {
+func (p *product) startPicker(r room, host string, args ...string) (ready func() error) {
 	p.t.Helper()
 	free, err := proc.FreeAddresses(2)
 	r.must(err)
@@ -230,9 +244,9 @@ func (p *product) startPicker(r room, host string) (ready func() error) {
 	r.must(certs.New("picker", nil).Save(cert, key))
 	binary, err := proc.BuildSteelyard()
 	r.must(err)
-	proctest.Start(p.t, proc.Spec{Name: "picker", Path: binary, Dir: p.dir, Args: []string{"picker",
+	proctest.Start(p.t, proc.Spec{Name: "picker", Path: binary, Dir: p.dir, Args: append([]string{"picker",
 		"--cluster", "llama", "--steelyard", p.xds, "--listen", net.JoinHostPort(host, port), "--admin", free[1],
-		"--strict", "--tls-cert-file", cert, "--tls-key-file", key}})
+		"--strict", "--tls-cert-file", cert, "--tls-key-file", key}, args...)})
 	r.pod(pod{name: "picker", ips: []string{host}, labels: map[string]string{"app": "picker"}})
 	number, err := strconv.Atoi(port)
 	r.must(err)
