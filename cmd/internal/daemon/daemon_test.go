@@ -35,13 +35,13 @@ import (
 	grpccredentials "google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 
-	"steelyard/cmd/internal/gateway/extension"
 	"steelyard/collectors/modelserver"
 	"steelyard/collectors/scrape"
 	"steelyard/controlplane/config"
 	"steelyard/controlplane/discovery"
 	"steelyard/e2e/rig/certs"
 	"steelyard/internal/credentials"
+	"steelyard/internal/extension"
 )
 
 func TestMain(m *testing.M) {

@@ -10,7 +10,7 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	"google.golang.org/protobuf/types/known/structpb"
 
-	"steelyard/cmd/internal/gateway/extension"
+	"steelyard/internal/extension"
 )
 
 // another is an extension that marks all clusters, and adds one.

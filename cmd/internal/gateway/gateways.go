@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"steelyard/cmd/internal/gateway/extension"
 	"steelyard/internal/api"
+	"steelyard/internal/extension"
 )
 
 // maxPools bounds the pools that are remembered of a Gateway, and the Gateways.

@@ -6,9 +6,8 @@ import (
 	"testing"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
-	managerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 
-	"steelyard/cmd/internal/gateway/extension"
+	"steelyard/internal/extension"
 )
 
 // annotated is a route as Envoy Gateway makes it of an HTTPRoute with the annotation.
@@ -19,13 +18,10 @@ func annotated(t *testing.T, value string) *routev3.Route {
 	return r
 }
 
-// filtersOf returns the names of the filters of the only listener, and all that its connection manager has.
+// filtersOf returns the names of the filters of the Gateway's listener, and all that its connection manager has.
 func filtersOf(t *testing.T, out *extension.PostTranslateModifyResponse) (names []string, all string) {
 	t.Helper()
-	manager := &managerv3.HttpConnectionManager{}
-	if err := out.Listeners[0].FilterChains[0].Filters[0].GetTypedConfig().UnmarshalTo(manager); err != nil {
-		t.Fatal(err)
-	}
+	manager, _ := managerOf(t, out)
 	for _, f := range manager.HttpFilters {
 		names = append(names, f.Name)
 	}

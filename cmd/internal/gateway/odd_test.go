@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
-	"steelyard/cmd/internal/gateway/extension"
+	"steelyard/internal/extension"
 )
 
 // connected is a client of a server over gRPC.

@@ -18,7 +18,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"steelyard/cmd/internal/gateway/extension"
+	"steelyard/internal/extension"
 )
 
 // asReplica has the program of these tests be a replica.

@@ -18,8 +18,8 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
-	"steelyard/cmd/internal/gateway/extension"
 	"steelyard/internal/api"
+	"steelyard/internal/extension"
 )
 
 // A Backend is one of a rule's.

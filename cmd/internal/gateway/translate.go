@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
-	"steelyard/cmd/internal/gateway/extension"
+	"steelyard/internal/extension"
 )
 
 // Translate returns what the Envoys of a Gateway get, where in is what Envoy Gateway made: the rules whose clusters

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
@@ -18,18 +17,12 @@ import (
 	managerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
-	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
-	"google.golang.org/protobuf/types/known/wrapperspb"
 
-	"steelyard/cmd/internal/gateway/extension"
-	"steelyard/e2e/rig/proc"
-	"steelyard/e2e/rig/proc/proctest"
-	envoybootstrap "steelyard/envoy-bootstrap"
 	"steelyard/internal/api"
+	"steelyard/internal/extension"
 )
 
 const ruleOfLlama = "httproute/models/llama/rule/0"
@@ -91,19 +84,12 @@ func ofEnvoyGateway(name string) *clusterv3.Cluster {
 		EdsClusterConfig: &clusterv3.Cluster_EdsClusterConfig{ServiceName: name}}
 }
 
-// single and weighted are routes as Envoy Gateway makes them.
+// single is a route as Envoy Gateway makes it.
 func single(cluster string) *routev3.Route {
 	return &routev3.Route{Name: ruleOfLlama + "/match/0/*",
 		Match: &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}},
 		Action: &routev3.Route_Route{Route: &routev3.RouteAction{
 			ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: cluster}}}}
-}
-
-func weighted(clusters ...*routev3.WeightedCluster_ClusterWeight) *routev3.Route {
-	r := single("")
-	r.GetRoute().ClusterSpecifier = &routev3.RouteAction_WeightedClusters{
-		WeightedClusters: &routev3.WeightedCluster{Clusters: clusters}}
-	return r
 }
 
 func packed(t *testing.T, m proto.Message) *anypb.Any {
@@ -178,8 +164,6 @@ func names(clusters []*clusterv3.Cluster) string {
 
 func TestARouteGoesToItsBackendsByTheirWeights(t *testing.T) {
 	llama, next := resource("models", "llama", ""), resource("models", "next", "")
-	const ofLlama = "models.llama_failsafe models.llama models.llama_fallback models.llama_known"
-	const ofNext = " models.next_failsafe models.next models.next_fallback models.next_known"
 	for _, c := range []struct {
 		name           string
 		backends       []Backend
@@ -188,26 +172,14 @@ func TestARouteGoesToItsBackendsByTheirWeights(t *testing.T) {
 		route          *routev3.Route
 		sent, clusters string
 	}{
-		{"a pool", []Backend{ofPool("llama", 1)}, []*extension.ExtensionResource{llama}, ruleOfLlama,
-			single(ruleOfLlama), "models.llama_failsafe", ruleOfLlama + " " + ofLlama},
-		{"two pools", []Backend{ofPool("llama", 9), ofPool("next", 1)}, []*extension.ExtensionResource{llama, next},
-			ruleOfLlama, single(ruleOfLlama), "models.llama_failsafe=9 models.next_failsafe=1",
-			ruleOfLlama + " " + ofLlama + ofNext},
 		{"a pool and Services", []Backend{ofService(2), ofPool("llama", 1), ofService(3)},
 			[]*extension.ExtensionResource{llama}, ruleOfLlama, single(ruleOfLlama),
 			ruleOfLlama + "=5 models.llama_failsafe=1", ruleOfLlama + " " + ofLlama},
 		{"a pool that has just lost its weight to another", []Backend{ofPool("next", 2), ofPool("llama", 0)},
 			[]*extension.ExtensionResource{llama, next}, ruleOfLlama, single(ruleOfLlama), "models.next_failsafe",
-			ruleOfLlama + ofNext},
+			ruleOfLlama + " " + ofNext},
 		{"a rule that is gone", nil, []*extension.ExtensionResource{llama}, ruleOfLlama, single(ruleOfLlama),
 			ruleOfLlama, ruleOfLlama},
-		{"a Service with a cluster of its own", []Backend{ofService(2), ofPool("llama", 1)},
-			[]*extension.ExtensionResource{llama}, ruleOfLlama + "/backend/1",
-			weighted(share{ruleOfLlama + "/backend/0", 2}.weighted()),
-			ruleOfLlama + "/backend/0=2 models.llama_failsafe=1", ruleOfLlama + "/backend/1 " + ofLlama},
-		{"a pool with a picker", []Backend{ofPool("llama", 1)},
-			[]*extension.ExtensionResource{resource("models", "llama", `"endpointPickerRef": {"name": "epp"}`)},
-			ruleOfLlama, single(ruleOfLlama), ruleOfLlama, ruleOfLlama},
 		{"a pool that speaks another protocol", []Backend{ofPool("llama", 1)},
 			[]*extension.ExtensionResource{resource("models", "llama", `"appProtocol": "kubernetes.io/h2c"`)},
 			ruleOfLlama, single(ruleOfLlama), ruleOfLlama, ruleOfLlama},
@@ -226,10 +198,6 @@ func TestARouteGoesToItsBackendsByTheirWeights(t *testing.T) {
 			}
 		})
 	}
-}
-
-func (s share) weighted() *routev3.WeightedCluster_ClusterWeight {
-	return &routev3.WeightedCluster_ClusterWeight{Name: s.Cluster, Weight: wrapperspb.UInt32(s.Weight)}
 }
 
 // TestTheOwnClusterOfARuleOfPoolsHasTheirMembers, and no other gets any: Envoy has it before the route that goes
@@ -283,23 +251,6 @@ func TestTheOwnClusterOfARuleOfPoolsHasTheirMembers(t *testing.T) {
 		if got != c.want {
 			t.Errorf("%s: %d members, want %d: %v", c.name, got, c.want, cluster)
 		}
-	}
-}
-
-func TestTimeoutsAndRetriesOfARouteStay(t *testing.T) {
-	s := fake{ruleOfLlama: {ofPool("llama", 1)}}.server()
-	own := single(ruleOfLlama)
-	own.GetRoute().Timeout = durationpb.New(7e9)
-	own.GetRoute().RetryPolicy = &routev3.RetryPolicy{RetryOn: "5xx"}
-	in := request(t, []*routev3.Route{single(ruleOfLlama), own},
-		asked(t, s, ruleOfLlama, resource("models", "llama", "")))
-	routes := translated(t, s, in).Routes[0].VirtualHosts[0].Routes
-	if r := routes[0].GetRoute(); r.Timeout == nil || r.Timeout.AsDuration() != 0 ||
-		r.RetryPolicy.GetNumRetries() == nil {
-		t.Errorf("without its own it has timeout %v and retries %v", r.Timeout, r.RetryPolicy)
-	}
-	if r := routes[1].GetRoute(); r.Timeout.AsDuration() != 7e9 || r.RetryPolicy.RetryOn != "5xx" {
-		t.Errorf("its own became timeout %v and retries %v", r.Timeout, r.RetryPolicy)
 	}
 }
 
@@ -389,46 +340,5 @@ func TestPoolsOfATranslationThatFailedAreOfNoGateway(t *testing.T) {
 	translated(t, s, request(t, nil))
 	if pools := s.State().Pools; len(pools) != 0 {
 		t.Errorf("the pools are %+v", pools)
-	}
-}
-
-// TestEnvoyTakesTheAnswer: the clusters, routes and listener of an answer, in a bootstrap with the part that Envoy
-// Gateway gets by its EnvoyProxy.
-func TestEnvoyTakesTheAnswer(t *testing.T) {
-	s := fake{ruleOfLlama: {ofPool("llama", 9), ofPool("next", 1), ofService(1)}}.server()
-	c := asked(t, s, ruleOfLlama, resource("models", "llama", ""), resource("models", "next", ""))
-	c.ClusterDiscoveryType, c.EdsClusterConfig = nil, nil
-	out := translated(t, s, request(t, []*routev3.Route{single(ruleOfLlama)}, c))
-	manager := &managerv3.HttpConnectionManager{}
-	config := out.Listeners[0].FilterChains[0].Filters[0].GetTypedConfig()
-	if err := config.UnmarshalTo(manager); err != nil {
-		t.Fatal(err)
-	}
-	manager.RouteSpecifier = &managerv3.HttpConnectionManager_RouteConfig{RouteConfig: out.Routes[0]}
-	if err := config.MarshalFrom(manager); err != nil {
-		t.Fatal(err)
-	}
-	parts, err := envoybootstrap.RenderParts(envoybootstrap.Options{Cluster: "any", XDS: "127.0.0.1:18000"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := &bootstrapv3.Bootstrap{}
-	if err := message(parts.Bootstrap, b); err != nil {
-		t.Fatal(err)
-	}
-	var listener listenerv3.Listener
-	if err := message([]byte("address: {socket_address: {address: 127.0.0.1, port_value: 0}}"), &listener); err != nil {
-		t.Fatal(err)
-	}
-	proto.Merge(out.Listeners[0], &listener)
-	b.StaticResources.Clusters = append(b.StaticResources.Clusters, out.Clusters...)
-	b.StaticResources.Listeners = out.Listeners
-	b.Node = &corev3.Node{Id: "eg-0", Cluster: "models/eg"}
-	text, err := protojson.Marshal(b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if said, err := proc.ValidateEnvoy(t.Context(), proctest.Dir(t), text); err != nil {
-		t.Errorf("%v\n%s", err, said)
 	}
 }
