@@ -294,3 +294,24 @@ func TestTheTablesOfSimulateAreWhatItPrints(t *testing.T) {
 		})
 	}
 }
+
+// TestTheTableOfGatewaysNamesTheVersionsThatAreBuilt: Istio's module has none, but requires its API of that version.
+func TestTheTableOfGatewaysNamesTheVersionsThatAreBuilt(t *testing.T) {
+	table, err := os.ReadFile("docs/gateways.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for folder, required := range map[string]string{
+		"envoygateway": `github.com/envoyproxy/gateway v(\S+)`, "istio": `istio.io/api v(\d+\.\d+)`,
+		"contour": `github.com/projectcontour/contour v(\S+)`,
+	} {
+		module, err := os.ReadFile("e2e/gateways/" + folder + "/go.mod")
+		if err != nil {
+			t.Fatal(err)
+		}
+		version := regexp.MustCompile(`\n\s` + required).FindSubmatch(module)
+		if version == nil || !regexp.MustCompile(`(?m)^\| case .* `+string(version[1])+` \|`).Match(table) {
+			t.Errorf("docs/gateways.md has no column for the version of %s, %s", folder, version)
+		}
+	}
+}
