@@ -20,7 +20,7 @@ PAGE_MODULE := e2e/page
 # And the tests with the control planes of gateways.
 GATEWAYS_MODULE := e2e/gateways
 MODULES := $(BENCH_MODULE) $(ENVOY_MODULE) $(PAGE_MODULE) $(MANIFESTS_MODULE) $(GATEWAYS_MODULE) \
-	e2e/gateways/contour e2e/kubernetes/inferencepool e2e/bench/epp tools
+	e2e/gateways/contour e2e/gateways/envoygateway e2e/gateways/istio e2e/kubernetes/inferencepool e2e/bench/epp tools
 
 LINTER := .tools/bin/golangci-lint
 RUNNER := .tools/bin/gotestsum
