@@ -282,7 +282,7 @@ bench-kubernetes: need-go tools-etcd tools-apiserver ## change of an EndpointSli
 
 .PHONY: vuln
 vuln: need-go ## known vulnerabilities in what is used; asks the Go vulnerability database
-	@go run golang.org/x/vuln/cmd/govulncheck@v1.1.4 ./...
+	@for module in . $(ENVOY_MODULE); do go run golang.org/x/vuln/cmd/govulncheck@v1.1.4 -C $$module ./...; done
 
 ##@ Set up
 
