@@ -102,6 +102,8 @@ func TestReadyzExplainsItself(t *testing.T) {
 	draining.status.Draining = true
 	added := typical(noon)
 	added.status.BeenReady = true
+	blind := fixed{status: added.status}
+	blind.status.Pools = api.Pools{Enabled: true, Error: "connection refused"}
 	stopping := added
 	stopping.status.Draining = true
 	for name, tc := range map[string]struct {
@@ -116,8 +118,9 @@ func TestReadyzExplainsItself(t *testing.T) {
 			"first reports are missing from 2 of 2 endpoints\n"},
 		"that, and draining": {stopping, 503, "not ready: draining\ncluster llama: ready\ncluster mixtral: not " +
 			"ready: first reports are missing from 2 of 2 endpoints\n"},
-		"draining": {draining, 503, "not ready: draining\ncluster llama: ready\n"},
-		"starting": {fixed{}, 503, "not ready: no config has been applied yet\n"},
+		"draining":      {draining, 503, "not ready: draining\ncluster llama: ready\n"},
+		"without pools": {blind, 503, "not ready\nInferencePools cannot be read: connection refused\n"},
+		"starting":      {fixed{}, 503, "not ready: no config has been applied yet\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := ask(t, handlerOf(tc.source), http.MethodGet, "/readyz")

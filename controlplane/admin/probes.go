@@ -43,10 +43,14 @@ func (h *handler) readyz(w http.ResponseWriter, r *http.Request) {
 	case !status.Ready:
 		code, body = http.StatusServiceUnavailable, "not ready\n"
 	}
+	if !callerOf(r).mayView() {
+		text(w, code, body)
+		return
+	}
+	if status.Pools.Error != "" {
+		body += fmt.Sprintf("InferencePools cannot be read: %s\n", status.Pools.Error)
+	}
 	for _, c := range clusters {
-		if !callerOf(r).mayView() {
-			break
-		}
 		if c.Ready {
 			body += fmt.Sprintf("cluster %s: ready\n", c.Name)
 		} else {

@@ -49,9 +49,12 @@ func restartOf(pod string) string {
 var namespaceIn = regexp.MustCompile(`in (?:the )?namespace "?([a-z0-9][a-z0-9-]*)`)
 
 // rightsCommand lists what Steelyard may do in the namespace that an error names. Without its service account the
-// answer would be about the person who runs the command.
+// answer would be about the person who runs the command. No right helps where the API does not answer.
 func rightsCommand(s *api.Status, problem string) string {
 	pod := s.OwnPod
+	if !strings.Contains(problem, "Steelyard may not ") {
+		return "kubectl get --raw /readyz"
+	}
 	if pod.ServiceAccount == "" {
 		return "kubectl auth can-i --list"
 	}

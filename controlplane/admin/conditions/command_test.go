@@ -29,9 +29,10 @@ func TestACommandToCopyIsOneThatRunsWhereSteelyardIsReached(t *testing.T) {
 		{replica, rightsCommand(&api.Status{OwnPod: replica}, "Steelyard may not create pods/eviction in namespace "+
 			"others: apply manifests/components/pod-eviction there"),
 			"kubectl auth can-i --list -n others " + account},
-		{replica, rightsCommand(&api.Status{OwnPod: replica}, "no answer"),
+		{replica, rightsCommand(&api.Status{OwnPod: replica}, "Steelyard may not watch nodes"),
 			"kubectl auth can-i --list -n models " + account},
-		{api.OwnPod{}, rightsCommand(&api.Status{}, "no answer"), "kubectl auth can-i --list"},
+		{api.OwnPod{}, rightsCommand(&api.Status{}, "Steelyard may not watch nodes"), "kubectl auth can-i --list"},
+		{replica, rightsCommand(&api.Status{OwnPod: replica}, "connection refused"), "kubectl get --raw /readyz"},
 	} {
 		if got := asRun(&api.Status{Program: c.pod.Program(), OwnPod: c.pod}, c.command); got != c.want {
 			t.Errorf("%q in %q is %q, want %q", c.command, c.pod.Name, got, c.want)

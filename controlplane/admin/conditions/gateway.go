@@ -21,7 +21,7 @@ func gatewayConditions(p *Observation) (out []condition) {
 	out = poolConditions(p)
 	if pods := p.Status.Pods; pods.Error != "" {
 		f := newCondition(kindPods, api.SeverityWarning, process, "Pods cannot be acted on").explain(
-			pods.Error, api.BlameNo,
+			inOneLine(pods.Error), api.BlameNo,
 			"The Kubernetes API does not answer, or refuses what the section kubernetes asks for.",
 			"Correct what is named: Steelyard asks again within a minute.", rightsCommand(&p.Status, pods.Error))
 		f.pendingFor = passing
@@ -72,11 +72,15 @@ func gatewayConditions(p *Observation) (out []condition) {
 func poolConditions(p *Observation) (out []condition) {
 	process, pools := api.Subject{Kind: api.SubjectProcess}, &p.Status.Pools
 	if pools.Error != "" {
-		f := newCondition(kindPools, api.SeverityWarning, process, "InferencePools cannot be read").explain(
-			pools.Error, api.BlameNo, "The Kubernetes API does not answer, or refuses; pools that are known stay.",
+		severity, then := api.SeverityWarning, "pools that are known stay."
+		if !pools.Answered {
+			severity, then = api.SeverityError, "Steelyard is not ready before it knows all pools."
+		}
+		f := newCondition(kindPools, severity, process, "InferencePools cannot be read").explain(
+			inOneLine(pools.Error), api.BlameNo, "The Kubernetes API does not answer, or refuses; "+then,
 			"Correct what is named: Steelyard tries again every few seconds.",
 			rightsCommand(&p.Status, pools.Error))
-		f.pendingFor = passing
+		f.pendingFor, f.rank = passing, Rank(severity)
 		out = append(out, f)
 	}
 	if pools.StatusError != "" {

@@ -46,6 +46,19 @@ func TestAPoolWithoutAClusterAndAStatusThatIsNotWrittenAreWarnings(t *testing.T)
 	}
 }
 
+func TestPoolsThatWereNeverReadAreAnError(t *testing.T) {
+	s := calm()
+	s.Status.Pools = api.Pools{Enabled: true, Answered: true, Error: "connection refused"}
+	if i := only(t, s.after(time.Minute)); i.Severity != api.SeverityWarning {
+		t.Errorf("pools are known: %+v", i)
+	}
+	s.Status.Pools = api.Pools{Enabled: true, Error: "connection refused\nSteelyard may not watch inferencepools"}
+	if i := only(t, s.after(time.Minute)); i.Severity != api.SeverityError ||
+		i.Why != "connection refused; Steelyard may not watch inferencepools" {
+		t.Errorf("none is known: %+v", i)
+	}
+}
+
 func TestAnAnnotationWithoutEffectIsAWarning(t *testing.T) {
 	s := calm()
 	s.Status.EnvoyGateway = api.EnvoyGateway{Enabled: true, Calls: 1, Ignored: []string{
