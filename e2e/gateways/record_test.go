@@ -133,7 +133,7 @@ type recorder struct {
 // record answers Envoy Gateway in the place of Steelyard.
 func record(r *rig) *recorder {
 	r.t.Helper()
-	l, err := net.Listen("tcp", hooksAddress)
+	l, err := net.Listen("tcp", r.fleet.replicas[0].ip+":"+hooksPort)
 	r.must(err)
 	recorder, server := &recorder{}, grpc.NewServer()
 	extension.RegisterEnvoyGatewayExtensionServer(server, recorder)
