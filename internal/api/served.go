@@ -90,6 +90,7 @@ type Served struct {
 // Use is how much of a pool's capacity is in use.
 type Use struct {
 	CapacityUsed Number   `json:"capacity_used"`      // arriving work divided by what the pool can do
+	UsedMean     Number   `json:"capacity_used_5m"`   // mean of it over five minutes; unknown before
 	Estimate     bool     `json:"estimate"`           // some endpoint was never seen busy
 	ToSpare      Number   `json:"endpoints_to_spare"` // largest endpoints that can fail before the rest is full
 	IfLost       []IfLost `json:"if_lost"`            // `capacity_used` without the largest endpoints

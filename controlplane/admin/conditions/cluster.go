@@ -17,6 +17,7 @@ func clusterConditions(p *Observation, c *api.Cluster) []condition {
 	for i := range c.Sources {
 		out = append(out, sourceConditions(p, c, &c.Sources[i], subject)...)
 	}
+	out = append(out, fullConditions(c, subject)...)
 	out = append(out, overloadedConditions(c, subject)...)
 	out = append(out, asleepConditions(c, subject)...)
 	out = append(out, lateConditions(c, subject)...)
@@ -36,6 +37,8 @@ const (
 	// differ from the decided ones.
 	followPatience = 30 * time.Second
 	followLimit    = 0.05
+	// nearlyFull is the part of its capacity from which on a pool may have queues everywhere.
+	nearlyFull = 0.9
 )
 
 // decisionConditions are about whether there are decisions, and whether they are sent.
@@ -211,6 +214,20 @@ func endpointsThat(c *api.Cluster, holds func(*api.Endpoint) bool) (n int, first
 	return n, first
 }
 
+// fullConditions are about a pool that cannot do what arrives. The limit is that of the alert SteelyardPoolTooSmall.
+func fullConditions(c *api.Cluster, subject api.Subject) []condition {
+	used := c.Use.UsedMean.Or(0)
+	if used <= 1 {
+		return nil
+	}
+	f := newCondition(kindFull, api.SeverityError, subject, sprint("Cluster %s gets more than it can do", c.Name)).explain(
+		sprint("For five minutes, %.0f %% of its capacity was asked for: its queues grow.", 100*used), api.BlameNo,
+		"Weights distribute requests; they make no server faster.",
+		"Add endpoints, end drains that can end, or enable shedding.", "steelyard top "+quoted(c.Name))
+	f.keepFor = time.Minute
+	return []condition{f}
+}
+
 // followConditions are about Envoys that do not send what was decided.
 func followConditions(p *Observation, c *api.Cluster, subject api.Subject) []condition {
 	gap, known := c.Served.VsDecided.Value()
@@ -219,20 +236,24 @@ func followConditions(p *Observation, c *api.Cluster, subject api.Subject) []con
 	}
 	blame, because := api.BlameYes, "All Envoys have accepted the latest assignment."
 	names := notFollowing(p, c.Name)
+	next := "Compare served and decided shares; look for retries, subsets, zone-aware routing or health checks in Envoy."
 	unused, _ := endpointsThat(c, func(e *api.Endpoint) bool { return e.Reason == ReasonUnused })
 	if len(names) > 0 {
 		blame, because = api.BlameInPart, sprint("These have not accepted the latest assignment: %s.", Listed(names))
 	} else if unused > 0 {
 		blame, because = api.BlameNo, sprint("The Envoys send nothing to %d endpoints whatever their weight: their "+
 			"health checks or outlier detection ejected them.", unused)
+	} else if used := max(c.Use.CapacityUsed.Or(0), c.Use.UsedMean.Or(0)); used >= nearlyFull {
+		blame, because = api.BlameNo, sprint("%.0f %% of the capacity is in use. If requests queue at all endpoints, "+
+			"Envoy's least request sends fewer to those with the most open ones, whatever their weights.", 100*used)
+		next = "Add endpoints; an Envoy follows the weights while the pool has room, and with round robin always."
 	}
 	f := newCondition(kindNotFollowed, api.SeverityError, subject,
 		sprint("Traffic of %s does not match the weights", c.Name)).explain(
 		sprint("%.0f %% of the %.0f requests of the last minute went elsewhere than decided.", 100*gap,
 			c.Served.Requests1m.Or(0)-c.Served.Hashed1m.Or(0)), blame, because,
-		"Compare served and decided shares; look for retries, subsets, zone-aware routing or health checks in Envoy.",
-		"steelyard top "+quoted(c.Name))
-	f.pendingFor, f.keepFor = followPatience, followPatience
+		next, "steelyard top "+quoted(c.Name))
+	f.pendingFor, f.keepFor, f.inhibitedBy = followPatience, followPatience, conditionID(kindFull, c.Name)
 	if len(names) > 0 { // which have incidents of their own
 		f.inhibitedBy = conditionID(kindBehind, c.Name, names[0])
 		if refuses(p, c.Name, names[0]) {

@@ -31,6 +31,7 @@ const (
 	kindNoQueue        api.IncidentKind = "queue_without_effect"
 	kindNoOwner        api.IncidentKind = "queue_without_owner"
 	kindSource         api.IncidentKind = "source"
+	kindFull           api.IncidentKind = "full"
 	kindOverloaded     api.IncidentKind = "overloaded"
 	kindAsleep         api.IncidentKind = "asleep"
 	kindNotFollowed    api.IncidentKind = "not_followed"

@@ -720,6 +720,27 @@ func TestEnvoysThatDoNotFollowAreAnIncidentAfterHalfAMinute(t *testing.T) {
 	}
 }
 
+func TestAPoolThatIsFullIsTheIncidentAndNotItsWeights(t *testing.T) {
+	s := calm()
+	s.look()
+	s.pool().Served = api.Served{Source: api.ServedBegun, Requests1m: api.Num(3200), VsDecided: api.Num(0.09),
+		Noise: api.Num(0.014)}
+	s.pool().Use = api.Use{CapacityUsed: api.Num(0.96)}
+	if got := only(t, s.after(time.Minute)); got.Kind != kindNotFollowed || got.Steelyard != api.BlameNo ||
+		!strings.Contains(got.Because, "least request") {
+		t.Errorf("nearly full: %+v", got)
+	}
+	s.pool().Use.UsedMean = api.Num(1.06)
+	if got := only(t, s.after(time.Second)); got.Kind != kindFull || got.Severity != api.SeverityError ||
+		!strings.Contains(got.Why, "106 %") {
+		t.Errorf("full: %+v", got)
+	}
+	s.pool().Use.UsedMean, s.pool().Served.VsDecided = api.Num(0.99), api.Num(0.01)
+	if got := s.after(2 * time.Minute); len(got) != 0 {
+		t.Errorf("not any more: %+v", got)
+	}
+}
+
 func TestNobodyRefusesRequestsWhileEnvoysOnlyReport(t *testing.T) {
 	s := calm()
 	s.look()

@@ -75,7 +75,9 @@ func avoidFlagged(shares []float64, flagged []bool) {
 			degraded += share
 		} else {
 			healthy += share
-			count++
+			if share > 0 { // Envoy has no use for one that is drained or ejected
+				count++
+			}
 		}
 	}
 	if degraded == 0 || count == 0 || healthy == 0 {

@@ -20,6 +20,7 @@ type measured struct {
 	total     [minute]float64 // requests of the cluster, by the second
 	hashed    [minute]float64 // of them, those whose endpoint a hash chose, and not the weights
 	refused   refusedRate
+	used      usedMean
 	decided   []float64 // shares of the last second
 }
 
@@ -79,6 +80,7 @@ func (m *measured) observe(now time.Time, c *api.Cluster, d *decided) *Measure {
 	out := &Measure{addresses: m.addresses, Endpoints: make([]EndpointMeasure, len(m.meters))}
 	m.shares(out)
 	m.use(c, out)
+	out.Use.UsedMean = m.used.of(out.Use.CapacityUsed)
 	return out
 }
 

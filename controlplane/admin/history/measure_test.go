@@ -27,6 +27,17 @@ func TestFlaggedEndpointsAreExpectedToGetNothingWhileOthersAreLeft(t *testing.T)
 	}
 }
 
+// Of twelve, one is drained and one has no flag: Envoy sends it ten twelfths of the requests.
+func TestAnEndpointThatIsDrainedIsNotOneWithoutAFlag(t *testing.T) {
+	shares, flagged := make([]float64, 12), make([]bool, 12)
+	for i := 1; i < len(shares); i++ {
+		shares[i], flagged[i] = 1.0/11, i > 1
+	}
+	if avoidFlagged(shares, flagged); math.Abs(shares[1]-10.0/12) > 1e-9 {
+		t.Errorf("the one without a flag gets %v of the requests", shares[1])
+	}
+}
+
 func TestEndpointsThatTheEnvoysDoNotUseAreExpectedToGetNothing(t *testing.T) {
 	var d decided
 	d.pushed(noon, Decided{Addresses: []string{"a:1", "b:1", "c:1"}, Shares: []float64{0.5, 0.3, 0.2},
@@ -36,6 +47,23 @@ func TestEndpointsThatTheEnvoysDoNotUseAreExpectedToGetNothing(t *testing.T) {
 		if math.Abs(got[i]-want) > 1e-9 {
 			t.Errorf("%d: %v", i, got)
 		}
+	}
+}
+
+func TestTheCapacityInUseIsKnownOverFiveMinutes(t *testing.T) {
+	c := api.Cluster{Endpoints: []api.Endpoint{{Address: "a:1", Capacity: api.Num(8), CompletionRate: api.Num(30),
+		BusyFraction: api.Num(1)}}}
+	var m measured
+	var use api.Use
+	for second := range 400 {
+		c.Decision.ArrivalRate = api.Num(float64(27 + 12*(second%2))) // 110 % in the mean
+		use = m.observe(noon.Add(time.Duration(second)*time.Second), &c, &decided{}).Use
+		if _, known := use.UsedMean.Value(); known && second < 300 {
+			t.Fatalf("after %d s: %+v", second, use)
+		}
+	}
+	if math.Abs(use.UsedMean.Or(0)-1.1) > 0.001 || math.Abs(use.CapacityUsed.Or(0)-1.1) < 0.1 {
+		t.Errorf("%+v", use)
 	}
 }
 

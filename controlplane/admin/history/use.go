@@ -31,6 +31,30 @@ type refusedRate struct {
 	perSecond float64    // of about the last ten seconds
 }
 
+// usedMean is the mean of the capacity in use, which leaps from second to second, over five minutes.
+type usedMean struct {
+	ring  [300]float64 // by the second
+	known int          // seconds without a break
+}
+
+// of takes in a second.
+func (u *usedMean) of(used api.Number) api.Number {
+	now, known := used.Value()
+	if !known {
+		u.known = 0
+		return api.Number{}
+	}
+	u.ring[u.known%len(u.ring)] = now
+	if u.known++; u.known < len(u.ring) {
+		return api.Number{}
+	}
+	var sum float64
+	for _, v := range u.ring {
+		sum += v
+	}
+	return api.Num(sum / float64(len(u.ring)))
+}
+
 // learn adds what the endpoint completed in a second, if it was busy enough to show what it can do.
 func (b *busyRate) learn(e *api.Endpoint, elapsed float64) {
 	const (
