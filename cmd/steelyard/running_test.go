@@ -271,6 +271,7 @@ func (r *running) overrides(first, second string) {
 		}
 		return nil
 	})
+	r.wantOverrideEvents("drained by anna until")
 	r.want("", 0, "drained", "top", "llama", "--count", "1")
 	out := r.want("", 1, "new driver", "status", "-o", "yaml")
 	var status struct {
@@ -295,9 +296,22 @@ func (r *running) overrides(first, second string) {
 		return nil
 	})
 	r.want("anna", 2, "write a part of the requests", "pin", "llama", first, "--share", "5")
-	r.eventually("there are events", func() error {
-		if _, out, _ := r.run("", "events", "--kind", "override"); !strings.Contains(out, "drained by anna") {
+	r.wantOverrideEvents("drained by anna until", "not drained any more, by anna", "pinned to 5 % of the requests by anna")
+}
+
+// wantOverrideEvents waits until each change by hand is one event, with who made it.
+func (r *running) wantOverrideEvents(wants ...string) {
+	r.t.Helper()
+	r.eventually("there are the events", func() error {
+		_, out, _ := r.run("", "events", "--kind", "override")
+		lines := strings.Split(strings.TrimSpace(out), "\n")
+		if len(lines) != len(wants) {
 			return errors.New(out)
+		}
+		for i, want := range wants {
+			if !strings.Contains(lines[i], want) {
+				return errors.New(out)
+			}
 		}
 		return nil
 	})

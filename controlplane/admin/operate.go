@@ -14,7 +14,7 @@ import (
 type Operator interface {
 	// Override puts an override in force, Undo removes that of an endpoint; ok is false if there was none.
 	Override(o api.Override) (api.Override, error)
-	Undo(cluster, address string) (o api.Override, ok bool)
+	Undo(cluster, address, by string) (o api.Override, ok bool)
 	// Overrides are those in force, sorted by cluster and address.
 	Overrides() []api.Override
 	// Diff is what another configuration would change, by a dry run. The name stands for its file in messages.
@@ -59,7 +59,7 @@ func (h *handler) deleteOverride(r *http.Request) (api.Override, error) {
 	if err != nil {
 		return api.Override{}, err
 	}
-	o, ok := h.Operator.Undo(cluster, e.Address)
+	o, ok := h.Operator.Undo(cluster, e.Address, callerOf(r).name)
 	if !ok {
 		return o, Missing(fmt.Errorf("endpoint %s of cluster %s is neither drained nor pinned", e.Named(), cluster))
 	}

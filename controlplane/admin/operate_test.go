@@ -32,7 +32,8 @@ func (o *deskOperator) Override(v api.Override) (api.Override, error) {
 	return v, Missing(errors.New("no cluster " + v.Cluster))
 }
 
-func (o *deskOperator) Undo(cluster, address string) (api.Override, bool) {
+func (o *deskOperator) Undo(cluster, address, by string) (api.Override, bool) {
+	o.asked = append(o.asked, "undo by "+by)
 	return api.Override{Cluster: cluster, Address: address, Kind: api.OverrideDrain}, cluster == "llama"
 }
 
@@ -106,7 +107,8 @@ func TestOperationsNeedTheRoleAndAreAnswered(t *testing.T) {
 		}
 	}
 	want := "drain llama/10.0.0.1:80 -1 1h0m0s by anna: x\npin llama/[::1]:80 0.5 1m0s by anna: \n" +
-		"drain last/10.0.0.1:80 -1 1h0m0s by anna: \ndrain other/10.0.0.1:80 -1 1h0m0s by anna: "
+		"drain last/10.0.0.1:80 -1 1h0m0s by anna: \ndrain other/10.0.0.1:80 -1 1h0m0s by anna: \n" +
+		"undo by anna\nundo by anna"
 	if got := strings.Join(operator.asked, "\n"); got != want {
 		t.Errorf("asked for\n%s\nwant\n%s", got, want)
 	}

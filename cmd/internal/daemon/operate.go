@@ -45,31 +45,31 @@ func (o *operator) Override(v api.Override) (api.Override, error) {
 	}
 	o.d.options.Log.Info("override", "kind", v.Kind, "cluster", v.Cluster, "endpoint", v.Address,
 		"share", v.Share.Or(0), "until", v.Until.Time, "by", v.By, "reason", v.Reason)
-	o.d.recorder.Overridden(time.Now(), v.Cluster, []string{v.Address}, fmt.Sprintf("%s by %s", done(v.Kind), v.By))
-	o.syncSoon()
+	o.syncSoon() // the recorder sees the override, and makes the event
 	if kept, ok := o.d.manager.Overrides().Of(v.Cluster, time.Now())[v.Address]; ok {
 		return kept, nil
 	}
 	return v, nil
 }
 
-// done is what an override of a kind did to its endpoint.
-func done(k api.OverrideKind) string {
-	if k == api.OverridePin {
-		return "pinned"
-	}
-	return "drained"
-}
-
 // Undo removes an override. One of an endpoint or cluster that is gone can be removed, too.
-func (o *operator) Undo(cluster, address string) (api.Override, bool) {
+func (o *operator) Undo(cluster, address, by string) (api.Override, bool) {
 	v, ok := o.d.manager.Overrides().Remove(cluster, address)
 	if ok {
-		o.d.options.Log.Info("override removed", "kind", v.Kind, "cluster", cluster, "endpoint", address)
-		o.d.recorder.Overridden(time.Now(), cluster, []string{address}, fmt.Sprintf("%s removed", v.Kind))
+		o.d.options.Log.Info("override removed", "kind", v.Kind, "cluster", cluster, "endpoint", address, "by", by)
+		o.ended(v, "by "+by)
 		o.syncSoon()
 	}
 	return v, ok
+}
+
+// ended makes an event of the end of an override.
+func (o *operator) ended(v api.Override, why string) {
+	was := "drained"
+	if v.Kind == api.OverridePin {
+		was = "pinned"
+	}
+	o.d.recorder.OverrideEnded(time.Now(), v, fmt.Sprintf("not %s any more, %s", was, why))
 }
 
 // Overrides are those in force.
@@ -146,6 +146,7 @@ func (o *operator) run(ctx context.Context) error {
 func (o *operator) expire() {
 	for _, v := range o.d.manager.Overrides().Expire(time.Now()) {
 		o.d.options.Log.Info("override ended", "kind", v.Kind, "cluster", v.Cluster, "endpoint", v.Address, "by", v.By)
+		o.ended(v, "as its time is over")
 	}
 }
 
@@ -183,6 +184,7 @@ func (o *operator) sync(ctx context.Context) {
 	}
 	for _, v := range removed {
 		log.Info("override was removed in Redis", "kind", v.Kind, "cluster", v.Cluster, "endpoint", v.Address)
+		o.ended(v, "by another replica")
 	}
 }
 

@@ -282,11 +282,8 @@ func endpointChanges(was, now *api.Endpoint, add func(kind api.EventKind, subjec
 	case in && !out:
 		add(api.EventUnflagged, now.Named(), "")
 	}
-	switch before, after := overrideOf(was), overrideOf(now); {
-	case after != before && after != "":
+	if after := overrideOf(now); after != "" && after != overrideOf(was) {
 		add(api.EventOverride, now.Named(), after)
-	case after != before:
-		add(api.EventOverride, now.Named(), "it is not "+strings.SplitN(before, " ", 2)[0]+" any more")
 	}
 	switch before, after := conditions.Unread(was), conditions.Unread(now); {
 	case after && !before:

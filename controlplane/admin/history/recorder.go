@@ -132,9 +132,9 @@ func (r *Recorder) ConfigRefused(at time.Time, why string) {
 	r.events.add(at, change{kind: api.EventConfigRefused, detail: why})
 }
 
-// Overridden records that an operator changed endpoints by hand; what describes the change.
-func (r *Recorder) Overridden(at time.Time, cluster string, endpoints []string, what string) {
-	r.events.add(at, change{kind: api.EventOverride, cluster: cluster, subjects: endpoints, detail: what})
+// OverrideEnded records the end of an override, with how it ended. Its beginning is seen in the clusters.
+func (r *Recorder) OverrideEnded(at time.Time, v api.Override, how string) {
+	r.events.add(at, change{kind: api.EventOverride, cluster: v.Cluster, subjects: []string{v.Address}, detail: how})
 }
 
 // Tick looks once.
