@@ -8,6 +8,18 @@ import (
 	"steelyard/internal/api"
 )
 
+// SourceLost reports whether a source fails as a whole. One without a result yet is not lost, and scrapes that are late
+// are their endpoints'.
+func SourceLost(s *api.SourceStatus) bool {
+	switch s.State {
+	case api.SourceDown:
+		return !s.LastSuccess.IsZero() || s.LastError != ""
+	case api.SourceStale:
+		return s.Name != sourceScrape
+	}
+	return false
+}
+
 // sourceConditions are what is wrong with a source as a whole. Single endpoints have conditions of their own.
 func sourceConditions(p *Observation, c *api.Cluster, s *api.SourceStatus, subject api.Subject) []condition {
 	failing := 2*c.Counts.Failing >= c.Counts.Total && c.Counts.Failing > 0
@@ -27,6 +39,9 @@ func sourceConditions(p *Observation, c *api.Cluster, s *api.SourceStatus, subje
 		severity, title = api.SeverityError, sprint("The metrics of most endpoints of %s cannot be read", c.Name)
 		why = sprint("%d of %d scrapes fail%s.", c.Counts.Failing, c.Counts.Total, causedBy(s.LastError))
 	case s.State == api.SourceDown:
+		if s.Name == sourceDiscovery {
+			because = "Nothing else finds endpoints, so Envoys get none of it from here."
+		}
 		if s.Name != api.SourceReplicas { // each replica goes on by what it sees itself
 			severity = api.SeverityError
 		}
@@ -36,6 +51,7 @@ func sourceConditions(p *Observation, c *api.Cluster, s *api.SourceStatus, subje
 			"It uses everything else that it finds."
 		why = sprint("%s in use. Left out: %s.", endpointsInWords(c), omissions(s.Omitted))
 	case s.State == api.SourceStale && s.Name == sourceDiscovery:
+		because = "Steelyard goes on with what it found last."
 		why = sprint("It fails%s%s. %s in use.", lastWorked(*s, p.Now), causedBy(s.LastError), endpointsInWords(c))
 	case s.State == api.SourceStale && s.Name != sourceScrape:
 		why = sprint("It fails%s%s. Its last values are still in use.", lastWorked(*s, p.Now), causedBy(s.LastError))

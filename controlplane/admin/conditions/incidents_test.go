@@ -180,6 +180,9 @@ func TestWhatDiscoverySaysIsTrue(t *testing.T) {
 		if why != c.why {
 			t.Errorf("%s: %q, want %q", name, all[i].Why, c.why)
 		}
+		if c.source.State != api.SourcePartly && strings.Contains(all[i].Because, "other sources") {
+			t.Errorf("%s: %q, and nothing else finds endpoints", name, all[i].Because)
+		}
 	}
 }
 

@@ -186,8 +186,8 @@ func changes(before, after *conditions.Observation) (out []change) {
 	for i := range after.Clusters {
 		now := &after.Clusters[i]
 		was := clusters[now.Name]
-		if was == nil { // its endpoints joined; its state did not just begin
-			was = &api.Cluster{Sources: now.Sources, Decision: now.Decision}
+		if was == nil { // its endpoints joined, and a source may be lost; its other state did not just begin
+			was = &api.Cluster{Decision: now.Decision}
 		}
 		out = append(out, clusterChanges(was, now, before.Refusing[now.Name], after.Refusing[now.Name])...)
 	}
@@ -260,11 +260,11 @@ func clusterChanges(was, now *api.Cluster, wasRefusing, isRefusing bool) (out []
 	return out
 }
 
-// lostSources are the sources that are down and worked before, or failed, with why.
+// lostSources are the sources that are lost, with why.
 func lostSources(c *api.Cluster) map[string]string {
 	lost := map[string]string{}
-	for _, s := range c.Sources {
-		if s.State == api.SourceDown && (!s.LastSuccess.IsZero() || s.LastError != "") {
+	for i := range c.Sources {
+		if s := &c.Sources[i]; conditions.SourceLost(s) {
 			lost[s.Name] = s.LastError
 		}
 	}

@@ -105,3 +105,35 @@ func TestAnOverrideIsAProblemThatExplainsAndAnEvent(t *testing.T) {
 		t.Errorf("began: %+v", began)
 	}
 }
+
+func TestASourceThatIsLostIsAnEvent(t *testing.T) {
+	with := func(sources ...api.SourceStatus) *conditions.Observation {
+		return &conditions.Observation{Clusters: []api.Cluster{{Name: "llama", Sources: sources}}}
+	}
+	discovery := func(state api.SourceState, worked time.Time, why string) api.SourceStatus {
+		return api.SourceStatus{Name: "discovery", State: state, LastSuccess: api.At(worked), LastError: why}
+	}
+	waits, well := discovery(api.SourceDown, time.Time{}, ""), discovery(api.SourceOK, noon, "")
+	failed, stale := discovery(api.SourceDown, time.Time{}, "refused"), discovery(api.SourceStale, noon, "no file")
+	for name, c := range map[string]struct {
+		before, after *conditions.Observation
+		want          api.EventKind // empty: none
+	}{
+		"a new cluster whose source waits":  {&conditions.Observation{}, with(waits), ""},
+		"a new cluster whose source failed": {&conditions.Observation{}, with(failed), api.EventSourceLost},
+		"the first failure":                 {with(waits), with(failed), api.EventSourceLost},
+		"a failure after it worked":         {with(well), with(stale), api.EventSourceLost},
+		"the end of a failure":              {with(failed), with(well), api.EventSourceBack},
+		"late scrapes": {with(well), with(well, api.SourceStatus{Name: "scrape", State: api.SourceStale,
+			LastSuccess: api.At(noon)}), ""},
+	} {
+		got := changes(c.before, c.after)
+		if len(got) != conditions.BoolToInt(c.want != "") || len(got) == 1 && got[0].kind != c.want {
+			t.Errorf("%s: %+v, want %q", name, got, c.want)
+		}
+	}
+	r := &Recorder{}
+	if got := changes(r.before(with(failed)), with(failed)); len(got) != 1 || got[0].detail != "refused" {
+		t.Errorf("at the first look: %+v", got)
+	}
+}

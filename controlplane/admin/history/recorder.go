@@ -164,11 +164,9 @@ func (r *Recorder) Tick() {
 	p.Configs = r.configs
 	maps.DeleteFunc(r.clusters, func(name string, _ *recorded) bool { return !configured(name) })
 	r.mu.Unlock()
-	if before := r.latest.Load(); before != nil { // what is there at the first look did not just happen
-		for _, c := range changes(&before.Observation, p) {
-			r.events.add(now, c)
-			r.log(c)
-		}
+	for _, c := range changes(r.before(p), p) {
+		r.events.add(now, c)
+		r.log(c)
 	}
 	r.incidents = conditions.Evaluate(r.incidents, p)
 	m.Incidents = conditions.Shown(r.incidents, now)
@@ -176,6 +174,19 @@ func (r *Recorder) Tick() {
 	m.Fleet.PushRate = r.pushes.rate(now, p.Clusters)
 	r.latest.Store(m)
 	r.hub.publish(m)
+}
+
+// before is the look before p. What is there at the first look did not just happen, but for sources that are lost.
+func (r *Recorder) before(p *conditions.Observation) *conditions.Observation {
+	if last := r.latest.Load(); last != nil {
+		return &last.Observation
+	}
+	first := *p
+	first.Clusters = slices.Clone(p.Clusters)
+	for i := range first.Clusters {
+		first.Clusters[i].Sources = nil
+	}
+	return &first
 }
 
 // logged are the messages of the events that only the Recorder sees; the others have lines where they happen.
