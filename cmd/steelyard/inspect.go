@@ -274,7 +274,8 @@ func (o *inspection) clusterOf(cfg *config.Config) (*config.Cluster, error) {
 		if err != nil {
 			return nil, usagef("--cluster %s: %w", o.cluster, err)
 		}
-		if c := cfg.WithPool(namespace, pool, namespace).Cluster(name); c != nil {
+		with := cfg.WithPools([]config.PoolName{{Namespace: namespace, Name: pool}}, namespace)
+		if c := with.Cluster(name); c != nil {
 			return c, nil
 		}
 	}
