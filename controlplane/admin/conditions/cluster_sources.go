@@ -76,8 +76,7 @@ func sourceConditions(p *Observation, c *api.Cluster, s *api.SourceStatus, subje
 	if severity == api.SeverityError {
 		f.rank = 1
 	}
-	untried := s.LastSuccess.IsZero() && s.LastError == "" // as at each start
-	if severity != api.SeverityError || untried {
+	if untried := s.LastSuccess.IsZero() && s.LastError == ""; untried || severity != api.SeverityError {
 		f.pendingFor = passing
 	}
 	return []condition{f}
