@@ -296,7 +296,8 @@ func (r *running) overrides(first, second string) {
 		return nil
 	})
 	r.want("anna", 2, "write a part of the requests", "pin", "llama", first, "--share", "5")
-	r.wantOverrideEvents("drained by anna until", "not drained any more, by anna", "pinned to 5 % of the requests by anna")
+	r.wantOverrideEvents("drained by anna until", "not drained any more, by anna",
+		"pinned to 5 % of the requests by anna")
 }
 
 // wantOverrideEvents waits until each change by hand is one event, with who made it.

@@ -220,7 +220,8 @@ func fullConditions(c *api.Cluster, subject api.Subject) []condition {
 	if used <= 1 {
 		return nil
 	}
-	f := newCondition(kindFull, api.SeverityError, subject, sprint("Cluster %s gets more than it can do", c.Name)).explain(
+	title := sprint("Cluster %s gets more than it can do", c.Name)
+	f := newCondition(kindFull, api.SeverityError, subject, title).explain(
 		sprint("For five minutes, %.0f %% of its capacity was asked for: its queues grow.", 100*used), api.BlameNo,
 		"Weights distribute requests; they make no server faster.",
 		"Add endpoints, end drains that can end, or enable shedding.", "steelyard top "+quoted(c.Name))
@@ -236,7 +237,8 @@ func followConditions(p *Observation, c *api.Cluster, subject api.Subject) []con
 	}
 	blame, because := api.BlameYes, "All Envoys have accepted the latest assignment."
 	names := notFollowing(p, c.Name)
-	next := "Compare served and decided shares; look for retries, subsets, zone-aware routing or health checks in Envoy."
+	next := "Compare served and decided shares; look for retries, subsets, zone-aware routing or health checks in " +
+		"Envoy."
 	unused, _ := endpointsThat(c, func(e *api.Endpoint) bool { return e.Reason == ReasonUnused })
 	if len(names) > 0 {
 		blame, because = api.BlameInPart, sprint("These have not accepted the latest assignment: %s.", Listed(names))
