@@ -43,7 +43,7 @@ func TestAnswersHaveWhatClientsRelyOn(t *testing.T) {
 			"clients.1.subscriptions.0.nack.current": true, "clients.1.signals.mode": "reports"},
 		"/api/v1/incidents": {"state": "error", "clusters.1.state": "error", "incidents.0.kind": "envoy_refuses",
 			"incidents.0.subject.name": "edge-2", "incidents.0.since": "2026-03-14T12:00:00.18Z"},
-		"/api/v1/events": {"events": []any{}, "latest_id": 0.0},
+		"/api/v1/events": {"events.0.kind": "source_lost", "latest_id": 2.0},
 		"/api/v1/clusters/lama": {
 			"error": `no cluster "lama" is configured: did you mean llama?; there are: llama, mixtral`},
 	} {

@@ -57,6 +57,8 @@ const (
 	EventStarted         EventKind = "started"          // of the process
 	EventConfig          EventKind = "config"           // applied
 	EventConfigRefused   EventKind = "config_refused"   // the old one stays
+	EventPoolsJoined     EventKind = "pools_joined"     // InferencePools became clusters
+	EventPoolsLeft       EventKind = "pools_left"       // they went, or have a picker now
 	EventEndpointsJoined EventKind = "endpoints_joined" // discovery found them
 	EventEndpointsLeft   EventKind = "endpoints_left"   // they are not found any more
 	EventFlagged         EventKind = "flagged"          // Envoys are asked to prefer other endpoints
@@ -74,8 +76,9 @@ const (
 
 // EventKinds are all of them.
 func EventKinds() []EventKind {
-	return []EventKind{EventStarted, EventConfig, EventConfigRefused, EventEndpointsJoined, EventEndpointsLeft,
-		EventFlagged, EventUnflagged, EventRetried, EventSourceLost, EventSourceBack, EventNack, EventDropsBegan,
+	return []EventKind{EventStarted, EventConfig, EventConfigRefused, EventPoolsJoined, EventPoolsLeft,
+		EventEndpointsJoined, EventEndpointsLeft, EventFlagged, EventUnflagged, EventRetried, EventSourceLost,
+		EventSourceBack, EventNack, EventDropsBegan,
 		EventDropsEnded, EventEnvoyJoined, EventEnvoyLeft, EventOverride}
 }
 

@@ -262,14 +262,31 @@ func (d *Daemon) Apply(cfg *config.Config) error {
 func (d *Daemon) applyAgain() error {
 	d.applying.Lock()
 	defer d.applying.Unlock()
+	before := d.config
 	next, unserved := d.withPools(d.written)
 	d.mu.Lock()
 	d.pools.unserved = unserved
 	d.mu.Unlock()
-	if c := config.Diff(d.config, next); len(c.Added)+len(c.Removed) == 0 {
+	if c := config.Diff(before, next); len(c.Added)+len(c.Removed) == 0 {
 		return nil
 	}
-	return d.applyWritten(d.written)
+	change, _, err := d.apply(d.written)
+	if err != nil {
+		return err
+	}
+	d.recorder.PoolsChanged(time.Now(), poolNames(d.config, change.Added), poolNames(before, change.Removed))
+	d.options.Log.Info("clusters of InferencePools applied", "added", change.Added, "removed", change.Removed)
+	return nil
+}
+
+// poolNames are the InferencePools of clusters.
+func poolNames(cfg *config.Config, clusters []string) (pools []string) {
+	for _, name := range clusters {
+		if c := cfg.Cluster(name); c != nil && c.Endpoints.InferencePool != nil {
+			pools = append(pools, c.Endpoints.InferencePool.Namespace+"/"+c.Endpoints.InferencePool.Name)
+		}
+	}
+	return pools
 }
 
 func (d *Daemon) applyWritten(cfg *config.Config) error {
@@ -286,8 +303,8 @@ func (d *Daemon) applyWritten(cfg *config.Config) error {
 
 // apply makes written the configuration, with the clusters of InferencePools.
 func (d *Daemon) apply(written *config.Config) (change config.Change, generation uint64, err error) {
-	running := d.config // changed only here
-	if running == nil {
+	running, first := d.config, d.config == nil // changed only here
+	if first {
 		running = &config.Config{XDS: written.XDS, Admin: written.Admin, Kubernetes: written.Kubernetes,
 			EnvoyGateway: written.EnvoyGateway}
 	}
@@ -316,7 +333,7 @@ func (d *Daemon) apply(written *config.Config) (change config.Change, generation
 		replace(d.pollers, poller)
 	}
 	generation = d.swap(written, cfg, poller, unserved)
-	if change.Replicas || generation == 1 {
+	if change.Replicas || first {
 		d.findReplicas(cfg)
 	}
 	if client := d.kubernetes.known(); !slices.Equal(poolNamespaces(running, client), poolNamespaces(cfg, client)) {
@@ -325,7 +342,7 @@ func (d *Daemon) apply(written *config.Config) (change config.Change, generation
 	d.followCredentials(cfg)
 	d.followLease(keeper)
 	d.configurePickers(cfg)
-	if change.Clients || generation == 1 {
+	if change.Clients || first {
 		d.guard.SetRules(rulesOf(cfg.XDS, d.replicaNames))
 	}
 	d.manager.Apply(cfg)
@@ -341,13 +358,15 @@ func replace[T any](c chan T, next T) {
 	c <- next
 }
 
-// swap makes cfg the configuration that retarget and the admin API use.
+// swap makes cfg the configuration that retarget and the admin API use. The same one with other pools is no new one.
 func (d *Daemon) swap(written, cfg *config.Config, poller *inflight.Poller, unserved map[types.NamespacedName]string) (
 	generation uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if written != d.written {
+		d.generation++
+	}
 	d.written, d.config, d.poller, d.pools.unserved = written, cfg, poller, unserved
-	d.generation++
 	return d.generation
 }
 

@@ -465,3 +465,13 @@ func TestDisabledScrapingAsksNoServer(t *testing.T) {
 		t.Error("the server was scraped")
 	}
 }
+
+func TestPoolsThatComeAndGoMakeNoNewConfiguration(t *testing.T) {
+	var d Daemon
+	written, withPool, next := &config.Config{}, &config.Config{}, &config.Config{}
+	got := [3]uint64{d.swap(written, written, nil, nil), d.swap(written, withPool, nil, nil),
+		d.swap(next, next, nil, nil)}
+	if want := [3]uint64{1, 1, 2}; got != want {
+		t.Errorf("generations %v, want %v", got, want)
+	}
+}

@@ -202,6 +202,7 @@ function stack(history, tracks, events) {
 const eventKinds = {
 	started: ['none', 'config', 'started'], config: ['none', 'config', 'config'],
 	config_refused: ['error', 'config', 'config refused'], override: ['none', 'config', 'override'],
+	pools_joined: ['new', 'config', 'pool'], pools_left: ['gone', 'config', 'pool gone'],
 	endpoints_joined: ['new', 'endpoints', 'joined'], endpoints_left: ['gone', 'endpoints', 'left'],
 	flagged: ['warning', 'flags', 'flagged'], retried: ['warning', 'flags', 'failed a try'],
 	unflagged: ['good', 'flags', 'flag off'], source_lost: ['warning', 'sources', 'lost'],

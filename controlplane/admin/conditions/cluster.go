@@ -56,7 +56,7 @@ func decisionConditions(p *Observation, c *api.Cluster, subject api.Subject) (ou
 			sprint("Cluster %s has no endpoints", c.Name)).explain(
 			"Discovery has found none, so Envoys have nowhere to send its requests.", api.BlameNo,
 			"It follows what discovery answers.",
-			"Check its source of endpoints (the key endpoints of the cluster).", checkCommand(p.Status.ConfigFile))
+			"Check its source of endpoints (the key endpoints of the cluster).", discoveryCommand(p, c))
 		f.keepFor = 0
 		out = append(out, f)
 	}

@@ -2,6 +2,7 @@ package conditions
 
 import (
 	"cmp"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -153,7 +154,7 @@ func sourceNext(name string) string {
 // waitCommand looks for what a cluster that is not ready waits for: its endpoints or their first reports.
 func waitCommand(p *Observation, c *api.Cluster) string {
 	if c.Counts.Total == 0 {
-		return checkCommand(p.Status.ConfigFile)
+		return discoveryCommand(p, c)
 	}
 	return cmp.Or(scrapeCommand(p, c), "steelyard top "+quoted(c.Name))
 }
@@ -163,9 +164,22 @@ func sourceCommand(p *Observation, c *api.Cluster, s *api.SourceStatus) string {
 	case sourceScrape:
 		return scrapeCommand(p, c)
 	case sourceDiscovery:
-		return checkCommand(p.Status.ConfigFile)
+		return discoveryCommand(p, c)
 	}
 	return ""
+}
+
+// withoutPods finds the namespace of an InferencePool without Pods, and the labels that it selects.
+var withoutPods = regexp.MustCompile(`^InferencePool ([^/ ]+)/[^ ]+: no Pod has the labels of its selector, (\S+)$`)
+
+// discoveryCommand looks where the endpoints of a cluster come from.
+func discoveryCommand(p *Observation, c *api.Cluster) string {
+	for i := range c.Sources {
+		if m := withoutPods.FindStringSubmatch(c.Sources[i].LastError); m != nil {
+			return sprint("kubectl -n %s get pods -l %s", quoted(m[1]), quoted(m[2]))
+		}
+	}
+	return checkCommand(p.Status.ConfigFile)
 }
 
 // scrapeCommand requests the first page that cannot be read.

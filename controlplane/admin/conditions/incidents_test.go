@@ -186,6 +186,19 @@ func TestWhatDiscoverySaysIsTrue(t *testing.T) {
 	}
 }
 
+func TestAPoolWithoutPodsIsLookedForInKubernetes(t *testing.T) {
+	s := calm()
+	s.Status.ConfigFile = "s.yaml"
+	s.pool().Endpoints = nil
+	s.pool().Sources = []api.SourceStatus{{Name: sourceDiscovery, State: api.SourceStale, LastSuccess: api.At(noon),
+		LastError: "InferencePool models/llama: no Pod has the labels of its selector, app=llama,v=1"}}
+	for _, i := range s.after(2 * passing) {
+		if i.Command != "kubectl -n models get pods -l app=llama,v=1" {
+			t.Errorf("%s: %s", i.Title, i.Command)
+		}
+	}
+}
+
 func TestASourceThatAReloadAddsIsNoIncidentBeforeItHasAResult(t *testing.T) {
 	s := calm()
 	s.after(time.Second)

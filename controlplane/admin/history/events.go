@@ -121,6 +121,8 @@ var eventWords = map[api.EventKind][2]string{
 	api.EventStarted:         {"Steelyard started", "Steelyard started"},
 	api.EventConfig:          {"a configuration was applied", "%d configurations were applied"},
 	api.EventConfigRefused:   {"a configuration was refused", "%d configurations were refused"},
+	api.EventPoolsJoined:     {"the InferencePool %s appeared", "%d InferencePools appeared"},
+	api.EventPoolsLeft:       {"the InferencePool %s went", "%d InferencePools went"},
 	api.EventEndpointsJoined: {"endpoint %s joined", "%d endpoints joined"},
 	api.EventEndpointsLeft:   {"endpoint %s left", "%d endpoints left"},
 	api.EventFlagged:         {"endpoint %s was flagged", "%d endpoints were flagged"},

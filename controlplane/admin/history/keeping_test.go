@@ -137,3 +137,14 @@ func TestASourceThatIsLostIsAnEvent(t *testing.T) {
 		t.Errorf("at the first look: %+v", got)
 	}
 }
+
+func TestAnInferencePoolIsNamedWhenItAppearsAndWhenItGoes(t *testing.T) {
+	r := &Recorder{}
+	r.PoolsChanged(noon, []string{"models/llama"}, nil)
+	r.PoolsChanged(noon.Add(time.Minute), nil, []string{"models/llama"})
+	all, _ := r.events.since(noon, 0)
+	if len(all) != 2 || all[0].Text != "the InferencePool models/llama appeared" ||
+		all[1].Text != "the InferencePool models/llama went" || len(r.configs) != 0 {
+		t.Errorf("%+v, and configurations %+v", all, r.configs)
+	}
+}

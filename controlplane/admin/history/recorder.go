@@ -127,6 +127,15 @@ func (r *Recorder) Configured(c conditions.Configured) {
 	r.events.add(c.At, change{kind: api.EventConfig, detail: detail})
 }
 
+// PoolsChanged records the InferencePools that became clusters, and those that are none any more.
+func (r *Recorder) PoolsChanged(at time.Time, joined, left []string) {
+	for kind, pools := range map[api.EventKind][]string{api.EventPoolsJoined: joined, api.EventPoolsLeft: left} {
+		if len(pools) > 0 {
+			r.events.add(at, change{kind: kind, subjects: pools})
+		}
+	}
+}
+
 // ConfigRefused records that a configuration was refused.
 func (r *Recorder) ConfigRefused(at time.Time, why string) {
 	r.events.add(at, change{kind: api.EventConfigRefused, detail: why})
