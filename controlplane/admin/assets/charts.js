@@ -314,10 +314,8 @@ export function timeAxis(span, cursor) {
 	};
 }
 
-// A vessel is an endpoint in the picture of the fill: width in requests for each unit of level, wide up to its brim;
-// level and to are its own level and the one to which the requests to come fill it; part is its part of them, 0 to 1.
-
-// vessels draws one vessel for each endpoint, side by side by zone.
+// vessels draws one for each endpoint, by zone: width in requests for each unit of level, wide up to its brim; level
+// is its own, to the one that the requests to come fill it to, part its part of them.
 export function vessels(list, level, { format, percent, chosen }) {
 	return (g, w, hgt) => {
 		const [left, bottom, y0] = [46, hgt - 34, 24];
@@ -373,7 +371,10 @@ function vessel(g, v, { x, full, bottom, top, Y, end, chosen, percent, scale }) 
 	if (known(v.to) && v.to > v.level) part(v.level, v.to, colours.water);
 	for (const side of [x, x + full - 1]) upright(g, side, top, bottom, v.chosen ? colours.link : colours.edge);
 	if (!known(v.level)) {
-		for (let y = bottom; y > top; y -= 8) rule(g, x, y, x + full, Math.max(top, y - full), colours.edge);
+		for (let y = bottom, d; y > top; y -= 8) {
+			d = Math.min(full, y - top);
+			rule(g, x, y, x + d, y - d, colours.edge);
+		}
 	}
 	if (v.level > end) {
 		box(g, colours.panel, x - 1, top + 10, full + 2, 4);
@@ -386,7 +387,7 @@ function vessel(g, v, { x, full, bottom, top, Y, end, chosen, percent, scale }) 
 	g.globalAlpha = 1;
 }
 
-// skyline is the same for many endpoints, from the emptiest to the fullest; the one that is chosen is marked.
+// skyline is the same for many endpoints, from the emptiest; the chosen one is marked.
 export function skyline(list, level, { format }) {
 	return (g, w, hgt) => {
 		const sorted = list.filter((v) => known(v.level)).sort((a, b) => a.level - b.level);
@@ -451,7 +452,7 @@ export function squares(list, steps, size) {
 	};
 }
 
-// matrix has a row for each Envoy and a column for each endpoint, with requests in flight; null is not known.
+// matrix: a row for each Envoy, a column for each endpoint, requests in flight; null is not known.
 // columns: { label, state, go }, rows: { label, state, cells, note }. It returns no text where a cell is too small.
 export function matrix(rows, columns, height) {
 	return (g, w) => {

@@ -138,7 +138,7 @@ function apply(frame, back) {
 const wanted = new Map(); // name → when it was asked for
 const due = new Map(); // name → since when it is not answered
 const busy = new Set();
-// want asks again when the last answer is older than every milliseconds, and after a second if there was none.
+// want asks again when the last answer is older than every ms, and after a second if there was none.
 function want(name, every, f) {
 	const at = performance.now();
 	if (busy.has(name) || (wanted.has(name) && at - wanted.get(name) < every)) return;

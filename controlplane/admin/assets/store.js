@@ -100,7 +100,7 @@ function sizeBars() {
 	const most = Math.max(1e-6, ...S.rows.map((r) => Math.max(r.served1m || 0, r.capacityShare || 0)));
 	S.servedMost = Math.min(1, 1.25 * most);
 }
-// updateRows takes the columns of a frame, which are of the same endpoints in the same order.
+// updateRows takes the columns of a frame: same endpoints, same order.
 function updateRows(c, frame, statesOnly) {
 	const n = S.rows.length;
 	const columns = readColumns(frame, n);
@@ -173,7 +173,7 @@ export async function loadHeads() {
 	S.heads = new Map(list.map((c) => [c.name, c]));
 	S.rev++;
 }
-// loadProcess asks for what of the process the page shows, and for what operators decided.
+// loadProcess asks for the process, and for what operators decided.
 export async function loadProcess() {
 	[S.process, S.overrides] = await Promise.all([ask('status'), ask('overrides').then((o) => (o ? o.overrides : []))]);
 	S.rev++;

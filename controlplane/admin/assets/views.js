@@ -22,7 +22,7 @@ export const endpointPath = (name, address) => clusterPath(name) + '/e/' + encod
 
 const card = (title, note, end, ...kids) => h('section.card', { key: title },
 	h('header', h('h2', title), note && h('small', note), end && h('div.end', end)), ...kids);
-// picture is a canvas; its name says what it shows, for those who cannot see it. rev changes with what is drawn.
+// picture is a canvas; name is for those who cannot see it. rev changes with what is drawn.
 const picture = (height, name, rev, draw, key) => h('canvas', {
 	key, role: 'img', 'aria-label': name, style: { height: height + 'px' }, rev: String(rev), draw,
 });
@@ -198,7 +198,7 @@ function stack(history, tracks, events) {
 
 // ---- Events.
 
-// Each kind of event with its sign, its group in the filter, and its words on the lane.
+// Each kind of event: sign, group in the filter, words on the lane.
 const eventKinds = {
 	started: ['none', 'config', 'started'], config: ['none', 'config', 'config'],
 	config_refused: ['error', 'config', 'config refused'], override: ['none', 'config', 'override'],
@@ -307,8 +307,9 @@ const byState = ['error', 'warning', 'ok'];
 export function fleetView() {
 	const { clusters, envoys } = S.fleet;
 	if (!clusters.length) {
-		return [h('h1', 'Fleet'), empty('No cluster is configured',
-			'Write one into the configuration under clusters, and reload it; this page shows it at once.')];
+		const { enabled, error } = S.process?.pools || {};
+		return [h('h1', 'Fleet'), enabled ? empty('No InferencePool is known', error)
+			: empty('No cluster is configured', 'Write one into the configuration under clusters, and reload it.')];
 	}
 	const [kind, ...lead] = fleetLead();
 	const rates = clusters.map((c) => c.arrival_rate).filter(known);
@@ -370,7 +371,7 @@ function clusterLead(c, rows) {
 	return [bad ? 'error' : state !== 'ok' ? state : look || over ? 'warning' : 'good', ...words];
 }
 
-// vesselsOf makes the picture's vessels of the rows: see package weighting for the law of the fill.
+// vesselsOf makes the vessels of the rows: see package weighting.
 export function vesselsOf(c, rows, chosen) {
 	const level = c.decision.water_level;
 	const work = byWork(c);
@@ -385,19 +386,20 @@ export function vesselsOf(c, rows, chosen) {
 		const holds = Math.min(s * level, f) + cap * Math.max(0, level - f / s);
 		const part = known(load) && known(c.decision.arrivals) ? Math.max(0, holds - load) / c.decision.arrivals : 0;
 		const taken = r.inFlight >= placesOf(c, r);
-		const fills = part > 0 && !taken && !['drained', 'outlier', 'asleep', 'unused'].includes(r.state);
+		const fills = part > 0 && !taken && !r.override && !['outlier', 'asleep', 'unused'].includes(r.state);
 		return {
 			zone: r.zone, label: label(r.address).split(/[.:]/).pop(), chosen: r.address === chosen, state: kindOf(r.state),
 			wide: s, width: cap, brim: (k * f) / s, level: known(own) ? k * own : null, to: fills ? k * level : known(own)
 				? k * own : null, part: fills ? part : 0, words: levelWords(c)(k * (own || 0)),
 			tip: [r.pod || r.address, stateWord(r.state), known(own) ? 'at ' + levelWords(c)(k * own) + (fills
-				? ', gets ' + pct(part, 0) + ' of the next requests' : taken ? ', all places taken' : kindOf(r.state) === 'good'
-				? ', above the level: gets the floor' : '') : 'its load is not known'],
+				? ', gets ' + pct(part, 0) + ' of the next requests' : r.override ? ', ' + overrideWords(r.override) : taken
+				? ', all places taken' : kindOf(r.state) === 'good' ? ', above the level: gets the floor' : '')
+				: 'its load is not known'],
 			go: endpointPath(c.name, r.address),
 		};
 	});
 }
-// placesOf is how many requests a queue has at an endpoint at the same time, as far as that is known.
+// placesOf is how many requests a queue has at an endpoint at a time, if known.
 const placesOf = (c, r) => (!c.queue ? Infinity : known(c.queue.max_in_flight) ? c.queue.max_in_flight
 	: r.slotsKnown ? r.slots : Infinity);
 // Where the unit is work, levels are drawn in seconds, if these are known.
@@ -475,7 +477,7 @@ export function clusterView() {
 		leadOf(kind, lead, h('small', '  ' + since())),
 	];
 	if (!rows.length) return [head, empty('No endpoints',
-		'Discovery has found none for this cluster. See the source discovery below, or the list in the configuration.'),
+		'Discovery has found none: see its source below.'),
 		sourcesCard(c)];
 	const events = S.events.filter((e) => !e.cluster || e.cluster === c.name);
 	return [
@@ -518,11 +520,11 @@ function lostCard(c) {
 	const rowsOf = [['now', use.capacity_used], ...(use.if_lost || []).map((l) => ['without ' + (l.endpoints === 1
 		? 'the largest' : l.endpoints), l.capacity_used])];
 	const body = !known(use.capacity_used) ? h('p.inner.soft',
-		'Not known yet: no endpoint has been busy for long enough to show how much it can do.')
+		'Not known yet: no endpoint has been busy for long enough.')
 		: h('div.inner', lostBars(rowsOf),
 			h('p.note',
 			'The work that arrives now, of what the rest can do. The mark is 100 %: beyond it, queues grow without end.'
-			+ (use.estimate ? ' An estimate: some endpoints were never busy, and are taken to be as fast as the others.'
+			+ (use.estimate ? ' An estimate: some endpoints were never busy, and count as fast as the others.'
 				: '')));
 	return card('If endpoints were lost', 'capacity in use', null, body);
 }
@@ -536,7 +538,7 @@ const sourceNames = {
 };
 const sourceKinds = { ok: 'good', partial: 'warning', partly: 'warning', idle: 'none', off: 'none', stale: 'warning',
 	down: 'error' };
-// sourceKind is the kind of the incident about a source, if there is one: it is red where the source fails for most of
+// sourceKind is that of the incident about a source, if there is one: red where the source fails for most of
 // a pool. An incident stays for some seconds after its cause.
 const sourceKind = (c, s) => (s.state !== 'ok' && S.fleet.incidents.find((i) => i.id === 'source/' + c.name + '/' +
 	s.name)?.severity) || sourceKinds[s.state] || '';
@@ -560,7 +562,7 @@ function sourcesCard(c) {
 		byWork(c) && h('p.note.inner', requestWords(c.decision.work)));
 }
 const old = (age) => (known(age) ? ' (' + secs(age) + ' old)' : '');
-// requestWords is what was learned of the requests and the engines of a cluster, with sources and ages.
+// requestWords is what was learned of requests and engines, with sources and ages.
 function requestWords(w) {
 	return 'From the counters of ' + plural(w.engines, 'engine') + old(w.counted_age_seconds) + ': a request has ' +
 		num(w.prompt_tokens) + ' prompt tokens to compute and ' + num(w.output_tokens) + ' of output. ' +
@@ -815,7 +817,7 @@ function whyCard(c, e, row) {
 					followers().map((n) => num(n)).join(' of ') + ' Envoys'], ['flag', e.overloaded
 					? 'overloaded' : 'none'],
 			])), h('p.note', (e.overload_reason ? 'Flagged: ' + e.overload_reason + '. ' : '') +
-				'A weight is a ratio: only its size compared with the others counts.'))));
+				'Only the ratio to other weights counts.'))));
 }
 const step = (n, title, ...kids) => h('div.step', h('h3', h('i', n), title), ...kids);
 const sums = (list) => list.flatMap(([k, v]) => [h('dt', k), h('dd', v)]);
@@ -900,7 +902,7 @@ export function readClients(answer, now) {
 		const state = envoyStates[c.state === 'follows' && c.problems.length ? 'problem' : c.state] || ['none', c.state];
 		return {
 			key: c.node_id + ' ' + c.address, name: c.node_id || 'without a node id', kind: state[0], state: state[1],
-				word: state[0] === 'good' && delays.length ? secs(Math.max(...delays)) + ' behind' : state[1],
+				word: state[0] === 'good' && delays.length ? 'lag ' + secs(Math.max(...delays)) : state[1],
 			delay: delays.length ? Math.max(...delays) : null, rate: c.signals.request_rate, open: c.signals.open_requests,
 				tells: modes[c.signals.mode] ?? c.signals.mode, version: c.version, address: c.address, zone: c.locality,
 			connected: seconds(c.connected_at), problems: c.problems, nack: nack && nack.nack,
@@ -953,7 +955,7 @@ export function envoysView() {
 		clusters.length > 0 && matrixCard(clusters),
 		replicasCard(), pickersCard(),
 		!S.clientsAt ? loadingBlocks()[1] : !S.envoys.length ? empty('No Envoy is connected',
-			'An Envoy needs Steelyard’s address as its source of endpoints. This prints a configuration that has it:',
+			'This prints a configuration of an Envoy that follows:',
 			h('p', h('code', 'steelyard bootstrap --cluster ' + (clusters[0]?.name || 'NAME')))) : h('section.card',
 			h('header', h('h2', 'Each Envoy'), h('div.tools', filterField('name, address, state', 'Envoys')), h('small.less',
 				'one that left stays listed for an hour')),
@@ -1112,7 +1114,7 @@ export const helpView = () => [h('h2', 'Keys and words'), h('div.keys', keys.map
 export const goesOn = 'The traffic goes on: Envoys keep their weights, and failsafe ones balance by themselves once ' +
 	'these are older than push.endpoint_stale_after.';
 export const heldBack = 'It answers other requests, and its stream of events does not arrive: a proxy in between ' +
-	'holds it back. Have it pass on text/event-stream without a buffer.';
+	'holds it back: it must not buffer text/event-stream.';
 export function noAnswer() {
 	const pod = S.process && S.process.own_pod;
 	return empty(S.error === heldBack ? 'The stream does not arrive' : 'Steelyard does not answer',
