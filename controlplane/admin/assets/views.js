@@ -955,7 +955,7 @@ export function envoysView() {
 		clusters.length > 0 && matrixCard(clusters),
 		replicasCard(), pickersCard(),
 		!S.clientsAt ? loadingBlocks()[1] : !S.envoys.length ? empty('No Envoy is connected',
-			'This prints a configuration of an Envoy that follows:',
+			'This prints a configuration of an Envoy:',
 			h('p', h('code', 'steelyard bootstrap --cluster ' + (clusters[0]?.name || 'NAME')))) : h('section.card',
 			h('header', h('h2', 'Each Envoy'), h('div.tools', filterField('name, address, state', 'Envoys')), h('small.less',
 				'one that left stays listed for an hour')),
@@ -1114,7 +1114,7 @@ export const helpView = () => [h('h2', 'Keys and words'), h('div.keys', keys.map
 export const goesOn = 'The traffic goes on: Envoys keep their weights, and failsafe ones balance by themselves once ' +
 	'these are older than push.endpoint_stale_after.';
 export const heldBack = 'It answers other requests, and its stream of events does not arrive: a proxy in between ' +
-	'holds it back: it must not buffer text/event-stream.';
+	'holds it back: it may not buffer text/event-stream.';
 export function noAnswer() {
 	const pod = S.process && S.process.own_pod;
 	return empty(S.error === heldBack ? 'The stream does not arrive' : 'Steelyard does not answer',
