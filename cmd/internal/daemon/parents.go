@@ -226,8 +226,8 @@ func (p *parents) pass(ctx context.Context, now time.Time, v *parentsView) error
 // lookForGateways notes which Gateways are gone: Envoy Gateway does not say so.
 func (p *parents) lookForGateways(ctx context.Context, v *parentsView) error {
 	all := map[string]bool{}
-	for _, named := range v.gateway.State().Pools {
-		all[named.Gateway] = true
+	for _, gateway := range v.gateway.Gateways() {
+		all[gateway] = true
 	}
 	for i := range v.pools {
 		for _, parent := range v.pools[i].Parents(v.controller) {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
@@ -124,4 +126,54 @@ func TestWhatHasNoEffectOnAPoolIsNamed(t *testing.T) {
 	if got := s.State().Ignored; !slices.Equal(got, want) {
 		t.Errorf("without effect are %q, want %q", got, want)
 	}
+}
+
+// Envoy Gateway passes the pool on like a backend.
+func TestAPoolThatOnlyAFilterNamesIsNamedAndHoldsNothing(t *testing.T) {
+	filter := Backend{Pool: true, Namespace: "models", Name: "llama", ByFilter: true}
+	s := fake{ruleOfLlama: {filter, ofService(1)}}.server()
+	c := asked(t, s, ruleOfLlama, resource("models", "llama", ""))
+	out := translated(t, s, request(t, []*routev3.Route{single(ruleOfLlama)}, c))
+	if got := sent(out.Routes[0].VirtualHosts[0].Routes[0]); got != ruleOfLlama {
+		t.Errorf("the route goes to %s", got)
+	}
+	want := ruleOfLlama + ": its filter ExtensionRef to the InferencePool models/llama has no effect: name the pool " +
+		"in backendRefs, or remove the filter"
+	if s := s.State(); !slices.Equal(s.Ignored, []string{want}) || len(s.Pools) != 0 {
+		t.Errorf("the state is %+v", s)
+	}
+	s.Forget(s.Gateways()[0])
+	if i := s.State().Ignored; len(i) != 0 {
+		t.Errorf("a Gateway that is gone has %q", i)
+	}
+}
+
+func TestARuleIsNotRefusedForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := fake{ruleOfLlama: {ofService(1)}}
+		s := f.server()
+		question := &extension.PostClusterModifyRequest{Cluster: ofEnvoyGateway(ruleOfLlama),
+			PostClusterContext: &extension.PostClusterExtensionContext{
+				BackendExtensionResources: []*extension.ExtensionResource{resource("models", "llama", "")}}}
+		refused := func(want bool) {
+			t.Helper()
+			if _, err := s.PostClusterModify(t.Context(), question); (err != nil) != want {
+				t.Errorf("after %s: %v", time.Now(), err)
+			}
+		}
+		refused(true)
+		time.Sleep(catchesUpWithin - time.Second)
+		refused(true)
+		time.Sleep(time.Second)
+		refused(false)
+		translated(t, s, request(t, []*routev3.Route{single(ruleOfLlama)}, question.Cluster))
+		if i := s.State().Ignored; len(i) != 1 || !strings.Contains(i[0], "models/llama for it, which is none of") {
+			t.Errorf("without effect are %q", i)
+		}
+		f[ruleOfLlama] = []Backend{ofService(2)} // a change that it may not know
+		refused(true)
+		asked(t, s, ruleOfLlama) // it knows
+		time.Sleep(catchesUpWithin)
+		refused(true)
+	})
 }

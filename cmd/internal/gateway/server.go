@@ -27,6 +27,7 @@ type Backend struct {
 	Pool            bool // an InferencePool
 	Namespace, Name string
 	Weight          uint32
+	ByFilter        bool   // only a filter of the rule names it, so it gets no requests
 	Filters         bool   // it has some of its own
 	TLSPolicy       string // of a pool, a BackendTLSPolicy of its namespace; empty: none
 }
@@ -57,11 +58,13 @@ type Server struct {
 	state   api.EnvoyGateway
 	pools   map[string][]api.GatewayPool // by Gateway
 	ignored map[string][]string          // what of the routes has no effect, by Gateway
+	changes map[RuleID]change            // that Envoy Gateway may not know yet
 }
 
 // New makes a server.
 func New(o Options) *Server {
-	return &Server{options: o, pools: map[string][]api.GatewayPool{}, ignored: map[string][]string{}}
+	return &Server{options: o, pools: map[string][]api.GatewayPool{}, ignored: map[string][]string{},
+		changes: map[RuleID]change{}}
 }
 
 // Envoy Gateway sets no deadline and sends no keepalive, and holds the changes of all its Gateways while it waits.
@@ -113,6 +116,7 @@ func (s *Server) PostClusterModify(ctx context.Context, in *extension.PostCluste
 			"answers PostClusterModify without the cluster, so its pools cannot be served: remove its hook Cluster"))
 	}
 	if !ok || len(pools) == 0 {
+		s.caughtUp(id)
 		return out, nil
 	}
 	backends, err := s.options.Backends(ctx, id)
@@ -122,9 +126,16 @@ func (s *Server) PostClusterModify(ctx context.Context, in *extension.PostCluste
 	n := s.noteOf(id, backends, pools)
 	served := slices.ContainsFunc(n.Shares, func(s share) bool { return s.Cluster != "" })
 	rest := slices.ContainsFunc(n.Shares, func(s share) bool { return s.Cluster == "" })
-	if past := pastOf(backends, pools); past != "" && (rest || !served) {
+	past := pastOf(backends, pools)
+	switch {
+	case past == "" || served && !rest:
+		s.caughtUp(id)
+	case s.mayCatchUp(id, backends):
 		return nil, s.failed(status.Errorf(codes.Unavailable, "%s has just changed: the InferencePool %s gets none of "+
 			"its requests any more", id, past))
+	default:
+		n.Ignored = append(n.Ignored, fmt.Sprintf("%s: Envoy Gateway has the InferencePool %s for it, which is none of "+
+			"its backends, so it gets no requests: see what else of the route names it", id, past))
 	}
 	switch {
 	case !served:
@@ -196,12 +207,45 @@ func pastOf(backends []Backend, pools map[string]pool) string {
 	}
 	for _, name := range slices.Sorted(maps.Keys(pools)) {
 		if !slices.ContainsFunc(backends, func(b Backend) bool {
-			return b.Pool && b.Weight > 0 && b.Namespace+"/"+b.Name == name
+			return b.Pool && (b.Weight > 0 || b.ByFilter) && b.Namespace+"/"+b.Name == name
 		}) {
 			return name
 		}
 	}
 	return ""
+}
+
+// A change of a rule is one that Envoy Gateway may not know yet.
+type change struct {
+	backends []Backend
+	since    time.Time
+}
+
+// catchesUpWithin is how long Envoy Gateway may take to see a change of a route. When its pools are still others later,
+// they are not the route's past, but something that nobody thought of: refused for ever, it would hold all changes of
+// the Gateway.
+const catchesUpWithin = 10 * time.Second
+
+// mayCatchUp notes a rule for which Envoy Gateway has other pools, and reports whether these may be the past.
+func (s *Server) mayCatchUp(id RuleID, backends []Backend) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c, ok := s.changes[id]
+	if ok && slices.Equal(c.backends, backends) {
+		return time.Since(c.since) < catchesUpWithin
+	}
+	if !ok && len(s.changes) >= maxPools {
+		clear(s.changes)
+	}
+	s.changes[id] = change{backends, time.Now()}
+	return true
+}
+
+// caughtUp forgets the change of a rule.
+func (s *Server) caughtUp(id RuleID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.changes, id)
 }
 
 // noteOf returns the part of each cluster of a rule, its pools, and what has no effect on them.
@@ -210,6 +254,9 @@ func (s *Server) noteOf(id RuleID, backends []Backend, pools map[string]pool) (n
 	for _, b := range backends {
 		p, found := pools[b.Namespace+"/"+b.Name]
 		switch {
+		case b.ByFilter && b.Pool && found:
+			n.Ignored = append(n.Ignored, fmt.Sprintf("%s: its filter ExtensionRef to the InferencePool %s/%s has no "+
+				"effect: name the pool in backendRefs, or remove the filter", id, b.Namespace, b.Name))
 		case b.Weight == 0 || b.Pool && !found: // one that does not exist is Envoy Gateway's to refuse
 		case !b.Pool:
 			rest += b.Weight
@@ -279,6 +326,8 @@ func (s *Server) translated(named map[string][]api.GatewayPool, ignored []string
 			delete(s.pools, gateway)
 		} else if len(s.pools) < maxPools || before != nil {
 			s.pools[gateway] = now
+		}
+		if len(ignored) > 0 && len(s.ignored) < maxPools {
 			s.ignored[gateway] = api.Limit(ignored, maxPools)
 		}
 	}
@@ -290,6 +339,13 @@ func (s *Server) translated(named map[string][]api.GatewayPool, ignored []string
 				"pool", p.Name, "cluster", p.Cluster, "left_to", p.Picker, "not_served", p.Reason)
 		}
 	}
+}
+
+// Gateways are those of which something is known.
+func (s *Server) Gateways() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.AppendSeq(slices.Collect(maps.Keys(s.pools)), maps.Keys(s.ignored))
 }
 
 // Forget drops the pools of a Gateway that is gone: Envoy Gateway asks no more about it.

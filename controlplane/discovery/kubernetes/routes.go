@@ -21,6 +21,7 @@ var routeResources = map[string]schema.GroupVersionResource{
 type BackendRef struct {
 	Group, Kind, Namespace, Name string
 	Weight                       uint32
+	ByFilter                     bool   // only a filter of the rule names it (ExtensionRef), so it gets no requests
 	Filters                      bool   // it has some of its own
 	TLSPolicy                    string // the BackendTLSPolicy for it, in its namespace; empty: none
 }
@@ -29,19 +30,40 @@ type BackendRef struct {
 type route struct {
 	Spec struct {
 		Rules []struct {
+			Filters     []filter `json:"filters"`
 			BackendRefs []struct {
-				Group     string  `json:"group"`
-				Kind      string  `json:"kind"`
-				Namespace string  `json:"namespace"`
-				Name      string  `json:"name"`
-				Weight    *uint32 `json:"weight"`
-				Filters   []any   `json:"filters"`
+				Group     string   `json:"group"`
+				Kind      string   `json:"kind"`
+				Namespace string   `json:"namespace"`
+				Name      string   `json:"name"`
+				Weight    *uint32  `json:"weight"`
+				Filters   []filter `json:"filters"`
 			} `json:"backendRefs"`
 		} `json:"rules"`
 	} `json:"spec"`
 }
 
-// Backends returns the backends of a rule of a route, as the API has them now: weights that are older than the
+// A filter is what is read of one: Envoy Gateway passes an extensionRef on like a backend.
+type filter struct {
+	ExtensionRef *struct {
+		Group string `json:"group"`
+		Kind  string `json:"kind"`
+		Name  string `json:"name"`
+	} `json:"extensionRef"`
+}
+
+// named appends what filters name, which is always of the route's namespace.
+func named(out []BackendRef, namespace string, filters []filter) []BackendRef {
+	for _, f := range filters {
+		if r := f.ExtensionRef; r != nil {
+			out = append(out, BackendRef{Group: r.Group, Kind: r.Kind, Namespace: namespace, Name: r.Name,
+				ByFilter: true})
+		}
+	}
+	return out
+}
+
+// Backends returns the backends of a rule of a route, and what its filters name, as the API has them now: weights that are older than the
 // gateway's would be in force until it asks again. A route that is gone has none: the gateway will soon know.
 func (c *Client) Backends(ctx context.Context, kind, namespace, name string, rule int) ([]BackendRef, error) {
 	resource, ok := routeResources[kind]
@@ -69,6 +91,7 @@ func (c *Client) Backends(ctx context.Context, kind, namespace, name string, rul
 
 func (c *Client) backendsOf(ctx context.Context, namespace string, r route, rule int) (out []BackendRef, err error) {
 	policies := map[string][]tlsPolicy{} // by namespace
+	out = named(out, namespace, r.Spec.Rules[rule].Filters)
 	for _, b := range r.Spec.Rules[rule].BackendRefs {
 		weight := uint32(1)
 		if b.Weight != nil {
@@ -84,7 +107,7 @@ func (c *Client) backendsOf(ctx context.Context, namespace string, r route, rule
 			}
 			ref.TLSPolicy = policyFor(policies[ref.Namespace], ref)
 		}
-		out = append(out, ref)
+		out = append(named(out, namespace, b.Filters), ref)
 	}
 	return out, nil
 }

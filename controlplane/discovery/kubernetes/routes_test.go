@@ -14,7 +14,9 @@ import (
 )
 
 const aRoute = `{"apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute",
-	"metadata": {"namespace": "models", "name": "llama"}, "spec": {"rules": [{"backendRefs": [
+	"metadata": {"namespace": "models", "name": "llama"}, "spec": {"rules": [{
+		"filters": [{"type": "ExtensionRef", "extensionRef": {"group": "inference.networking.k8s.io",
+			"kind": "InferencePool", "name": "filter"}}], "backendRefs": [
 		{"group": "inference.networking.k8s.io", "kind": "InferencePool", "name": "llama", "weight": 9,
 			"filters": [{"type": "RequestHeaderModifier"}]},
 		{"group": "inference.networking.k8s.io", "kind": "InferencePool", "name": "next"},
@@ -29,11 +31,12 @@ const policies = `{"apiVersion": "gateway.networking.k8s.io/v1", "kind": "Backen
 func TestABackendHasWhatItsGatewayMayNotPassOn(t *testing.T) {
 	const pool = "inference.networking.k8s.io"
 	plain := []BackendRef{
+		{Group: pool, Kind: "InferencePool", Namespace: "models", Name: "filter", ByFilter: true},
 		{Group: pool, Kind: "InferencePool", Namespace: "models", Name: "llama", Weight: 9, Filters: true},
 		{Group: pool, Kind: "InferencePool", Namespace: "models", Name: "next", Weight: 1},
 		{Kind: "Service", Namespace: "models", Name: "llama", Weight: 1}}
 	secured := slices.Clone(plain)
-	secured[1].TLSPolicy = "pools"
+	secured[2].TLSPolicy = "pools"
 	for name, c := range map[string]struct {
 		code int
 		body string
