@@ -204,8 +204,8 @@ func (k *kubernetesAPI) backends(ctx context.Context, id gateway.RuleID) ([]gate
 	out := make([]gateway.Backend, len(found))
 	for i, b := range found {
 		out[i] = gateway.Backend{Pool: b.Kind == "InferencePool" && b.Group == "inference.networking.k8s.io",
-			Namespace: b.Namespace, Name: b.Name, Weight: b.Weight, ByFilter: b.ByFilter, Filters: b.Filters,
-			TLSPolicy: b.TLSPolicy}
+			Namespace: b.Namespace, Name: b.Name, Weight: b.Weight, ByFilter: b.ByFilter, Generation: b.Generation,
+			Filters: b.Filters, TLSPolicy: b.TLSPolicy}
 	}
 	return out, err
 }

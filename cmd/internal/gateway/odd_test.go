@@ -170,7 +170,9 @@ func TestARuleIsNotRefusedForEver(t *testing.T) {
 		if i := s.State().Ignored; len(i) != 1 || !strings.Contains(i[0], "models/llama for it, which is none of") {
 			t.Errorf("without effect are %q", i)
 		}
-		f[ruleOfLlama] = []Backend{ofService(2)} // a change that it may not know
+		again := ofService(1)
+		again.Generation = 2
+		f[ruleOfLlama] = []Backend{again} // a change that it may not know
 		refused(true)
 		asked(t, s, ruleOfLlama) // it knows
 		time.Sleep(catchesUpWithin)

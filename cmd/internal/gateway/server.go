@@ -28,6 +28,7 @@ type Backend struct {
 	Namespace, Name string
 	Weight          uint32
 	ByFilter        bool   // only a filter of the rule names it, so it gets no requests
+	Generation      int64  // of its route: each change of that has another
 	Filters         bool   // it has some of its own
 	TLSPolicy       string // of a pool, a BackendTLSPolicy of its namespace; empty: none
 }

@@ -22,12 +22,16 @@ type BackendRef struct {
 	Group, Kind, Namespace, Name string
 	Weight                       uint32
 	ByFilter                     bool   // only a filter of the rule names it (ExtensionRef), so it gets no requests
+	Generation                   int64  // of its route: each change of that has another
 	Filters                      bool   // it has some of its own
 	TLSPolicy                    string // the BackendTLSPolicy for it, in its namespace; empty: none
 }
 
 // A route is what is read of one.
 type route struct {
+	Metadata struct {
+		Generation int64 `json:"generation"`
+	} `json:"metadata"`
 	Spec struct {
 		Rules []struct {
 			Filters     []filter `json:"filters"`
@@ -86,7 +90,11 @@ func (c *Client) Backends(ctx context.Context, kind, namespace, name string, rul
 		return nil, fmt.Errorf("%s %s/%s has %d rules and not one of the number %d: it has just changed", kind,
 			namespace, name, len(r.Spec.Rules), rule)
 	}
-	return c.backendsOf(ctx, namespace, r, rule)
+	out, err := c.backendsOf(ctx, namespace, r, rule)
+	for i := range out {
+		out[i].Generation = r.Metadata.Generation
+	}
+	return out, err
 }
 
 func (c *Client) backendsOf(ctx context.Context, namespace string, r route, rule int) (out []BackendRef, err error) {

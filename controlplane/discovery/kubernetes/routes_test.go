@@ -14,7 +14,7 @@ import (
 )
 
 const aRoute = `{"apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute",
-	"metadata": {"namespace": "models", "name": "llama"}, "spec": {"rules": [{
+	"metadata": {"namespace": "models", "name": "llama", "generation": 3}, "spec": {"rules": [{
 		"filters": [{"type": "ExtensionRef", "extensionRef": {"group": "inference.networking.k8s.io",
 			"kind": "InferencePool", "name": "filter"}}], "backendRefs": [
 		{"group": "inference.networking.k8s.io", "kind": "InferencePool", "name": "llama", "weight": 9,
@@ -35,6 +35,9 @@ func TestABackendHasWhatItsGatewayMayNotPassOn(t *testing.T) {
 		{Group: pool, Kind: "InferencePool", Namespace: "models", Name: "llama", Weight: 9, Filters: true},
 		{Group: pool, Kind: "InferencePool", Namespace: "models", Name: "next", Weight: 1},
 		{Kind: "Service", Namespace: "models", Name: "llama", Weight: 1}}
+	for i := range plain {
+		plain[i].Generation = 3
+	}
 	secured := slices.Clone(plain)
 	secured[2].TLSPolicy = "pools"
 	for name, c := range map[string]struct {
