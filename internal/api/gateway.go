@@ -6,7 +6,7 @@ type EnvoyGateway struct {
 	Calls       uint64        `json:"calls"` // that were answered
 	LastCallAt  Time          `json:"last_call_at"`
 	Failures    uint64        `json:"failures"`   // calls answered by an error
-	LastError   string        `json:"last_error"` // empty once a call is answered
+	LastError   string        `json:"last_error"` // empty once all is answered that failed
 	LastErrorAt Time          `json:"last_error_at"`
 	Pools       []GatewayPool `json:"pools"`   // that routes name, at most 100
 	Ignored     []string      `json:"ignored"` // what of the routes has no effect, and why, at most 100

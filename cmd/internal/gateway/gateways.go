@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+
 	"steelyard/internal/api"
 	"steelyard/internal/extension"
 )
@@ -30,7 +32,7 @@ func poolsByGateway(in *extension.PostTranslateModifyRequest) map[string][]api.G
 	}
 	for _, list := range in.Routes {
 		for _, host := range list.VirtualHosts {
-			gateway := cmp.Or(gatewayOfHost(host), gatewayIn(list.Name))
+			gateway := gatewayOfHosts(list, host)
 			pools := out[gateway]
 			for _, r := range host.Routes {
 				id, _ := ruleOf(r.Name)
@@ -41,6 +43,11 @@ func poolsByGateway(in *extension.PostTranslateModifyRequest) map[string][]api.G
 		}
 	}
 	return out
+}
+
+// gatewayOfHosts is the Gateway of a virtual host in a list of routes.
+func gatewayOfHosts(list *routev3.RouteConfiguration, host *routev3.VirtualHost) string {
+	return cmp.Or(gatewayOfHost(host), gatewayIn(list.Name))
 }
 
 // gatewayIn is the Gateway in the name of a listener, NAMESPACE/GATEWAY/LISTENER; empty where names are others

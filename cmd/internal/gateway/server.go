@@ -60,12 +60,13 @@ type Server struct {
 	pools   map[string][]api.GatewayPool // by Gateway
 	ignored map[string][]string          // what of the routes has no effect, by Gateway
 	changes map[RuleID]change            // that Envoy Gateway may not know yet
+	failing map[string]failure           // by the name of a cluster
 }
 
 // New makes a server.
 func New(o Options) *Server {
 	return &Server{options: o, pools: map[string][]api.GatewayPool{}, ignored: map[string][]string{},
-		changes: map[RuleID]change{}}
+		changes: map[RuleID]change{}, failing: map[string]failure{}}
 }
 
 // Envoy Gateway sets no deadline and sends no keepalive, and holds the changes of all its Gateways while it waits.
@@ -94,27 +95,43 @@ func (s *Server) survive(ctx context.Context, in any, _ *grpc.UnaryServerInfo, a
 	defer func() {
 		if r := recover(); r != nil {
 			err = status.Errorf(codes.Internal, "a defect of Steelyard: %v", r)
+			if q, ok := in.(*extension.PostClusterModifyRequest); ok {
+				s.clusterFailed(q, err)
+			}
 			err = s.failed(err, "stack", string(debug.Stack()))
 		}
 	}()
 	return answer(ctx, in)
 }
 
-// PostClusterModify notes the backends of a rule with pools in its cluster. The cluster of nothing but pools that are
+// PostClusterModify answers what clusterOf does.
+func (s *Server) PostClusterModify(ctx context.Context, in *extension.PostClusterModifyRequest) (
+	*extension.PostClusterModifyResponse, error) {
+	name := in.GetCluster().GetName()
+	out, err := s.clusterOf(ctx, in)
+	if err != nil {
+		s.clusterFailed(in, err)
+		return nil, s.failed(err)
+	}
+	s.clusterAnswered(name)
+	return out, nil
+}
+
+// clusterOf notes the backends of a rule with pools in its cluster. The cluster of nothing but pools that are
 // served gets their members: no route stays with it, but Envoy has it before the route, and requests of one that moves
 // from a Service to a pool would find none. An answer without the cluster would mean "unchanged" only to a single
 // extension: Envoy Gateway passes each answer on to the next one.
-func (s *Server) PostClusterModify(ctx context.Context, in *extension.PostClusterModifyRequest) (
+func (s *Server) clusterOf(ctx context.Context, in *extension.PostClusterModifyRequest) (
 	*extension.PostClusterModifyResponse, error) {
 	out := &extension.PostClusterModifyResponse{Cluster: in.Cluster}
 	pools, err := poolsOf(in.GetPostClusterContext().GetBackendExtensionResources())
 	if err != nil {
-		return nil, s.failed(status.Error(codes.InvalidArgument, err.Error()))
+		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
 	id, ok := ruleOf(in.GetCluster().GetName())
 	if len(pools) > 0 && in.Cluster == nil {
-		return nil, s.failed(status.Error(codes.InvalidArgument, "an extension before Steelyard in extensionManagers "+
-			"answers PostClusterModify without the cluster, so its pools cannot be served: remove its hook Cluster"))
+		return nil, status.Error(codes.InvalidArgument, "an extension before Steelyard in extensionManagers "+
+			"answers PostClusterModify without the cluster, so its pools cannot be served: remove its hook Cluster")
 	}
 	if !ok || len(pools) == 0 {
 		s.caughtUp(id)
@@ -122,7 +139,7 @@ func (s *Server) PostClusterModify(ctx context.Context, in *extension.PostCluste
 	}
 	backends, err := s.options.Backends(ctx, id)
 	if err != nil { // Envoy Gateway tries again, and then keeps what its Envoys have
-		return nil, s.failed(status.Errorf(codes.Unavailable, "reading the weights of %s: %v", id, err))
+		return nil, status.Errorf(codes.Unavailable, "reading the weights of %s: %v", id, err)
 	}
 	n := s.noteOf(id, backends, pools)
 	served := slices.ContainsFunc(n.Shares, func(s share) bool { return s.Cluster != "" })
@@ -132,8 +149,8 @@ func (s *Server) PostClusterModify(ctx context.Context, in *extension.PostCluste
 	case past == "" || served && !rest:
 		s.caughtUp(id)
 	case s.mayCatchUp(id, backends):
-		return nil, s.failed(status.Errorf(codes.Unavailable, "%s has just changed: the InferencePool %s gets none of "+
-			"its requests any more", id, past))
+		return nil, status.Errorf(codes.Unavailable, "%s has just changed: the InferencePool %s gets none of "+
+			"its requests any more", id, past)
 	default:
 		n.Ignored = append(n.Ignored, fmt.Sprintf("%s: Envoy Gateway has the InferencePool %s for it, which is none of "+
 			"its backends, so it gets no requests: see what else of the route names it", id, past))
@@ -149,7 +166,7 @@ func (s *Server) PostClusterModify(ctx context.Context, in *extension.PostCluste
 		setMembers(in.Cluster, members)
 	}
 	if err := n.write(in.Cluster); err != nil {
-		return nil, s.failed(status.Error(codes.Internal, err.Error()))
+		return nil, status.Error(codes.Internal, err.Error())
 	}
 	return out, nil
 }
@@ -158,6 +175,9 @@ func (s *Server) PostClusterModify(ctx context.Context, in *extension.PostCluste
 func (s *Server) PostTranslateModify(ctx context.Context, in *extension.PostTranslateModifyRequest) (
 	*extension.PostTranslateModifyResponse, error) {
 	named := poolsByGateway(in)
+	for _, gateway := range s.stillFailing(in, named) {
+		delete(named, gateway) // its Envoys keep what they have
+	}
 	out, ignored, err := Translate(in, Surroundings{ModuleXDS: s.options.ModuleXDS,
 		ModuleGateways: s.options.ModuleGateways,
 		Members:        func(cluster string) []string { return s.options.Members(ctx, cluster) }})
@@ -355,6 +375,7 @@ func (s *Server) Forget(gateway string) {
 	defer s.mu.Unlock()
 	delete(s.pools, gateway)
 	delete(s.ignored, gateway)
+	maps.DeleteFunc(s.failing, func(_ string, f failure) bool { return f.gateway == gateway })
 }
 
 // failed notes an answer that is an error.
@@ -373,6 +394,9 @@ func (s *Server) State() api.EnvoyGateway {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := s.state
+	if names := slices.Sorted(maps.Keys(s.failing)); out.LastError == "" && len(names) > 0 {
+		out.LastError = s.failing[names[0]].text
+	}
 	out.Enabled, out.Pools, out.Ignored = true, []api.GatewayPool{}, []string{}
 	for _, name := range slices.Sorted(maps.Keys(s.ignored)) {
 		out.Ignored = append(out.Ignored, s.ignored[name]...)

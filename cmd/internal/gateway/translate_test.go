@@ -325,20 +325,3 @@ func TestTheStateNamesThePoolsOfEachGateway(t *testing.T) {
 		t.Errorf("without routes it is %+v", state)
 	}
 }
-
-// Envoy Gateway gives up a translation that fails, and the next one may be of another Gateway.
-func TestPoolsOfATranslationThatFailedAreOfNoGateway(t *testing.T) {
-	s := fake{ruleOfLlama: {ofPool("llama", 1)}}.server()
-	asked(t, s, ruleOfLlama, resource("models", "llama", ""))
-	_, err := s.PostClusterModify(t.Context(), &extension.PostClusterModifyRequest{
-		Cluster: &clusterv3.Cluster{Name: "httproute/models/unknown/rule/0"},
-		PostClusterContext: &extension.PostClusterExtensionContext{
-			BackendExtensionResources: []*extension.ExtensionResource{resource("models", "llama", "")}}})
-	if err == nil {
-		t.Fatal("the API answers")
-	}
-	translated(t, s, request(t, nil))
-	if pools := s.State().Pools; len(pools) != 0 {
-		t.Errorf("the pools are %+v", pools)
-	}
-}
