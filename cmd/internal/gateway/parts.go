@@ -2,7 +2,10 @@ package gateway
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
+	"slices"
+	"sync"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
@@ -47,17 +50,17 @@ func partsOf(cluster string, members []string, c choice, moduleXDS string) (p pa
 		return p, fmt.Errorf("rendering cluster %s: %w", cluster, err)
 	}
 	p.target, p.route, p.router = rendered.Target, &routev3.RouteAction{}, &routerv3.Router{}
-	var list []any
-	if err := yaml.Unmarshal(rendered.Clusters, &list); err != nil {
+	text, err := yaml.YAMLToJSON(rendered.Clusters)
+	if err != nil {
+		return p, fmt.Errorf("reading the clusters of %s: %w", cluster, err)
+	}
+	var list []json.RawMessage
+	if err := json.Unmarshal(text, &list); err != nil {
 		return p, fmt.Errorf("reading the clusters of %s: %w", cluster, err)
 	}
 	for _, one := range list {
-		text, err := yaml.Marshal(one)
-		if err != nil {
-			return p, err
-		}
 		c := &clusterv3.Cluster{}
-		if err := message(text, c); err != nil {
+		if err := protojson.Unmarshal(one, c); err != nil {
 			return p, fmt.Errorf("reading a cluster of %s: %w", cluster, err)
 		}
 		p.clusters = append(p.clusters, c)
@@ -71,6 +74,47 @@ func partsOf(cluster string, members []string, c choice, moduleXDS string) (p pa
 	if p.module, err = moduleOf(rendered); err != nil {
 		return p, fmt.Errorf("reading the module of %s: %w", cluster, err)
 	}
+	return p, nil
+}
+
+// rendering is what parts depend on besides the members.
+type rendering struct {
+	cluster, moduleXDS string
+	choice             choice
+}
+
+// A cache has the parts of the last translations: rendering them takes milliseconds for each cluster, and Envoy Gateway
+// asks about all of a Gateway for each change. Nobody may change them.
+type cache struct {
+	mu    sync.Mutex // guards all
+	known map[rendering]madeFor
+}
+
+type madeFor struct {
+	members []string
+	parts   parts
+}
+
+// maxParts bounds them.
+const maxParts = 2000
+
+// partsOf returns parts, and renders them if they are not known.
+func (c *cache) partsOf(cluster string, members []string, chosen choice, moduleXDS string) (parts, error) {
+	of := rendering{cluster, moduleXDS, chosen}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before, ok := c.known[of]
+	if ok && slices.Equal(before.members, members) {
+		return before.parts, nil
+	}
+	p, err := partsOf(cluster, members, chosen, moduleXDS)
+	if err != nil {
+		return p, err
+	}
+	if !ok && len(c.known) >= maxParts {
+		clear(c.known)
+	}
+	c.known[of] = madeFor{slices.Clone(members), p}
 	return p, nil
 }
 

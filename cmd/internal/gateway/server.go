@@ -54,6 +54,7 @@ type Options struct {
 type Server struct {
 	extension.UnimplementedEnvoyGatewayExtensionServer
 	options Options
+	parts   cache
 
 	mu      sync.Mutex // guards the fields below
 	state   api.EnvoyGateway
@@ -65,7 +66,7 @@ type Server struct {
 
 // New makes a server.
 func New(o Options) *Server {
-	return &Server{options: o, pools: map[string][]api.GatewayPool{}, ignored: map[string][]string{},
+	return &Server{options: o, parts: cache{known: map[rendering]madeFor{}}, pools: map[string][]api.GatewayPool{}, ignored: map[string][]string{},
 		changes: map[RuleID]change{}, failing: map[string]failure{}}
 }
 
@@ -179,8 +180,8 @@ func (s *Server) PostTranslateModify(ctx context.Context, in *extension.PostTran
 		delete(named, gateway) // its Envoys keep what they have
 	}
 	out, ignored, err := Translate(in, Surroundings{ModuleXDS: s.options.ModuleXDS,
-		ModuleGateways: s.options.ModuleGateways,
-		Members:        func(cluster string) []string { return s.options.Members(ctx, cluster) }})
+		ModuleGateways: s.options.ModuleGateways, cache: &s.parts,
+		Members: func(cluster string) []string { return s.options.Members(ctx, cluster) }})
 	if err != nil {
 		return nil, s.failed(status.Error(codes.Internal, err.Error()))
 	}

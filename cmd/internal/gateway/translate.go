@@ -64,6 +64,7 @@ type Surroundings struct {
 	ModuleXDS string
 	// ModuleGateways are those, NAMESPACE/NAME, whose Envoys have the module.
 	ModuleGateways []string
+	cache          *cache
 }
 
 // A translation is what the noted clusters and the annotations say.
@@ -99,7 +100,8 @@ func (t *translation) render() (err error) {
 			if _, done := t.parts[s.Cluster]; done || s.Cluster == "" {
 				continue
 			}
-			t.parts[s.Cluster], err = partsOf(s.Cluster, t.Members(s.Cluster), t.choices[s.Cluster], t.ModuleXDS)
+			t.parts[s.Cluster], err = t.cache.partsOf(s.Cluster, t.Members(s.Cluster), t.choices[s.Cluster],
+				t.ModuleXDS)
 			if err != nil {
 				return err
 			}

@@ -92,7 +92,7 @@ func single(cluster string) *routev3.Route {
 			ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: cluster}}}}
 }
 
-func packed(t *testing.T, m proto.Message) *anypb.Any {
+func packed(t testing.TB, m proto.Message) *anypb.Any {
 	t.Helper()
 	out, err := anypb.New(m)
 	if err != nil {
@@ -102,7 +102,7 @@ func packed(t *testing.T, m proto.Message) *anypb.Any {
 }
 
 // about is what Envoy Gateway notes of the object that something is made of.
-func about(t *testing.T, object map[string]any) *corev3.Metadata {
+func about(t testing.TB, object map[string]any) *corev3.Metadata {
 	t.Helper()
 	noted, err := structpb.NewStruct(map[string]any{"resources": []any{object}})
 	if err != nil {
@@ -112,7 +112,7 @@ func about(t *testing.T, object map[string]any) *corev3.Metadata {
 }
 
 // request is a translation of a Gateway with one listener.
-func request(t *testing.T, routes []*routev3.Route, clusters ...*clusterv3.Cluster,
+func request(t testing.TB, routes []*routev3.Route, clusters ...*clusterv3.Cluster,
 ) *extension.PostTranslateModifyRequest {
 	t.Helper()
 	router := packed(t, &routerv3.Router{SuppressEnvoyHeaders: true})
@@ -131,7 +131,7 @@ func request(t *testing.T, routes []*routev3.Route, clusters ...*clusterv3.Clust
 	}
 }
 
-func translated(t *testing.T, s *Server, in *extension.PostTranslateModifyRequest,
+func translated(t testing.TB, s *Server, in *extension.PostTranslateModifyRequest,
 ) *extension.PostTranslateModifyResponse {
 	t.Helper()
 	out, err := s.PostTranslateModify(t.Context(), in)
