@@ -50,7 +50,7 @@ type parents struct {
 	lookErr error
 
 	mu     sync.Mutex // guards the fields below
-	asked  map[string][]api.GatewayPool
+	asked  map[string]translation
 	absent map[string]int // how often in a row a Gateway had no routes
 	err    string
 }
@@ -58,7 +58,7 @@ type parents struct {
 func newParents() parents {
 	return parents{woken: loops.NewSignal(), follows: map[types.NamespacedName]*following{},
 		wrote: map[types.NamespacedName]time.Time{}, rests: map[string]time.Time{}, refused: map[string]error{},
-		asked: map[string][]api.GatewayPool{}, absent: map[string]int{}}
+		asked: map[string]translation{}, absent: map[string]int{}}
 }
 
 // named has the pools that Gateways name written.
@@ -67,7 +67,7 @@ func (p *parents) named(pools map[string][]api.GatewayPool) {
 	defer p.mu.Unlock()
 	for gateway, named := range pools {
 		if _, waits := p.asked[gateway]; gateway != "" && (waits || len(p.asked) < maxAsked) {
-			p.asked[gateway] = named
+			p.asked[gateway] = translation{pools: named}
 			delete(p.absent, gateway)
 		}
 	}
@@ -80,6 +80,15 @@ func (p *parents) failing() string {
 	defer p.mu.Unlock()
 	return p.err
 }
+
+// A translation is what the routes of a Gateway name. Once a pool is written, it is left to the replica that is asked
+// next, also while another pool waits, such as one that does not exist.
+type translation struct {
+	pools []api.GatewayPool
+	waits map[types.NamespacedName]bool // those that are not written; nil for all
+}
+
+func (t translation) has(pool types.NamespacedName) bool { return t.waits == nil || t.waits[pool] }
 
 // A following is whether Envoys follow a pool, without the moments between two connections.
 type following struct {
@@ -116,16 +125,30 @@ type parentsView struct {
 	certain    bool                      // it is known who follows other replicas
 
 	// Of this pass.
-	asked      map[string][]api.GatewayPool
+	asked      map[string]translation
 	named      map[types.NamespacedName][]kubernetes.Parent // the same, by pool
 	gone       map[string]bool                              // Gateways
-	unfinished map[string]bool                              // Gateways that are not written into all pools
+	unfinished map[string]map[types.NamespacedName]bool     // by Gateway, the pools that it is not written into
+}
+
+// asks reports whether a Gateway is to be written into a pool, or taken out of it.
+func (v *parentsView) asks(gateway string, pool types.NamespacedName) bool {
+	t, ok := v.asked[gateway]
+	return ok && t.has(pool)
+}
+
+// wait keeps a Gateway for the next pass, for one pool.
+func (v *parentsView) wait(gateway string, pool types.NamespacedName) {
+	if v.unfinished[gateway] == nil {
+		v.unfinished[gateway] = map[types.NamespacedName]bool{}
+	}
+	v.unfinished[gateway][pool] = true
 }
 
 // touched are the Gateways that a translation was for, and that a pool has, or is to have.
 func (v *parentsView) touched(pool *kubernetes.FoundPool) (gateways []string) {
 	for _, p := range append(pool.Parents(v.controller), v.named[nameOf(pool)]...) {
-		if _, asked := v.asked[p.Gateway()]; asked {
+		if v.asks(p.Gateway(), nameOf(pool)) {
 			gateways = append(gateways, p.Gateway())
 		}
 	}
@@ -135,7 +158,7 @@ func (v *parentsView) touched(pool *kubernetes.FoundPool) (gateways []string) {
 // wanted are the parents of a pool.
 func (v *parentsView) wanted(pool *kubernetes.FoundPool, followed bool) (out []kubernetes.Parent) {
 	for _, p := range pool.Parents(v.controller) {
-		_, asked := v.asked[p.Gateway()]
+		asked := v.asks(p.Gateway(), nameOf(pool))
 		if p.Kind == kubernetes.GatewayKind && v.gateway != nil && !asked && !v.gone[p.Gateway()] {
 			out = append(out, p)
 		}
@@ -198,7 +221,8 @@ func (p *parents) finish(err error, log *slog.Logger) {
 }
 
 func (p *parents) pass(ctx context.Context, now time.Time, v *parentsView) error {
-	v.named, v.unfinished = map[types.NamespacedName][]kubernetes.Parent{}, map[string]bool{}
+	v.named = map[types.NamespacedName][]kubernetes.Parent{}
+	v.unfinished = map[string]map[types.NamespacedName]bool{}
 	if v.gateway != nil && now.Sub(p.looked) >= gatewaysInterval {
 		p.looked, p.lookErr = now, p.lookForGateways(ctx, v)
 	}
@@ -212,7 +236,7 @@ func (p *parents) pass(ctx context.Context, now time.Time, v *parentsView) error
 			continue
 		}
 		for _, gateway := range v.touched(pool) {
-			v.unfinished[gateway] = true
+			v.wait(gateway, nameOf(pool))
 		}
 	}
 	p.putBack(v)
@@ -266,31 +290,34 @@ func (p *parents) take(v *parentsView) {
 	for gateway, times := range p.absent {
 		v.gone[gateway] = times > 1
 	}
-	v.asked, p.asked = p.asked, map[string][]api.GatewayPool{}
+	v.asked, p.asked = p.asked, map[string]translation{}
 	found := v.found()
-	for gateway, named := range v.asked {
+	for gateway, t := range v.asked {
 		namespace, name, _ := strings.Cut(gateway, "/")
 		ref := kubernetes.ParentRef{Kind: kubernetes.GatewayKind, Namespace: namespace, Name: name}
-		for _, n := range named {
+		for _, n := range t.pools {
 			pool := types.NamespacedName{Namespace: n.Namespace, Name: n.Name}
+			if !t.has(pool) {
+				continue
+			}
 			if n.Picker == "" { // the status of others is their controller's
 				v.named[pool] = append(v.named[pool], kubernetes.Parent{ParentRef: ref, Refused: n.Reason})
 			}
 			if slices.Contains(v.namespaces, n.Namespace) && !found[pool] {
-				v.unfinished[gateway] = true // it will be found soon
+				v.wait(gateway, pool) // it will be found soon
 			}
 		}
 	}
 }
 
-// putBack keeps the Gateways that are not written into all pools for the next pass, unless there was a translation
-// since.
+// putBack keeps the Gateways that are not written into all pools for the next pass, and for these pools alone, unless
+// there was a translation since.
 func (p *parents) putBack(v *parentsView) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for gateway := range v.unfinished {
+	for gateway, waits := range v.unfinished {
 		if _, newer := p.asked[gateway]; !newer {
-			p.asked[gateway] = v.asked[gateway]
+			p.asked[gateway] = translation{pools: v.asked[gateway].pools, waits: waits}
 		}
 	}
 }

@@ -339,6 +339,30 @@ func TestReplicasDoNotFightAboutParents(t *testing.T) {
 	}
 }
 
+func TestReplicasDoNotFightWhileAPoolThatARouteNamesIsMissing(t *testing.T) {
+	a := newPoolAPI(t)
+	a.gateways["models/eg"] = 1
+	a.pool("models", "llama")
+	first, second := newParentsTest(t, a), newParentsTest(t, a)
+	first.parents.named(naming("models/eg", "llama", "ghost"))
+	first.passes(0)
+	second.parents.named(naming("models/eg", "ghost"))
+	second.passes(0)
+	writes := a.writes
+	for range 10 {
+		first.passes(parentsInterval)
+		second.passes(parentsInterval)
+	}
+	first.has("models/llama")
+	if a.writes != writes {
+		t.Errorf("nothing has changed, and they have written %d times", a.writes-writes)
+	}
+	a.pool("models", "ghost")
+	first.passes(parentsInterval)
+	first.has("models/ghost", "Gateway models/eg")
+	first.has("models/llama")
+}
+
 func TestAllReplicasKnowThatAnEnvoyFollows(t *testing.T) {
 	first, _ := serve(t, parse(t, pool))
 	second, _ := serve(t, parse(t, pool))
