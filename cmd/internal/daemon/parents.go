@@ -43,10 +43,10 @@ type parents struct {
 
 	// Of the passes.
 	follows map[types.NamespacedName]*following
-	wrote   map[types.NamespacedName]time.Time
-	rests   map[string]time.Time // by namespace, until when nothing is written
-	refused map[string]error     // by namespace, why
-	looked  time.Time            // for Gateways
+	wrote   map[types.NamespacedName]time.Time // or found it changed
+	rests   map[string]time.Time               // by namespace, until when nothing is written
+	refused map[string]error                   // by namespace, why
+	looked  time.Time                          // for Gateways
 	lookErr error
 
 	mu     sync.Mutex // guards the fields below
@@ -340,10 +340,11 @@ func (p *parents) write(ctx context.Context, now time.Time, pool *kubernetes.Fou
 		return false, nil
 	}
 	wrote, err := v.client.SetParents(ctx, v.controller, pool, wanted)
-	if wrote {
+	changed := errors.Is(err, kubernetes.ErrChanged)
+	if wrote || changed {
 		p.wrote[nameOf(pool)] = now
 	}
-	if errors.Is(err, kubernetes.ErrChanged) {
+	if changed {
 		return false, nil
 	}
 	return err == nil, err

@@ -21,6 +21,7 @@ import (
 	"steelyard/cmd/internal/gateway"
 	"steelyard/controlplane/discovery/kubernetes"
 	"steelyard/internal/api"
+	"steelyard/internal/loops"
 )
 
 // A poolAPI is a Kubernetes API with InferencePools and Gateways.
@@ -409,6 +410,54 @@ func TestAStatusThatMayNotBeWrittenIsAStateAndTriedOnceAMinute(t *testing.T) {
 	p.passes(parentsRetry)
 	p.has("models/llama", "Gateway models/eg")
 	p.has("models/next", "Gateway models/eg")
+}
+
+// Such as one of a watch that hangs.
+func TestAPoolThatHasChangedIsTriedOnceAMinute(t *testing.T) {
+	a := newPoolAPI(t)
+	a.gateways["models/eg"] = 1
+	a.pool("models", "llama")
+	p := newParentsTest(t, a)
+	p.follows["models.llama"] = true
+	p.passes(0)
+	pass := func(after time.Duration) {
+		p.now = p.now.Add(after)
+		v := p.parentsView() // of the pool as it was found
+		v.follow = func(string) bool { return true }
+		if err := p.parents.pass(t.Context(), p.now, v); err != nil {
+			t.Error(err)
+		}
+	}
+	a.pool("models", "llama")
+	pass(followedAfter)
+	for range 11 {
+		pass(parentsInterval)
+	}
+	if a.writes != 1 {
+		t.Errorf("%d writes were tried in a minute", a.writes)
+	}
+	p.passes(parentsRest)
+	p.has("models/llama", "Service steelyard/steelyard-xds")
+}
+
+func TestWithoutPoolsNoneAreKnown(t *testing.T) {
+	a := newPoolAPI(t)
+	a.pool("models", "llama")
+	p := newParentsTest(t, a)
+	p.passes(0)
+	following := loops.Start(t.Context(), func(ctx context.Context) { _ = p.followPools(ctx) })
+	defer following.Stop()
+	next := *p.written
+	next.Pools = nil
+	if err := p.Apply(&next); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "no pool is known", func() error {
+		if v := p.parentsView(); len(v.pools) > 0 {
+			return fmt.Errorf("%d are", len(v.pools))
+		}
+		return nil
+	})
 }
 
 // Envoy Gateway may know of it before Steelyard.

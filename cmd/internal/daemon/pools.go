@@ -106,9 +106,8 @@ func (d *Daemon) followPools(ctx context.Context) error {
 		}
 		watching.Stop()
 		watching = loops.Start(ctx, func(ctx context.Context) {
-			client := d.kubernetes.known()
-			if namespaces := poolNamespaces(d.configuration(), client); len(namespaces) > 0 {
-				client.Pools(ctx, namespaces, d.poolsFound)
+			if client := d.kubernetes.known(); client != nil { // without namespaces, those known are dropped
+				client.Pools(ctx, poolNamespaces(d.configuration(), client), d.poolsFound)
 			}
 		})
 	}
