@@ -23,7 +23,7 @@ import (
 const (
 	parentsInterval  = 5 * time.Second
 	parentsPatience  = 20 * time.Second // that all requests of a pass may take
-	parentsRetry     = time.Minute      // after a write that failed, in its namespace
+	parentsRetry     = time.Minute      // after a write that failed
 	parentsRest      = time.Minute      // between two writes to a pool without a translation: others may write, too
 	gatewaysInterval = 30 * time.Second // between two looks whether Gateways are still there
 	followedAfter    = 10 * time.Second // of Envoys that stay, until a pool is served to them
@@ -44,12 +44,13 @@ type parents struct {
 	// Of the passes.
 	follows map[types.NamespacedName]*following
 	wrote   map[types.NamespacedName]time.Time // or found it changed
-	rests   map[string]time.Time               // by namespace, until when nothing is written
-	refused map[string]error                   // by namespace, why
+	rests   map[types.NamespacedName]time.Time // until when nothing is written; without a name, to all of a namespace
+	refused map[types.NamespacedName]error     // why
 	looked  time.Time                          // for Gateways
 	lookErr error
 
 	mu     sync.Mutex // guards the fields below
+	left   []kubernetes.FoundPool
 	asked  map[string]translation
 	absent map[string]int // how often in a row a Gateway had no routes
 	err    string
@@ -57,8 +58,8 @@ type parents struct {
 
 func newParents() parents {
 	return parents{woken: loops.NewSignal(), follows: map[types.NamespacedName]*following{},
-		wrote: map[types.NamespacedName]time.Time{}, rests: map[string]time.Time{}, refused: map[string]error{},
-		asked: map[string]translation{}, absent: map[string]int{}}
+		wrote: map[types.NamespacedName]time.Time{}, rests: map[types.NamespacedName]time.Time{},
+		refused: map[types.NamespacedName]error{}, asked: map[string]translation{}, absent: map[string]int{}}
 }
 
 // named has the pools that Gateways name written.
@@ -72,6 +73,13 @@ func (p *parents) named(pools map[string][]api.GatewayPool) {
 		}
 	}
 	p.woken.Set()
+}
+
+// leave has the parents taken out of pools that are no longer followed.
+func (p *parents) leave(pools []kubernetes.FoundPool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.left = append(p.left, pools...)
 }
 
 // failing is why something is not written; empty if all is.
@@ -231,7 +239,7 @@ func (p *parents) pass(ctx context.Context, now time.Time, v *parentsView) error
 	for i := range v.pools {
 		pool := &v.pools[i]
 		if done, err := p.write(ctx, now, pool, v); err != nil {
-			p.rests[pool.Namespace], p.refused[pool.Namespace] = now.Add(parentsRetry), err
+			p.fail(pool, err, now)
 		} else if done {
 			continue
 		}
@@ -240,11 +248,23 @@ func (p *parents) pass(ctx context.Context, now time.Time, v *parentsView) error
 		}
 	}
 	p.putBack(v)
+	p.clear(ctx, now, v)
 	err := p.lookErr
-	for _, namespace := range slices.Sorted(maps.Keys(p.refused)) {
-		err = errors.Join(err, p.refused[namespace])
+	for _, where := range slices.SortedFunc(maps.Keys(p.refused), byName) {
+		err = errors.Join(err, p.refused[where])
 	}
 	return err
+}
+
+func byName(a, b types.NamespacedName) int { return cmp.Compare(a.String(), b.String()) }
+
+// fail lets a pool rest that cannot be written; its whole namespace if the right is missing.
+func (p *parents) fail(pool *kubernetes.FoundPool, err error, now time.Time) {
+	where := nameOf(pool)
+	if kubernetes.RightMissing(err) {
+		where.Name = ""
+	}
+	p.rests[where], p.refused[where] = now.Add(parentsRetry), err
 }
 
 // lookForGateways notes which Gateways are gone: Envoy Gateway does not say so.
@@ -259,11 +279,13 @@ func (p *parents) lookForGateways(ctx context.Context, v *parentsView) error {
 		}
 	}
 	delete(all, "") // not a Gateway, or of no known name
-	for gateway := range all {
+	var failed error
+	for _, gateway := range slices.Sorted(maps.Keys(all)) {
 		namespace, name, _ := strings.Cut(gateway, "/")
 		attached, err := v.client.Attached(ctx, namespace, name)
 		if err != nil {
-			return err
+			failed = errors.Join(failed, err)
+			continue
 		}
 		p.mu.Lock()
 		p.absent[gateway]++
@@ -279,7 +301,7 @@ func (p *parents) lookForGateways(ctx context.Context, v *parentsView) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	maps.DeleteFunc(p.absent, func(gateway string, _ int) bool { return !all[gateway] })
-	return nil
+	return failed
 }
 
 // take has the Gateways that translations were for written in this pass.
@@ -310,6 +332,20 @@ func (p *parents) take(v *parentsView) {
 	}
 }
 
+// clear takes the parents out of the pools that are left. It is tried once: the rights may be gone with the namespace.
+func (p *parents) clear(ctx context.Context, now time.Time, v *parentsView) {
+	p.mu.Lock()
+	left := p.left
+	p.left = nil
+	p.mu.Unlock()
+	for i := range left {
+		_, err := v.client.SetParents(ctx, v.controller, &left[i], nil)
+		if err != nil && !errors.Is(err, kubernetes.ErrChanged) {
+			p.fail(&left[i], err, now)
+		}
+	}
+}
+
 // putBack keeps the Gateways that are not written into all pools for the next pass, and for these pools alone, unless
 // there was a translation since.
 func (p *parents) putBack(v *parentsView) {
@@ -327,16 +363,18 @@ func (p *parents) forget(v *parentsView, now time.Time) {
 	found := v.found()
 	maps.DeleteFunc(p.follows, func(pool types.NamespacedName, _ *following) bool { return !found[pool] })
 	maps.DeleteFunc(p.wrote, func(pool types.NamespacedName, _ time.Time) bool { return !found[pool] })
-	maps.DeleteFunc(p.rests, func(_ string, until time.Time) bool { return !until.After(now) })
-	maps.DeleteFunc(p.refused, func(namespace string, _ error) bool { return p.rests[namespace].IsZero() })
+	maps.DeleteFunc(p.rests, func(_ types.NamespacedName, until time.Time) bool { return !until.After(now) })
+	maps.DeleteFunc(p.refused, func(where types.NamespacedName, _ error) bool { return p.rests[where].IsZero() })
 }
 
-// write writes those of one pool; false if it or its namespace rests, or it has changed.
+// write writes those of one pool; false if it or its namespace rests, it has changed, or the pass has no time left: one
+// that hangs is not the fault of those after it.
 func (p *parents) write(ctx context.Context, now time.Time, pool *kubernetes.FoundPool, v *parentsView) (
 	done bool, err error) {
 	wanted := v.wanted(pool, p.followed(pool, v, now))
 	rests := len(v.touched(pool)) == 0 && now.Sub(p.wrote[nameOf(pool)]) < parentsRest
-	if rests || !p.rests[pool.Namespace].IsZero() {
+	refused := !p.rests[nameOf(pool)].IsZero() || !p.rests[types.NamespacedName{Namespace: pool.Namespace}].IsZero()
+	if rests || refused || ctx.Err() != nil {
 		return false, nil
 	}
 	wrote, err := v.client.SetParents(ctx, v.controller, pool, wanted)

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"steelyard/cmd/internal/gateway"
+	"steelyard/controlplane/config"
 	"steelyard/controlplane/discovery/kubernetes"
 	"steelyard/internal/api"
 	"steelyard/internal/loops"
@@ -30,8 +31,9 @@ type poolAPI struct {
 	mu       sync.Mutex
 	version  int
 	pools    map[string]map[string]any // NAMESPACE/NAME
-	gateways map[string]int            // the routes of NAMESPACE/NAME
+	gateways map[string]int            // the routes of NAMESPACE/NAME; negative if it may not be read
 	refuses  string                    // the namespace whose statuses may not be written
+	webhook  string                    // the pool that a webhook refuses
 	writes   int                       // that were tried
 }
 
@@ -92,6 +94,10 @@ func (a *poolAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case parts[6] == "gateways":
 		routes, ok := a.gateways[namespace+"/"+parts[7]]
+		if routes < 0 {
+			refuse(w, http.StatusForbidden, "Forbidden", parts[7])
+			return
+		}
 		if !ok {
 			refuse(w, http.StatusNotFound, "NotFound", parts[7])
 			return
@@ -115,7 +121,12 @@ func (a *poolAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (a *poolAPI) patch(w http.ResponseWriter, r *http.Request, namespace, name string) {
 	a.writes++
 	if a.refuses == namespace {
-		refuse(w, http.StatusForbidden, "Forbidden", name)
+		refuse(w, http.StatusForbidden, "Forbidden", name, `inferencepools.inference.networking.k8s.io is forbidden: `+
+			`User "steelyard" cannot patch resource "inferencepools/status"`)
+		return
+	}
+	if a.webhook == namespace+"/"+name {
+		refuse(w, http.StatusForbidden, "Forbidden", name, `admission webhook "odd.example.com" denied the request`)
 		return
 	}
 	var patch struct {
@@ -136,10 +147,10 @@ func (a *poolAPI) patch(w http.ResponseWriter, r *http.Request, namespace, name 
 
 func answer(w io.Writer, object map[string]any) { _ = json.NewEncoder(w).Encode(object) }
 
-func refuse(w http.ResponseWriter, code int, reason, name string) {
+func refuse(w http.ResponseWriter, code int, reason, name string, message ...string) {
 	w.WriteHeader(code)
 	answer(w, map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code,
-		"details": map[string]any{"name": name}})
+		"message": strings.Join(message, ""), "details": map[string]any{"name": name}})
 }
 
 // A parentsTest is a replica whose passes are made by hand.
@@ -410,6 +421,86 @@ func TestAStatusThatMayNotBeWrittenIsAStateAndTriedOnceAMinute(t *testing.T) {
 	p.passes(parentsRetry)
 	p.has("models/llama", "Gateway models/eg")
 	p.has("models/next", "Gateway models/eg")
+}
+
+func TestAPoolThatCannotBeWrittenDoesNotStopTheOthersOfItsNamespace(t *testing.T) {
+	a := newPoolAPI(t)
+	a.gateways["models/eg"] = 1
+	a.pool("models", "bad")
+	a.pool("models", "llama")
+	a.webhook = "models/bad"
+	p := newParentsTest(t, a)
+	p.parents.named(naming("models/eg", "bad", "llama"))
+	err := p.pass(0)
+	if err == nil || !strings.Contains(err.Error(), "InferencePool models/bad") || strings.Contains(err.Error(), "Role") {
+		t.Errorf("the error is %v", err)
+	}
+	p.has("models/llama", "Gateway models/eg")
+	_ = p.pass(parentsInterval)
+	if a.writes != 2 {
+		t.Errorf("%d writes were tried", a.writes)
+	}
+}
+
+// A webhook may hang for longer than a pass may take.
+func TestAPassWithoutTimeLeftIsNotTheFaultOfPools(t *testing.T) {
+	a := newPoolAPI(t)
+	a.gateways["models/eg"] = 1
+	a.pool("models", "llama")
+	p := newParentsTest(t, a)
+	p.passes(0)
+	p.parents.named(naming("models/eg", "llama"))
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := p.parents.pass(over, p.now, p.parentsView()); err != nil {
+		t.Error(err)
+	}
+	p.passes(parentsInterval)
+	p.has("models/llama", "Gateway models/eg")
+}
+
+func TestAGatewayThatCannotBeReadDoesNotStopTheLookForOthers(t *testing.T) {
+	a := newPoolAPI(t)
+	a.gateways["models/a"], a.gateways["models/b"], a.gateways["models/c"] = 1, 1, 1
+	a.pool("models", "llama")
+	p := newParentsTest(t, a)
+	for _, gateway := range []string{"models/a", "models/b", "models/c"} {
+		p.parents.named(naming(gateway, "llama"))
+	}
+	p.passes(0)
+	a.gateways["models/b"] = -1
+	delete(a.gateways, "models/a")
+	delete(a.gateways, "models/c")
+	for range 2 {
+		if err := p.pass(gatewaysInterval); err == nil || !strings.Contains(err.Error(), "may not get gateways") {
+			t.Errorf("the error is %v", err)
+		}
+	}
+	p.has("models/llama", "Gateway models/b")
+}
+
+func TestPoolsOfANamespaceThatIsTakenOutLoseTheirParents(t *testing.T) {
+	a := newPoolAPI(t)
+	a.gateways["models/eg"] = 1
+	a.pool("models", "llama", foreign("True"))
+	a.pool("models", "bad")
+	p := newParentsTest(t, a)
+	p.parents.named(naming("models/eg", "llama", "bad"))
+	p.passes(0)
+	p.passes(0) // what was written is read
+	next := *p.written
+	next.Pools = &config.Pools{Namespaces: []string{"more"}}
+	if err := p.Apply(&next); err != nil {
+		t.Fatal(err)
+	}
+	p.poolsFound(map[string][]kubernetes.FoundPool{"more": {}}, nil)
+	a.webhook = "models/bad"
+	err := p.parents.pass(t.Context(), p.now, p.parentsView())
+	if err == nil || !strings.Contains(err.Error(), "InferencePool models/bad") {
+		t.Errorf("of the one that cannot be written, the error is %v", err)
+	}
+	p.has("models/llama", "Gateway other/gw")
+	p.has("models/bad", "Gateway models/eg")
 }
 
 // Such as one of a watch that hangs.

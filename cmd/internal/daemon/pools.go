@@ -43,8 +43,8 @@ func (d *Daemon) withPools(cfg *config.Config) (*config.Config, map[types.Namesp
 }
 
 // shareOut returns the pools that get a cluster, and why others do not. Each namespace has the same number of clusters
-// to give, and gives them to its oldest pools: whatever comes later, in this namespace or another, no pool loses its
-// cluster, and replicas agree.
+// to give, and gives them to its oldest pools: replicas agree, and a pool that comes later, in this namespace or another,
+// takes no cluster of an older one. A configuration with more namespaces or clusters may, since the shares are smaller.
 func shareOut(found map[string][]kubernetes.FoundPool, cfg *config.Config, own string) (
 	served []config.PoolName, unserved map[types.NamespacedName]string) {
 	unserved = map[types.NamespacedName]string{}
@@ -58,8 +58,8 @@ func shareOut(found map[string][]kubernetes.FoundPool, cfg *config.Config, own s
 			name := types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
 			switch {
 			case p.Picker || cfg.PoolCluster(p.Namespace, p.Name, own) != "":
-			case p.AppProtocol != "" && p.AppProtocol != "http":
-				unserved[name] = fmt.Sprintf("its appProtocol is %s, and only http is served", p.AppProtocol)
+			case p.Unserved() != "":
+				unserved[name] = p.Unserved()
 			case n == share:
 				unserved[name] = full
 			default:
@@ -134,6 +134,7 @@ func poolNamespaces(cfg *config.Config, client *kubernetes.Client) (all []string
 // poolsFound makes the clusters those of the pools that the API has. Where it does not answer, those known stay.
 func (d *Daemon) poolsFound(found map[string][]kubernetes.FoundPool, err error) {
 	next, same := map[string][]kubernetes.FoundPool{}, true
+	var left []kubernetes.FoundPool
 	d.mu.Lock()
 	for _, namespace := range poolNamespaces(d.config, d.kubernetes.known()) {
 		before, known := d.pools.found[namespace]
@@ -144,8 +145,16 @@ func (d *Daemon) poolsFound(found map[string][]kubernetes.FoundPool, err error) 
 			next[namespace] = before
 		}
 	}
+	for namespace, pools := range d.pools.found {
+		if _, stays := next[namespace]; !stays {
+			left = append(left, pools...)
+		}
+	}
 	d.pools.found, d.pools.err = next, err
 	d.mu.Unlock()
+	if len(left) > 0 {
+		d.parents.leave(left)
+	}
 	if same {
 		return
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -130,8 +131,16 @@ func (c *Client) SetParents(ctx context.Context, controller string, p *FoundPool
 		return false, nil
 	case apierrors.IsConflict(err):
 		return false, ErrChanged
+	case err != nil && !RightMissing(err):
+		return false, fmt.Errorf("writing the status of InferencePool %s/%s: %w", p.Namespace, p.Name, err)
 	}
 	return err == nil, mayNot("patch", "inferencepools/status", p.Namespace, err)
+}
+
+// RightMissing reports whether the API server itself refuses what is to be patched, in its own words: a webhook that
+// refuses one object may answer with the same code.
+func RightMissing(err error) bool {
+	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot patch resource")
 }
 
 // withParents returns the entries that the status has next: those of others as they are.
@@ -154,7 +163,7 @@ func (p *FoundPool) withParents(controller string, parents []Parent, now time.Ti
 // entry is a parent as the API has it. The times of its conditions stay while they say the same.
 func (p Parent) entry(controller string, generation int64, before []meta.Condition, now time.Time) map[string]any {
 	accepted := meta.Condition{Type: "Accepted", Status: meta.ConditionTrue, Reason: "Accepted",
-		Message: "Steelyard balances it by load."}
+		Message: "Steelyard has its endpoints, with weights by load, for the Envoys of this Gateway."}
 	if p.Refused != "" {
 		accepted.Status, accepted.Reason, accepted.Message = meta.ConditionFalse, "NotSupportedByParent", p.Refused
 	} else if p.Kind == ServiceKind {

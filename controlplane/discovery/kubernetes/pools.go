@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -23,6 +24,14 @@ type FoundPool struct {
 	uid, version string
 	generation   int64
 	parents      []any
+}
+
+// Unserved is why Steelyard cannot serve it; empty if it can.
+func (p *FoundPool) Unserved() string {
+	if p.AppProtocol == "" || p.AppProtocol == "http" {
+		return ""
+	}
+	return fmt.Sprintf("its appProtocol is %s, and only http is served", p.AppProtocol)
 }
 
 // Pools passes on the InferencePools of namespaces whenever they change, until ctx is done: by namespace, those that
