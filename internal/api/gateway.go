@@ -35,7 +35,7 @@ type GatewayPool struct {
 // Pools are the InferencePools that become clusters.
 type Pools struct {
 	Enabled     bool           `json:"enabled"`
-	Answered    bool           `json:"answered"` // Kubernetes has answered for every namespace
+	Answered    bool           `json:"answered"` // Kubernetes has answered for every namespace once, or refuses some
 	Found       int            `json:"found"`
 	Pickers     int            `json:"pickers"`      // pools that are left to their pickers
 	Unserved    []UnservedPool `json:"unserved"`     // pools without a cluster, at most 100

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"steelyard/cmd/internal/gateway"
@@ -23,10 +25,14 @@ type pools struct {
 	// unserved says why a pool is no cluster; under an empty name, why another one of the namespace would be none.
 	unserved map[types.NamespacedName]string
 	err      error
+	settled  bool // the process waits for none of them, or no more
 }
 
 // maxClusters bounds the clusters that pools make, as the configuration bounds those that it names.
 const maxClusters = 1000
+
+// refusedPatience is how long a start waits for namespaces that the API refuses, such as those without a Role.
+const refusedPatience = 10 * time.Second
 
 // withPools returns a configuration with the clusters of the pools that are known, and why others have none.
 func (d *Daemon) withPools(cfg *config.Config) (*config.Config, map[types.NamespacedName]string) {
@@ -170,12 +176,13 @@ func alike(a, b kubernetes.FoundPool) bool {
 
 // poolsStatus is what is known of them.
 func (d *Daemon) poolsStatus() (s api.Pools) {
-	section := d.configuration().Pools
-	if section == nil {
-		return s
-	}
+	section, serves := d.configuration().Pools, d.manager.EverReady()
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if section == nil {
+		d.pools.settled = d.pools.settled || serves // a section that a reload adds takes nothing from the Envoys
+		return s
+	}
 	s.Enabled, s.Answered = true, true
 	if d.pools.err != nil {
 		s.Error = d.pools.err.Error()
@@ -190,6 +197,12 @@ func (d *Daemon) poolsStatus() (s api.Pools) {
 			}
 		}
 	}
+	refused := apierrors.IsForbidden(d.pools.err) || apierrors.IsNotFound(d.pools.err)
+	if refused && time.Since(d.started) >= refusedPatience { // where nothing is known, other replicas serve better
+		s.Answered = s.Answered || serves || len(d.pools.found) > 0
+	}
+	d.pools.settled = d.pools.settled || s.Answered
+	s.Answered = d.pools.settled
 	for pool, why := range d.pools.unserved {
 		if pool.Name != "" {
 			s.Unserved = append(s.Unserved, api.UnservedPool{Namespace: pool.Namespace, Name: pool.Name, Reason: why})

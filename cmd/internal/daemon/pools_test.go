@@ -1,12 +1,15 @@
 package daemon
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"steelyard/controlplane/discovery/kubernetes"
@@ -78,6 +81,71 @@ func TestAPoolWithoutAClusterHasNoneForGatewaysEither(t *testing.T) {
 	if s := d.poolsStatus(); len(s.Unserved) != 0 || s.Found != 1 || !s.Answered {
 		t.Errorf("when they are gone, the state is %+v", s)
 	}
+}
+
+// A reload must not take the Envoys of all pools away because of one namespace.
+func TestANamespaceThatAReloadAddsKeepsNoReplicaFromItsEnvoys(t *testing.T) {
+	d := newParentsTest(t, newPoolAPI(t))
+	d.poolsFound(map[string][]kubernetes.FoundPool{"models": poolsOf("models", 1)}, nil)
+	if s := d.poolsStatus(); s.Answered {
+		t.Errorf("before the first answer for %q: %+v", "more", s)
+	}
+	d.poolsFound(map[string][]kubernetes.FoundPool{"models": poolsOf("models", 1), "more": {}}, nil)
+	if s := d.poolsStatus(); !s.Answered {
+		t.Errorf("with all answers: %+v", s)
+	}
+	next := parse(t, fmt.Sprintf("kubernetes: {kubeconfig: %q}\nreplicas: {lease: none}\n"+
+		"pools: {namespaces: [models, more, typo]}", d.Daemon.config.Kubernetes.Kubeconfig))
+	if err := d.Apply(next); err != nil {
+		t.Fatal(err)
+	}
+	d.poolsFound(map[string][]kubernetes.FoundPool{"models": poolsOf("models", 1), "more": {}}, forbidden("typo"))
+	if s := d.poolsStatus(); !s.Answered || !strings.Contains(s.Error, "typo") {
+		t.Errorf("after the reload: %+v", s)
+	}
+}
+
+func forbidden(namespace string) error {
+	return fmt.Errorf("Steelyard may not list inferencepools in namespace %s: %w", namespace,
+		apierrors.NewForbidden(schema.GroupResource{Resource: "inferencepools"}, "", nil))
+}
+
+func TestAStartWaitsAMomentForANamespaceThatIsRefused(t *testing.T) {
+	d := newParentsTest(t, newPoolAPI(t))
+	models := map[string][]kubernetes.FoundPool{"models": poolsOf("models", 1)}
+	for _, c := range []struct {
+		since time.Duration
+		found map[string][]kubernetes.FoundPool
+		err   error
+		want  bool
+	}{
+		{0, models, forbidden("more"), false},
+		{time.Hour, models, errors.New("connection refused"), false},
+		{time.Hour, nil, forbidden("more"), false}, // a rollout without its Role stops here
+		{refusedPatience, models, forbidden("more"), true},
+	} {
+		d.started = time.Now().Add(-c.since)
+		d.pools.found = nil
+		d.poolsFound(c.found, c.err)
+		if s := d.poolsStatus(); s.Answered != c.want || s.Error == "" {
+			t.Errorf("%v after the start, with %v: %+v", c.since, c.err, s)
+		}
+	}
+}
+
+func TestASectionPoolsThatAReloadAddsKeepsNoReplicaFromItsEnvoys(t *testing.T) {
+	d, _ := serve(t, parse(t, twoPools))
+	eventually(t, "a ready process waits for no pools", func() error {
+		if s := d.poolsStatus(); s.Enabled {
+			return fmt.Errorf("the state is %+v", s)
+		}
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if !d.pools.settled {
+			return errors.New("it would wait")
+		}
+		return nil
+	})
 }
 
 func TestAConfigurationWithPoolsIsComparedBeforeThereIsAnAPI(t *testing.T) {
