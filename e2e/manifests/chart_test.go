@@ -34,6 +34,7 @@ func TestTheChartRefusesWhatIsNoValueOfIt(t *testing.T) {
 		"config: {xds: {listen: 7}}":                                          "/config/xds/listen",
 		"monitoring: {alerts: {SteelyardShedding: {fro: 10m}}}":               "fro",
 		"monitoring: {enabled: true, alerts: {SteelyardSheding: {for: 10m}}}": "alerts names SteelyardSheding",
+		"{watchNamespaces: [a], config: {pools: {namespaces: [a, b]}}}":       "has b, which Steelyard may not read",
 	} {
 		_, err := renderAs(t, "steelyard", namespace, "", valuesOf(t, values))
 		if err == nil || !strings.Contains(err.Error(), want) {
