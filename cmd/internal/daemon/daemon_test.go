@@ -228,6 +228,38 @@ func TestAReloadMovesToAnotherRedis(t *testing.T) {
 	eventually(t, "the second Redis is read", sees(base, 7))
 }
 
+// Nobody else has removed it, and with one replica nobody could have.
+func TestTheEndOfAnOverrideIsNotSaidToBeOfAnotherReplica(t *testing.T) {
+	redis := miniredis.RunT(t)
+	d, err := New(parse(t, fmt.Sprintf(counted, redis.Addr())), Options{Version: "test",
+		Log: slog.New(slog.DiscardHandler)}) // nothing runs but what the test does
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	now := time.Now()
+	v := api.Override{Kind: api.OverrideDrain, Cluster: "llama", Address: "10.0.0.1:80", By: "anna", Reason: "bad fan",
+		Since: api.At(now), Until: api.At(now.Add(time.Second))}
+	if err := d.manager.Overrides().Put(v); err != nil {
+		t.Fatal(err)
+	}
+	d.operate.syncSoon()
+	eventually(t, "its end is an event", func() error {
+		d.operate.syncSoon()
+		for _, e := range first(d.recorder.Events(time.Now(), 0)) {
+			if strings.Contains(e.Text, "not drained any more") {
+				if !strings.HasSuffix(e.Text, timeOver) {
+					t.Errorf("the event is %q", e.Text)
+				}
+				return nil
+			}
+		}
+		return errors.New("no such event")
+	})
+}
+
+func first(all []api.Event, _, _ uint64) []api.Event { return all }
+
 func TestAReloadThatNeedsARestartIsRefusedWhole(t *testing.T) {
 	redis := miniredis.RunT(t)
 	d, base := serve(t, parse(t, fmt.Sprintf(counted, redis.Addr())))

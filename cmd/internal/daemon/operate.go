@@ -18,6 +18,9 @@ import (
 	"steelyard/internal/spelling"
 )
 
+// timeOver is how most overrides end.
+const timeOver = "as its time is over"
+
 // overridesKey is the hash in Redis that keeps the overrides.
 const overridesKey = "steelyard:overrides"
 
@@ -134,19 +137,16 @@ func (o *operator) close() { _ = o.connect(nil) }
 // run ends overrides at their time, and keeps them in line with Redis, until ctx is done.
 func (o *operator) run(ctx context.Context) error {
 	defer o.close()
-	step := func(time.Time) {
-		o.expire()
-		o.sync(ctx)
-	}
+	step := func(time.Time) { o.sync(ctx) }
 	step(time.Now())
 	loops.Every(ctx, overridesSync, step)
 	return nil
 }
 
-func (o *operator) expire() {
-	for _, v := range o.d.manager.Overrides().Expire(time.Now()) {
+func (o *operator) expire(now time.Time) {
+	for _, v := range o.d.manager.Overrides().Expire(now) {
 		o.d.options.Log.Info("override ended", "kind", v.Kind, "cluster", v.Cluster, "endpoint", v.Address, "by", v.By)
-		o.ended(v, "as its time is over")
+		o.ended(v, timeOver)
 	}
 }
 
@@ -157,17 +157,19 @@ func (o *operator) syncSoon() {
 	o.sync(ctx)
 }
 
-// sync brings the overrides in line with Redis, where there is one.
+// sync ends the overrides whose time is over, and brings the others in line with Redis, where there is one.
 func (o *operator) sync(ctx context.Context) {
 	o.syncing.Lock()
 	defer o.syncing.Unlock()
 	o.mu.Lock()
 	store := o.store
 	o.mu.Unlock()
+	now := time.Now()
+	o.expire(now) // a Sync would count it as removed by others
 	if store == nil {
 		return
 	}
-	added, removed, err := o.d.manager.Overrides().Sync(ctx, store, time.Now())
+	added, removed, err := o.d.manager.Overrides().Sync(ctx, store, now)
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return
 	}
@@ -184,7 +186,11 @@ func (o *operator) sync(ctx context.Context) {
 	}
 	for _, v := range removed {
 		log.Info("override was removed in Redis", "kind", v.Kind, "cluster", v.Cluster, "endpoint", v.Address)
-		o.ended(v, "by another replica")
+		why := "by another replica"
+		if !time.Now().Before(v.Until.Time) { // it was a little faster
+			why = timeOver
+		}
+		o.ended(v, why)
 	}
 }
 
