@@ -67,6 +67,24 @@ func TestTheCapacityInUseIsKnownOverFiveMinutes(t *testing.T) {
 	}
 }
 
+func TestTheMeanOfTheCapacityInUseOutlivesHalfAMinuteWithoutAValue(t *testing.T) {
+	var u usedMean
+	for range 300 {
+		u.of(api.Num(1.1))
+	}
+	for second := range longestGap {
+		if got := u.of(api.Number{}); math.Abs(got.Or(0)-1.1) > 0.001 {
+			t.Fatalf("after %d s without a value: %v", second+1, got)
+		}
+	}
+	if got, known := u.of(api.Number{}).Value(); known {
+		t.Errorf("after more than that: %v", got)
+	}
+	if got, known := u.of(api.Num(1.1)).Value(); known {
+		t.Errorf("after one second more: %v", got)
+	}
+}
+
 // The line of a stalled endpoint ends with its answers.
 func TestTheHistoryOfALatencyEndsWithTheAnswers(t *testing.T) {
 	for age, want := range map[float64]bool{1: true, 59: true, 61: false, 517: false} {

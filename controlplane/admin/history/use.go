@@ -33,19 +33,24 @@ type refusedRate struct {
 
 // usedMean is the mean of the capacity in use, which leaps from second to second, over five minutes.
 type usedMean struct {
-	ring  [300]float64 // by the second
-	known int          // seconds without a break
+	ring  [300]float64 // by the second, of those that are known
+	known int          // seconds without a long break
+	gap   int          // seconds without a value, up to now
 }
+
+// longestGap is for how many seconds the use may be unknown, as over a scrape that fails.
+const longestGap = 30
 
 // of takes in a second.
 func (u *usedMean) of(used api.Number) api.Number {
 	now, known := used.Value()
-	if !known {
+	if known {
+		u.ring[u.known%len(u.ring)] = now
+		u.known, u.gap = u.known+1, 0
+	} else if u.gap++; u.gap > longestGap {
 		u.known = 0
-		return api.Number{}
 	}
-	u.ring[u.known%len(u.ring)] = now
-	if u.known++; u.known < len(u.ring) {
+	if u.known < len(u.ring) {
 		return api.Number{}
 	}
 	var sum float64
