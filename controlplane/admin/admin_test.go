@@ -103,7 +103,7 @@ func TestReadyzExplainsItself(t *testing.T) {
 	added := typical(noon)
 	added.status.BeenReady = true
 	blind := fixed{status: added.status}
-	blind.status.Pools = api.Pools{Enabled: true, Error: "connection refused"}
+	blind.status.Pools = api.Pools{Enabled: true, Error: "connection refused\nmay not list"}
 	stopping := added
 	stopping.status.Draining = true
 	for name, tc := range map[string]struct {
@@ -119,7 +119,7 @@ func TestReadyzExplainsItself(t *testing.T) {
 		"that, and draining": {stopping, 503, "not ready: draining\ncluster llama: ready\ncluster mixtral: not " +
 			"ready: first reports are missing from 2 of 2 endpoints\n"},
 		"draining":      {draining, 503, "not ready: draining\ncluster llama: ready\n"},
-		"without pools": {blind, 503, "not ready\nInferencePools cannot be read: connection refused\n"},
+		"without pools": {blind, 503, "not ready\nInferencePools cannot be read: connection refused; may not list\n"},
 		"starting":      {fixed{}, 503, "not ready: no config has been applied yet\n"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -48,7 +48,7 @@ func (h *handler) readyz(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if status.Pools.Error != "" {
-		body += fmt.Sprintf("InferencePools cannot be read: %s\n", status.Pools.Error)
+		body += fmt.Sprintf("InferencePools cannot be read: %s\n", conditions.InOneLine(status.Pools.Error))
 	}
 	for _, c := range clusters {
 		if c.Ready {

@@ -134,8 +134,8 @@ func Clip(s string, n int) string {
 	return strings.ToValidUTF8(s[:n-3], "") + "..."
 }
 
-// inOneLine is an error that was joined of several.
-func inOneLine(s string) string { return strings.Join(strings.Split(strings.TrimSpace(s), "\n"), "; ") }
+// InOneLine is an error that was joined of several.
+func InOneLine(s string) string { return strings.Join(strings.Split(strings.TrimSpace(s), "\n"), "; ") }
 
 // OverrideText is an override in words.
 func OverrideText(o api.Override) string {

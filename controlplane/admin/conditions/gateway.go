@@ -21,7 +21,7 @@ func gatewayConditions(p *Observation) (out []condition) {
 	out = poolConditions(p)
 	if pods := p.Status.Pods; pods.Error != "" {
 		f := newCondition(kindPods, api.SeverityWarning, process, "Pods cannot be acted on").explain(
-			inOneLine(pods.Error), api.BlameNo,
+			InOneLine(pods.Error), api.BlameNo,
 			"The Kubernetes API does not answer, or refuses what the section kubernetes asks for.",
 			"Correct what is named: Steelyard asks again within a minute.", rightsCommand(&p.Status, pods.Error))
 		f.pendingFor = passing
@@ -77,7 +77,7 @@ func poolConditions(p *Observation) (out []condition) {
 			severity, then = api.SeverityError, "Steelyard is not ready before it knows all pools."
 		}
 		f := newCondition(kindPools, severity, process, "InferencePools cannot be read").explain(
-			inOneLine(pools.Error), api.BlameNo, "The Kubernetes API does not answer, or refuses; "+then,
+			InOneLine(pools.Error), api.BlameNo, "The Kubernetes API does not answer, or refuses; "+then,
 			"Correct what is named: Steelyard tries again every few seconds.",
 			rightsCommand(&p.Status, pools.Error))
 		f.pendingFor, f.rank = passing, Rank(severity)
