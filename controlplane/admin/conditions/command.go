@@ -49,10 +49,17 @@ func restartOf(pod string) string {
 var namespaceIn = regexp.MustCompile(`in (?:the )?namespace "?([a-z0-9][a-z0-9-]*)`)
 
 // rightsCommand lists what Steelyard may do in the namespace that an error names. Without its service account the
-// answer would be about the person who runs the command. No right helps where the API does not answer.
+// answer would be about the person who runs the command. No right helps where the API does not answer or has no such
+// resource, and of credentials that it refuses it says no more.
 func rightsCommand(s *api.Status, problem string) string {
 	pod := s.OwnPod
-	if !strings.Contains(problem, "Steelyard may not ") {
+	switch {
+	case strings.Contains(problem, "Steelyard may not "):
+	case strings.Contains(problem, "install the CustomResourceDefinitions"):
+		return "kubectl api-resources --api-group inference.networking.k8s.io"
+	case strings.Contains(problem, "credentials") || strings.Contains(problem, "Unauthorized"):
+		return ""
+	default:
 		return "kubectl get --raw /readyz"
 	}
 	if pod.ServiceAccount == "" {

@@ -33,6 +33,10 @@ func TestACommandToCopyIsOneThatRunsWhereSteelyardIsReached(t *testing.T) {
 			"kubectl auth can-i --list -n models " + account},
 		{api.OwnPod{}, rightsCommand(&api.Status{}, "Steelyard may not watch nodes"), "kubectl auth can-i --list"},
 		{replica, rightsCommand(&api.Status{OwnPod: replica}, "connection refused"), "kubectl get --raw /readyz"},
+		{replica, rightsCommand(&api.Status{OwnPod: replica}, "the Kubernetes API has no inferencepools: install the "+
+			"CustomResourceDefinitions of the Gateway API Inference Extension"),
+			"kubectl api-resources --api-group inference.networking.k8s.io"},
+		{replica, rightsCommand(&api.Status{OwnPod: replica}, "the Kubernetes API server refuses the credentials"), ""},
 	} {
 		if got := asRun(&api.Status{Program: c.pod.Program(), OwnPod: c.pod}, c.command); got != c.want {
 			t.Errorf("%q in %q is %q, want %q", c.command, c.pod.Name, got, c.want)
