@@ -393,7 +393,8 @@ func TestEventsAreWhatChangedBetweenTwoLooks(t *testing.T) {
 		{func(c *api.Cluster) {
 			c.Sources = []api.SourceStatus{{Name: "redis", State: api.SourceDown, LastError: "refused"}}
 		}, "llama: source redis was lost: refused"},
-		{func(c *api.Cluster) { c.Sources = nil }, "llama: source redis is back"},
+		{func(c *api.Cluster) { c.Sources = []api.SourceStatus{{Name: "redis", State: api.SourceOK}} },
+			"llama: source redis is back"},
 		{func(c *api.Cluster) { c.Decision.DropFraction = api.Num(0.1) }, "llama: Envoys began to refuse requests"},
 		{func(c *api.Cluster) { c.Decision.DropFraction = api.Num(0) }, "llama: Envoys refuse no more requests"},
 		{func(c *api.Cluster) {

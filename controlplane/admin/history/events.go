@@ -214,6 +214,10 @@ func changes(before, after *conditions.Observation) (out []change) {
 func clusterChanges(was, now *api.Cluster, wasRefusing, isRefusing bool) (out []change) {
 	byKind := map[api.EventKind]*change{}
 	add := func(kind api.EventKind, subject, detail string) {
+		if kind == api.EventOverride { // each says who did what
+			out = append(out, change{kind: kind, cluster: now.Name, subjects: []string{subject}, detail: detail})
+			return
+		}
 		c := byKind[kind]
 		if c == nil {
 			c = &change{kind: kind, cluster: now.Name, detail: detail}
@@ -242,8 +246,10 @@ func clusterChanges(was, now *api.Cluster, wasRefusing, isRefusing bool) (out []
 			add(api.EventSourceLost, "source "+source, why)
 		}
 	}
-	for source := range known {
-		if _, still := lost[source]; !still {
+	for i := range now.Sources { // one that was taken out of the configuration is not back
+		source := now.Sources[i].Name
+		_, still := lost[source]
+		if _, before := known[source]; before && !still {
 			add(api.EventSourceBack, "source "+source, "")
 		}
 	}

@@ -148,3 +148,30 @@ func TestAnInferencePoolIsNamedWhenItAppearsAndWhenItGoes(t *testing.T) {
 		t.Errorf("%+v, and configurations %+v", all, r.configs)
 	}
 }
+
+func TestOverridesOfOneSecondAreAnEventEach(t *testing.T) {
+	one, two := api.Endpoint{Address: "a:1"}, api.Endpoint{Address: "b:1"}
+	before := &conditions.Observation{Clusters: []api.Cluster{{Name: "llama", Endpoints: []api.Endpoint{one, two}}}}
+	one.Override = &api.Override{Kind: api.OverrideDrain, By: "anna", Reason: "bad fan"}
+	two.Override = &api.Override{Kind: api.OverridePin, By: "bob", Share: api.Num(0.05)}
+	after := &conditions.Observation{Clusters: []api.Cluster{{Name: "llama", Endpoints: []api.Endpoint{one, two}}}}
+	var e events
+	for _, c := range changes(before, after) {
+		e.add(noon, c)
+	}
+	all, _ := e.since(noon, 0)
+	if len(all) != 2 || !strings.Contains(all[0].Text, "a:1 was changed by hand: drained by anna") ||
+		!strings.Contains(all[1].Text, "b:1 was changed by hand: pinned") {
+		t.Errorf("the events are %+v", all)
+	}
+}
+
+func TestASourceThatIsTakenOutOfTheConfigurationIsNotBack(t *testing.T) {
+	source := api.SourceStatus{Name: "redis", State: api.SourceDown, LastError: "refused"}
+	look := func(sources ...api.SourceStatus) *conditions.Observation {
+		return &conditions.Observation{Clusters: []api.Cluster{{Name: "llama", Sources: sources}}}
+	}
+	if all := changes(look(source), look()); len(all) != 0 {
+		t.Errorf("the events are %+v", all)
+	}
+}
