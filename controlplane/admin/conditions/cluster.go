@@ -217,14 +217,18 @@ func endpointsThat(c *api.Cluster, holds func(*api.Endpoint) bool) (n int, first
 // fullConditions are about a pool that cannot do what arrives. The limit is that of the alert SteelyardPoolTooSmall.
 func fullConditions(c *api.Cluster, subject api.Subject) []condition {
 	used := c.Use.UsedMean.Or(0)
-	if used <= 1 {
+	if used <= 1 || c.Decision.DropFraction.Or(0) > 0 { // what is refused waits in no queue, and has its own incident
 		return nil
+	}
+	next := "Add endpoints, or end drains that can end."
+	if !c.Shedding {
+		next = "Add endpoints, end drains that can end, or enable shedding."
 	}
 	title := sprint("Cluster %s gets more than it can do", c.Name)
 	f := newCondition(kindFull, api.SeverityError, subject, title).explain(
 		sprint("For five minutes, %.0f %% of its capacity was asked for: its queues grow.", 100*used), api.BlameNo,
 		"Weights distribute requests; they make no server faster.",
-		"Add endpoints, end drains that can end, or enable shedding.", "steelyard top "+quoted(c.Name))
+		next, "steelyard top "+quoted(c.Name))
 	f.keepFor = time.Minute
 	return []condition{f}
 }

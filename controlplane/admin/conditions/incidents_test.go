@@ -757,6 +757,23 @@ func TestAPoolThatIsFullIsTheIncidentAndNotItsWeights(t *testing.T) {
 	}
 }
 
+func TestAPoolWhoseEnvoysRefuseRequestsHasNoQueueThatGrows(t *testing.T) {
+	s := calm()
+	s.look()
+	s.pool().Shedding, s.pool().Decision.DropFraction = true, api.Num(0.1)
+	s.pool().Use.UsedMean = api.Num(1.1)
+	if got := only(t, s.after(time.Minute)); got.Kind == kindFull {
+		t.Errorf("shedding: %+v", got)
+	}
+	s.pool().Decision.DropFraction = api.Num(0)
+	for _, i := range s.after(2 * time.Minute) {
+		if i.Kind == kindFull && !strings.Contains(i.Next, "shedding") {
+			return
+		}
+	}
+	t.Errorf("with shedding that refuses nothing, there are %+v", s.after(time.Second))
+}
+
 func TestNobodyRefusesRequestsWhileEnvoysOnlyReport(t *testing.T) {
 	s := calm()
 	s.look()
