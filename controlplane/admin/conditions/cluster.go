@@ -217,7 +217,7 @@ func endpointsThat(c *api.Cluster, holds func(*api.Endpoint) bool) (n int, first
 // fullConditions are about a pool that cannot do what arrives. The limit is that of the alert SteelyardPoolTooSmall.
 func fullConditions(c *api.Cluster, subject api.Subject) []condition {
 	used := c.Use.UsedMean.Or(0)
-	if used <= 1 || c.Decision.DropFraction.Or(0) > 0 { // what is refused waits in no queue, and has its own incident
+	if used <= 1 {
 		return nil
 	}
 	next := "Add endpoints, or end drains that can end."
@@ -229,7 +229,7 @@ func fullConditions(c *api.Cluster, subject api.Subject) []condition {
 		sprint("For five minutes, %.0f %% of its capacity was asked for: its queues grow.", 100*used), api.BlameNo,
 		"Weights distribute requests; they make no server faster.",
 		next, "steelyard top "+quoted(c.Name))
-	f.keepFor = time.Minute
+	f.keepFor, f.inhibitedBy = time.Minute, conditionID(kindDrops, c.Name) // what is refused waits in no queue
 	return []condition{f}
 }
 
