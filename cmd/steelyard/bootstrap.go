@@ -22,7 +22,8 @@ type bootstrap struct {
 	attach, secured                        bool
 	upstreamLog, loadReports, runtimeLayer bool
 	tlsDir, out, configDir, affinity       string
-	gateway, poolsOf                       string // of Istio
+	gateway                                string // of Istio, as the following
+	poolsOf                                []string
 	mesh                                   bool
 }
 
@@ -185,7 +186,7 @@ func (b *bootstrap) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if b.options.Form == formIstio {
 		return b.writeIstio(ctx, stdout)
 	}
-	if b.gateway != "" || b.mesh || b.poolsOf != "" {
+	if b.gateway != "" || b.mesh || len(b.poolsOf) > 0 {
 		return usagef("--gateway, --pools-of and --mesh are for --form istio")
 	}
 	if len(b.names) == 0 {

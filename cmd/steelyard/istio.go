@@ -25,8 +25,9 @@ func (b *bootstrap) istioFlags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&b.gateway, "gateway", "", "with --form istio: NAMESPACE/NAME of the gateway's Deployment, or of the "+
 		"Gateway whose Deployment Istio makes")
-	f.StringVar(&b.poolsOf, "pools-of", "", "with --form istio, instead of --cluster or besides: a namespace whose "+
-		"InferencePools are served, each with the Service that has its selector; asks the Kubernetes API of kubectl")
+	f.StringArrayVar(&b.poolsOf, "pools-of", nil, "with --form istio, instead of --cluster or besides: a namespace whose "+
+		"InferencePools are served, each with the Service that has its selector; asks the Kubernetes API of kubectl; "+
+		"repeat for more, as the files replace the gateway's former ones")
 	f.BoolVar(&b.mesh, "mesh", false, "with --form istio: speak the mutual TLS of the mesh to the model servers, "+
 		"which all have sidecars")
 }
@@ -50,7 +51,7 @@ func (b *bootstrap) writeIstio(ctx context.Context, stdout io.Writer) error {
 		named[cluster] = true
 		g.Services = append(g.Services, envoybootstrap.IstioService{Cluster: cluster, Address: service})
 	}
-	if b.poolsOf != "" {
+	if len(b.poolsOf) > 0 {
 		found, err := servicesOf(ctx, b.poolsOf, named)
 		if err != nil {
 			return err
@@ -76,8 +77,8 @@ func (b *bootstrap) writeIstio(ctx context.Context, stdout io.Writer) error {
 	return err
 }
 
-// servicesOf returns the Services of the InferencePools of a namespace, besides those of clusters that were named.
-func servicesOf(ctx context.Context, namespace string, named map[string]bool) ([]envoybootstrap.IstioService, error) {
+// servicesOf returns the Services of the InferencePools of namespaces, besides those of clusters that were named.
+func servicesOf(ctx context.Context, namespaces []string, named map[string]bool) ([]envoybootstrap.IstioService, error) {
 	path, err := kubeconfig()
 	if err != nil {
 		return nil, err
@@ -89,20 +90,20 @@ func servicesOf(ctx context.Context, namespace string, named map[string]bool) ([
 	}
 	ctx, cancel := context.WithTimeout(ctx, kubernetesTimeout)
 	defer cancel()
-	pools, err := api.PairedPools(ctx, namespace)
-	if err != nil {
-		return nil, err
-	}
-	if len(pools) == 0 {
-		return nil, fmt.Errorf("--pools-of %s: there is no InferencePool without an endpointPickerRef", namespace)
-	}
 	var all []envoybootstrap.IstioService
 	var errs []error
-	for _, p := range pools {
-		if cluster := namespace + "." + p.Name; !named[cluster] {
-			address, err := addressOf(namespace, cluster, p)
-			errs = append(errs, err)
-			all = append(all, envoybootstrap.IstioService{Cluster: cluster, Address: address})
+	for _, namespace := range namespaces {
+		pools, err := api.PairedPools(ctx, namespace)
+		if err == nil && len(pools) == 0 {
+			err = fmt.Errorf("--pools-of %s: there is no InferencePool without an endpointPickerRef", namespace)
+		}
+		errs = append(errs, err)
+		for _, p := range pools {
+			if cluster := namespace + "." + p.Name; !named[cluster] {
+				address, err := addressOf(namespace, cluster, p)
+				errs = append(errs, err)
+				all = append(all, envoybootstrap.IstioService{Cluster: cluster, Address: address})
+			}
 		}
 	}
 	return all, errors.Join(errs...)

@@ -18,6 +18,9 @@ func kubernetesAPI(t *testing.T, pools, services string) {
 		"/api/v1/namespaces/models/services": `{"kind": "ServiceList", "apiVersion": "v1", "items": [` +
 			services + `]}`,
 	}
+	for path, list := range lists { // the same in a second namespace
+		lists[strings.Replace(path, "/models/", "/chat/", 1)] = strings.ReplaceAll(list, `"models"`, `"chat"`)
+	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if lists[r.URL.Path] == "" {
 			http.NotFound(w, r)
@@ -71,6 +74,29 @@ func TestAGatewayOfIstioServesAllPoolsOfANamespace(t *testing.T) {
 	}
 	if n := strings.Count(string(routes), "operation: REMOVE"); n != 2 {
 		t.Errorf("%d clusters are replaced", n)
+	}
+}
+
+// TestAGatewayOfIstioServesSeveralNamespaces: in the same objects, which each run writes as a whole.
+func TestAGatewayOfIstioServesSeveralNamespaces(t *testing.T) {
+	kubernetesAPI(t, llamaPool, llamaService)
+	dir := t.TempDir()
+	status, _, errs := steelyard(t, "bootstrap", "--form", "istio", "--gateway", "models/eg", "--xds", "10.0.0.1:1",
+		"--pools-of", "models", "--pools-of", "chat", "--cluster", "own.llama=llama.own.svc.cluster.local:80",
+		"--out", dir)
+	if status != 0 {
+		t.Fatalf("%d %s", status, errs)
+	}
+	routes, err := os.ReadFile(filepath.Join(dir, "3-routes.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"outbound|80||llama-http.models.svc.cluster.local", "[\"models.llama\",",
+		"outbound|80||llama-http.chat.svc.cluster.local", "[\"chat.llama\",",
+		"outbound|80||llama.own.svc.cluster.local", "[\"own.llama\","} {
+		if !strings.Contains(string(routes), want) {
+			t.Errorf("step 3 has no %s", want)
+		}
 	}
 }
 
