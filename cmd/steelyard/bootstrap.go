@@ -57,9 +57,15 @@ An Envoy runs in one of two modes:
 	return c
 }
 
+// ofWhole are the flags of a whole bootstrap.
+var ofWhole = []string{"listen", "admin", "node-id", "zone", "idle-timeout", "ready", "access-log"}
+
 // check refuses flags of a whole bootstrap together with --attach, and what only --attach has without it.
 func (b *bootstrap) check(cmd *cobra.Command, _ []string) error {
-	for _, flag := range []string{"listen", "admin", "node-id", "zone", "idle-timeout", "ready", "access-log"} {
+	if b.options.Form == formIstio {
+		return b.checkIstio(cmd.Flags())
+	}
+	for _, flag := range ofWhole {
 		if b.attach && cmd.Flags().Changed(flag) {
 			return usagef("--%s has no effect with --attach: the Envoy that you have decides it", flag)
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"steelyard/controlplane/discovery/kubernetes"
 	envoybootstrap "steelyard/envoy-bootstrap"
@@ -32,13 +33,37 @@ func (b *bootstrap) istioFlags(c *cobra.Command) {
 		"which all have sidecars")
 }
 
+// checkIstio refuses what is without effect on a gateway of Istio, and names what is missing.
+func (b *bootstrap) checkIstio(f *pflag.FlagSet) error {
+	for _, flag := range append([]string{"attach", "shadow", "affinity"}, ofWhole...) {
+		if f.Changed(flag) {
+			return usagef("--%s has no effect with --form istio: the gateway that you have, and its routes, stay as "+
+				"they are", flag)
+		}
+	}
+	for _, flag := range []string{"tls", "tls-dir", "config-dir"} {
+		if f.Changed(flag) {
+			return usagef("--%s has no effect with --form istio: mount the certificates in the gateway, and name them "+
+				"by --xds-ca-file and the flags next to it", flag)
+		}
+	}
+	var missing []string
+	if b.gateway == "" {
+		missing = append(missing, "--gateway NAMESPACE/NAME")
+	}
+	if b.out == "" {
+		missing = append(missing, "--out FOLDER")
+	}
+	if len(missing) > 0 {
+		return usagef("--form istio needs %s", strings.Join(missing, " and "))
+	}
+	return nil
+}
+
 // writeIstio writes the files for a gateway of Istio, and prints what to do with them.
 func (b *bootstrap) writeIstio(ctx context.Context, stdout io.Writer) error {
 	o := b.options
 	o.Form, o.NoUpstreamLog, o.NoLoadReports, o.NoRuntime = "", !b.upstreamLog, !b.loadReports, !b.runtimeLayer
-	if b.out == "" || b.secured || b.attach || b.affinity != "" {
-		return usagef("--form istio needs --out, and has no --tls, --attach and --affinity")
-	}
 	g := envoybootstrap.IstioGateway{Mesh: b.mesh}
 	g.Namespace, g.Name, _ = strings.Cut(b.gateway, "/")
 	named := map[string]bool{}

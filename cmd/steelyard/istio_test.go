@@ -141,3 +141,21 @@ func TestAPoolWithoutOneServiceIsNamed(t *testing.T) {
 		})
 	}
 }
+
+// TestWhatHasNoEffectOnAGatewayOfIstioIsRefused: whoever gives it would think that it had.
+func TestWhatHasNoEffectOnAGatewayOfIstioIsRefused(t *testing.T) {
+	for _, flag := range []string{"--listen=:80", "--admin=:1", "--node-id=a", "--zone=a", "--idle-timeout=1s",
+		"--ready=/ready", "--access-log", "--attach", "--shadow", "--affinity=header:a", "--tls", "--tls-dir=/a",
+		"--config-dir=/a"} {
+		dir := filepath.Join(t.TempDir(), "istio")
+		status, _, errs := steelyard(t, "bootstrap", "--form", "istio", "--gateway", "models/eg", "--xds", "10.0.0.1:1",
+			"--cluster", "a=b.c.svc.cluster.local:1", "--out", dir, flag)
+		name, _, _ := strings.Cut(flag, "=")
+		if status != 2 || !strings.Contains(errs, name+" has no effect with --form istio") {
+			t.Errorf("%s: %d %s", flag, status, errs)
+		}
+		if _, err := os.Stat(dir); err == nil {
+			t.Errorf("%s: files are written", flag)
+		}
+	}
+}
