@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"steelyard/cmd/internal/console"
 	"steelyard/cmd/internal/daemon"
@@ -269,12 +270,17 @@ func (o *inspection) clusterOf(cfg *config.Config) (*config.Cluster, error) {
 	case o.cluster == "":
 		return nil, usagef("--cluster is missing: write one of %s", there)
 	}
-	if namespace, pool, ok := strings.Cut(o.cluster, "."); ok && cfg.Pools != nil {
-		name, err := cfg.ServesPool(namespace, pool, namespace) // Steelyard's own namespace is not known here
+	if namespace, pool, ok := strings.Cut(o.cluster, "."); ok && cfg.Pools != nil &&
+		validation.IsDNS1123Subdomain(o.cluster) == nil {
+		own := namespace // Steelyard's own is not known here
+		if len(cfg.Pools.Namespaces) > 0 {
+			own = ""
+		}
+		name, err := cfg.ServesPool(namespace, pool, own)
 		if err != nil {
 			return nil, usagef("--cluster %s: %w", o.cluster, err)
 		}
-		with := cfg.WithPools([]config.PoolName{{Namespace: namespace, Name: pool}}, namespace)
+		with := cfg.WithPools([]config.PoolName{{Namespace: namespace, Name: pool}}, own)
 		if c := with.Cluster(name); c != nil {
 			return c, nil
 		}

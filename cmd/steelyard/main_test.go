@@ -113,9 +113,12 @@ func TestExitStatusDistinguishesFailuresFromMistakesInTheCommandLine(t *testing.
 		{"bootstrap --cluster a=b:1 --xds 10.0.0.1:1", 2, "NAME=SERVICE:PORT is for --form istio"},
 		{"certificates --dir x", 2, "write --kubeconfig FILE"},
 		{"pin llama 10.0.0.1:8000 --share 100%", 2, "write a part of the requests from 0.01% to 99%, such as"},
-		{"bootstrap --form istio --cluster a --xds 10.0.0.1:1", 2, "--form istio needs --out"},
-		{"bootstrap --form istio --cluster a --xds 10.0.0.1:1 --out x", 2, "write NAME=SERVICE:PORT"},
-		{"bootstrap --form istio --cluster a=b.c.svc.local:1 --xds 10.0.0.1:1 --out x", 2, "want NAMESPACE/NAME"},
+		{"bootstrap --form istio --cluster a --xds 10.0.0.1:1", 2, "needs --gateway NAMESPACE/NAME and --out FOLDER\n"},
+		{"bootstrap --form istio --cluster a --xds 10.0.0.1:1 --out x", 2, "needs --gateway NAMESPACE/NAME\n"},
+		{"bootstrap --form istio --cluster a --xds 10.0.0.1:1 --gateway a/b", 2, "istio needs --out FOLDER\n"},
+		{"bootstrap --form istio --cluster a --xds 10.0.0.1:1 --gateway a/b --out x", 2, "write NAME=SERVICE:PORT"},
+		{"bootstrap --form istio --cluster a=b.c.svc.local:1 --xds 10.0.0.1:1 --gateway a --out x", 2,
+			"want NAMESPACE/NAME"},
 		{"bootstrap --gateway a/b --cluster a --xds 10.0.0.1:1", 2, "--gateway, --pools-of and --mesh are for"},
 		{"bootstrap --xds 10.0.0.1:1", 2, "--cluster is missing"},
 		{"bootstrap --form istio --xds 10.0.0.1:1 --out x --gateway a/b", 2, "want a cluster and its Service"},
@@ -356,7 +359,13 @@ func TestInspectFetchesTheMetricsOfAPool(t *testing.T) {
 	}))
 	defer server.Close()
 	_, port, _ := net.SplitHostPort(server.Listener.Addr().String())
-	dir := write(t, map[string]string{"c.yaml": "pools: {namespaces: [models], metrics_port: " + port + "}\n"})
+	pools := "pools: {namespaces: [models], metrics_port: " + port + "}\n"
+	dir := write(t, map[string]string{"c.yaml": pools, "mine.yaml": pools +
+		"clusters: [{name: mine, engine: triton, endpoints: {inferencePool: {name: llama}}}]\n"})
+	status, out, errs := steelyard(t, "inspect", "-c", dir+"/mine.yaml", "--cluster", "models.llama", "127.0.0.1:1")
+	if status != 0 || !strings.Contains(out, "engine: vllm") {
+		t.Errorf("beside a pool of that name in Steelyard's namespace: %d %s%s", status, out, errs)
+	}
 	for cluster, want := range map[string]struct {
 		status int
 		says   string
