@@ -26,9 +26,9 @@ func (b *bootstrap) istioFlags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&b.gateway, "gateway", "", "with --form istio: NAMESPACE/NAME of the gateway's Deployment, or of the "+
 		"Gateway whose Deployment Istio makes")
-	f.StringArrayVar(&b.poolsOf, "pools-of", nil, "with --form istio, instead of --cluster or besides: a namespace whose "+
-		"InferencePools are served, each with the Service that has its selector; asks the Kubernetes API of kubectl; "+
-		"repeat for more, as the files replace the gateway's former ones")
+	f.StringArrayVar(&b.poolsOf, "pools-of", nil, "with --form istio, instead of --cluster or besides: a namespace "+
+		"whose InferencePools are served, each with the Service that has its selector; asks the Kubernetes API of "+
+		"kubectl; repeat for more, as the files replace the gateway's former ones")
 	f.BoolVar(&b.mesh, "mesh", false, "with --form istio: speak the mutual TLS of the mesh to the model servers, "+
 		"which all have sidecars")
 }
@@ -103,7 +103,9 @@ func (b *bootstrap) writeIstio(ctx context.Context, stdout io.Writer) error {
 }
 
 // servicesOf returns the Services of the InferencePools of namespaces, besides those of clusters that were named.
-func servicesOf(ctx context.Context, namespaces []string, named map[string]bool) ([]envoybootstrap.IstioService, error) {
+func servicesOf(
+	ctx context.Context, namespaces []string, named map[string]bool,
+) ([]envoybootstrap.IstioService, error) {
 	path, err := kubeconfig()
 	if err != nil {
 		return nil, err

@@ -142,7 +142,7 @@ func TestAPoolWithoutOneServiceIsNamed(t *testing.T) {
 	}
 }
 
-// TestWhatHasNoEffectOnAGatewayOfIstioIsRefused: whoever gives it would think that it had.
+// TestWhatHasNoEffectOnAGatewayOfIstioIsRefused: or a mistake would look like a setting.
 func TestWhatHasNoEffectOnAGatewayOfIstioIsRefused(t *testing.T) {
 	for _, flag := range []string{"--listen=:80", "--admin=:1", "--node-id=a", "--zone=a", "--idle-timeout=1s",
 		"--ready=/ready", "--access-log", "--attach", "--shadow", "--affinity=header:a", "--tls", "--tls-dir=/a",

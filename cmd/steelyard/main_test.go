@@ -364,7 +364,7 @@ func TestInspectFetchesTheMetricsOfAPool(t *testing.T) {
 		"clusters: [{name: mine, engine: triton, endpoints: {inferencePool: {name: llama}}}]\n"})
 	status, out, errs := steelyard(t, "inspect", "-c", dir+"/mine.yaml", "--cluster", "models.llama", "127.0.0.1:1")
 	if status != 0 || !strings.Contains(out, "engine: vllm") {
-		t.Errorf("beside a pool of that name in Steelyard's namespace: %d %s%s", status, out, errs)
+		t.Errorf("with a pool of that name in Steelyard's namespace: %d %s%s", status, out, errs)
 	}
 	for cluster, want := range map[string]struct {
 		status int
