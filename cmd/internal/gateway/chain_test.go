@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -102,5 +103,18 @@ func TestAnExtensionThatAnswersWithoutTheClusterIsNamed(t *testing.T) {
 	out, err := s.PostClusterModify(t.Context(), &extension.PostClusterModifyRequest{})
 	if err != nil || out.Cluster != nil {
 		t.Errorf("about others: %v, %v", out, err)
+	}
+}
+
+// The second one sees what the first has noted.
+func TestOfTwoInstallationsTheOneThatServesAPoolDoes(t *testing.T) {
+	serves, other := fake{ruleOfLlama: {ofPool("llama", 1)}}.server(), fake{ruleOfLlama: {ofPool("llama", 1)}}.server()
+	other.options.Cluster = func(string, string) (string, error) { return "", errors.New("not its namespace") }
+	for name, all := range map[string]chain{"first": {serves, other}, "second": {other, serves}} {
+		out := all.translated(t, request(t, []*routev3.Route{single(ruleOfLlama)},
+			all.cluster(t, ruleOfLlama, resource("models", "llama", ""))))
+		if got := sent(out.Routes[0].VirtualHosts[0].Routes[0]); got != "models.llama_failsafe" {
+			t.Errorf("%s: the route goes to %s", name, got)
+		}
 	}
 }

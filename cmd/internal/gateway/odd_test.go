@@ -179,3 +179,19 @@ func TestARuleIsNotRefusedForEver(t *testing.T) {
 		refused(true)
 	})
 }
+
+func TestAPoolOfAGRPCRouteIsNotServedAndSaysSo(t *testing.T) {
+	const rule = "grpcroute/models/llama/rule/0"
+	s := fake{rule: {ofPool("llama", 1)}}.server()
+	c := asked(t, s, rule, resource("models", "llama", ""),
+		resource("models", "picked", `"endpointPickerRef": {"name": "epp"}`))
+	route := &routev3.Route{Name: rule + "/match/0/*", Action: single(rule).Action}
+	out := translated(t, s, request(t, []*routev3.Route{route}, c))
+	if got := sent(out.Routes[0].VirtualHosts[0].Routes[0]); got != rule {
+		t.Errorf("the route goes to %s", got)
+	}
+	if p := s.State().Pools; len(p) != 2 || p[0].Cluster != "" || !strings.Contains(p[0].Reason, "only HTTPRoutes") ||
+		p[1].Picker != "epp" {
+		t.Errorf("the pools are %+v", p)
+	}
+}

@@ -25,6 +25,9 @@ func (r RuleID) String() string {
 	return fmt.Sprintf("%s/%s/%s/rule/%d", r.Kind, r.Namespace, r.Name, r.Rule)
 }
 
+// grpcRoute is the kind of rules whose pools are not served.
+const grpcRoute = "grpcroute"
+
 // ruleName is the name of a cluster or route of a rule. A rule has one cluster, or one for each of its backends.
 var ruleName = regexp.MustCompile(`^(httproute|grpcroute)/([^/]+)/([^/]+)/rule/([0-9]+)(/.*)?$`)
 

@@ -138,6 +138,13 @@ func (s *Server) clusterOf(ctx context.Context, in *extension.PostClusterModifyR
 		s.caughtUp(id)
 		return out, nil
 	}
+	if id.Kind == grpcRoute {
+		n := note{}
+		for _, name := range slices.Sorted(maps.Keys(pools)) {
+			n.Pools = append(n.Pools, s.servingGRPC(pools[name]))
+		}
+		return out, n.write(in.Cluster)
+	}
 	backends, err := s.options.Backends(ctx, id)
 	if err != nil { // Envoy Gateway tries again, and then keeps what its Envoys have
 		return nil, status.Errorf(codes.Unavailable, "reading the weights of %s: %v", id, err)
@@ -156,7 +163,10 @@ func (s *Server) clusterOf(ctx context.Context, in *extension.PostClusterModifyR
 		n.Ignored = append(n.Ignored, fmt.Sprintf("%s: Envoy Gateway has the InferencePool %s for it, which is none of "+
 			"its backends, so it gets no requests: see what else of the route names it", id, past))
 	}
+	before, _ := readNote(in.Cluster)
 	switch {
+	case !served && before.Shares != nil: // of another installation, which serves them
+		return out, nil
 	case !served:
 		n.Shares = nil
 	case !rest:
@@ -327,6 +337,15 @@ func (s *Server) serving(b Backend, p pool) api.GatewayPool {
 	var err error
 	if out.Cluster, err = s.options.Cluster(b.Namespace, b.Name); err != nil {
 		out.Reason = err.Error()
+	}
+	return out
+}
+
+// servingGRPC says why no cluster serves a pool of a GRPCRoute: those speak HTTP/1.1.
+func (s *Server) servingGRPC(p pool) api.GatewayPool {
+	out := s.serving(Backend{Namespace: p.Metadata.Namespace, Name: p.Metadata.Name}, p)
+	if out.Cluster != "" {
+		out.Cluster, out.Reason = "", "a GRPCRoute names it: only HTTPRoutes are supported"
 	}
 	return out
 }
