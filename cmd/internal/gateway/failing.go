@@ -22,59 +22,49 @@ type failure struct {
 // unseenFor is how long a failure is kept whose cluster is in no message.
 const unseenFor = time.Minute
 
-// clusterFailed notes a question about a cluster that was answered by an error.
-func (s *Server) clusterFailed(in *extension.PostClusterModifyRequest, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// failures are by the name of a cluster.
+type failures map[string]failure
+
+// note notes a question about a cluster that was answered by an error.
+func (all failures) note(in *extension.PostClusterModifyRequest, err error) {
 	name := in.GetCluster().GetName()
-	if f, ok := s.failing[name]; ok || len(s.failing) < maxPools {
-		s.failing[name] = failure{status.Convert(err).Message(), f.gateway, time.Now()}
+	if f, ok := all[name]; ok || len(all) < maxPools {
+		all[name] = failure{status.Convert(err).Message(), f.gateway, time.Now()}
 	}
 }
 
-// clusterAnswered forgets its failure.
-func (s *Server) clusterAnswered(name string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if name != "" { // without a name it may be another one
-		delete(s.failing, name)
-	}
-}
-
-// stillFailing returns the Gateways, of those that a message is about, whose configuration Envoy Gateway does not send,
+// still returns the Gateways, of those that a message is about, whose configuration Envoy Gateway does not send,
 // and forgets failures that have passed.
-func (s *Server) stillFailing(in *extension.PostTranslateModifyRequest, about map[string][]api.GatewayPool) []string {
+func (all failures) still(in *extension.PostTranslateModifyRequest, about map[string][]api.GatewayPool) []string {
 	has := map[string]bool{}
 	for _, c := range in.Clusters {
 		has[c.Name] = true
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	var out []string
-	users := s.usersOfFailing(in)
-	for _, name := range slices.Collect(maps.Keys(s.failing)) {
-		f := s.failing[name]
+	users := all.users(in)
+	for _, name := range slices.Collect(maps.Keys(all)) {
+		f := all[name]
 		_, asked := about[f.gateway]
 		switch {
 		case len(users[name]) > 0 && !has[name]:
 			f.gateway = users[name][0]
-			s.failing[name] = f
+			all[name] = f
 			out = append(out, users[name]...)
 		case has[name], asked && f.gateway != "", f.gateway == "" && time.Since(f.at) > unseenFor:
-			delete(s.failing, name)
+			delete(all, name)
 		}
 	}
 	return out
 }
 
-// usersOfFailing returns the Gateways whose routes name each cluster that fails.
-func (s *Server) usersOfFailing(in *extension.PostTranslateModifyRequest) map[string][]string {
+// users returns the Gateways whose routes name each cluster that fails.
+func (all failures) users(in *extension.PostTranslateModifyRequest) map[string][]string {
 	out := map[string][]string{}
 	for _, list := range in.Routes {
 		for _, host := range list.VirtualHosts {
 			for _, r := range host.Routes {
 				for _, to := range targets(r.GetRoute()) {
-					if _, fails := s.failing[to.Name]; fails {
+					if _, fails := all[to.Name]; fails {
 						out[to.Name] = append(out[to.Name], gatewayOfHosts(list, host))
 					}
 				}

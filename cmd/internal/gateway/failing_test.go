@@ -40,9 +40,11 @@ func TestAnErrorStaysUntilItsClusterIsAnsweredOrGone(t *testing.T) {
 		"it is answered": func(_ fake, s *Server) {
 			translated(t, s, request(t, route, asked(t, s, ruleOfLlama, resource("models", "llama", ""))))
 		},
-		"the route is gone":                 func(_ fake, s *Server) { translated(t, s, request(t, nil)) },
-		"the route moved back to a Service": func(_ fake, s *Server) { translated(t, s, request(t, route, ofEnvoyGateway(ruleOfLlama))) },
-		"the Gateway is gone":               func(_ fake, s *Server) { s.Forget("models/eg") },
+		"the route is gone": func(_ fake, s *Server) { translated(t, s, request(t, nil)) },
+		"the route moved back to a Service": func(_ fake, s *Server) {
+			translated(t, s, request(t, route, ofEnvoyGateway(ruleOfLlama)))
+		},
+		"the Gateway is gone": func(_ fake, s *Server) { s.Forget("models/eg") },
 	} {
 		f := fake{ruleOfLlama: {ofPool("llama", 1)}}
 		s := f.server()

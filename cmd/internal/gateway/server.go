@@ -60,14 +60,14 @@ type Server struct {
 	state   api.EnvoyGateway
 	pools   map[string][]api.GatewayPool // by Gateway
 	ignored map[string][]string          // what of the routes has no effect, by Gateway
-	changes map[RuleID]change            // that Envoy Gateway may not know yet
-	failing map[string]failure           // by the name of a cluster
+	changes changes                      // that Envoy Gateway may not know yet
+	failing failures
 }
 
 // New makes a server.
 func New(o Options) *Server {
-	return &Server{options: o, parts: cache{known: map[rendering]madeFor{}}, pools: map[string][]api.GatewayPool{}, ignored: map[string][]string{},
-		changes: map[RuleID]change{}, failing: map[string]failure{}}
+	return &Server{options: o, parts: cache{known: map[rendering]madeFor{}}, pools: map[string][]api.GatewayPool{},
+		ignored: map[string][]string{}, changes: changes{}, failing: failures{}}
 }
 
 // Envoy Gateway sets no deadline and sends no keepalive, and holds the changes of all its Gateways while it waits.
@@ -96,10 +96,7 @@ func (s *Server) survive(ctx context.Context, in any, _ *grpc.UnaryServerInfo, a
 	defer func() {
 		if r := recover(); r != nil {
 			err = status.Errorf(codes.Internal, "a defect of Steelyard: %v", r)
-			if q, ok := in.(*extension.PostClusterModifyRequest); ok {
-				s.clusterFailed(q, err)
-			}
-			err = s.failed(err, "stack", string(debug.Stack()))
+			err = s.failed(err, in, "stack", string(debug.Stack()))
 		}
 	}()
 	return answer(ctx, in)
@@ -111,10 +108,13 @@ func (s *Server) PostClusterModify(ctx context.Context, in *extension.PostCluste
 	name := in.GetCluster().GetName()
 	out, err := s.clusterOf(ctx, in)
 	if err != nil {
-		s.clusterFailed(in, err)
-		return nil, s.failed(err)
+		return nil, s.failed(err, in)
 	}
-	s.clusterAnswered(name)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if name != "" { // without a name it may be another one
+		delete(s.failing, name)
+	}
 	return out, nil
 }
 
@@ -135,7 +135,7 @@ func (s *Server) clusterOf(ctx context.Context, in *extension.PostClusterModifyR
 			"answers PostClusterModify without the cluster, so its pools cannot be served: remove its hook Cluster")
 	}
 	if !ok || len(pools) == 0 {
-		s.caughtUp(id)
+		s.mayCatchUp(id, nil, false)
 		return out, nil
 	}
 	if id.Kind == grpcRoute {
@@ -153,15 +153,14 @@ func (s *Server) clusterOf(ctx context.Context, in *extension.PostClusterModifyR
 	served := slices.ContainsFunc(n.Shares, func(s share) bool { return s.Cluster != "" })
 	rest := slices.ContainsFunc(n.Shares, func(s share) bool { return s.Cluster == "" })
 	past := pastOf(backends, pools)
+	behind := past != "" && (rest || !served)
 	switch {
-	case past == "" || served && !rest:
-		s.caughtUp(id)
-	case s.mayCatchUp(id, backends):
+	case s.mayCatchUp(id, backends, behind):
 		return nil, status.Errorf(codes.Unavailable, "%s has just changed: the InferencePool %s gets none of "+
 			"its requests any more", id, past)
-	default:
-		n.Ignored = append(n.Ignored, fmt.Sprintf("%s: Envoy Gateway has the InferencePool %s for it, which is none of "+
-			"its backends, so it gets no requests: see what else of the route names it", id, past))
+	case behind:
+		n.Ignored = append(n.Ignored, fmt.Sprintf("%s: Envoy Gateway has the InferencePool %s for it, which is none "+
+			"of its backends, so it gets no requests: see what else of the route names it", id, past))
 	}
 	before, _ := readNote(in.Cluster)
 	switch {
@@ -186,14 +185,16 @@ func (s *Server) clusterOf(ctx context.Context, in *extension.PostClusterModifyR
 func (s *Server) PostTranslateModify(ctx context.Context, in *extension.PostTranslateModifyRequest) (
 	*extension.PostTranslateModifyResponse, error) {
 	named := poolsByGateway(in)
-	for _, gateway := range s.stillFailing(in, named) {
+	s.mu.Lock()
+	for _, gateway := range s.failing.still(in, named) {
 		delete(named, gateway) // its Envoys keep what they have
 	}
+	s.mu.Unlock()
 	out, ignored, err := Translate(in, Surroundings{ModuleXDS: s.options.ModuleXDS,
 		ModuleGateways: s.options.ModuleGateways, cache: &s.parts,
 		Members: func(cluster string) []string { return s.options.Members(ctx, cluster) }})
 	if err != nil {
-		return nil, s.failed(status.Error(codes.Internal, err.Error()))
+		return nil, s.failed(status.Error(codes.Internal, err.Error()), in)
 	}
 	s.translated(named, ignored)
 	return out, nil
@@ -247,37 +248,14 @@ func pastOf(backends []Backend, pools map[string]pool) string {
 	return ""
 }
 
-// A change of a rule is one that Envoy Gateway may not know yet.
-type change struct {
-	backends []Backend
-	since    time.Time
-}
-
-// catchesUpWithin is how long Envoy Gateway may take to see a change of a route. When its pools are still others later,
-// they are not the route's past, but something that nobody thought of: refused for ever, it would hold all changes of
-// the Gateway.
-const catchesUpWithin = 10 * time.Second
-
-// mayCatchUp notes a rule for which Envoy Gateway has other pools, and reports whether these may be the past.
-func (s *Server) mayCatchUp(id RuleID, backends []Backend) bool {
+// mayCatchUp reports whether a rule that Envoy Gateway is behind with is to be refused.
+func (s *Server) mayCatchUp(id RuleID, backends []Backend, behind bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c, ok := s.changes[id]
-	if ok && slices.Equal(c.backends, backends) {
-		return time.Since(c.since) < catchesUpWithin
+	if !behind {
+		delete(s.changes, id)
 	}
-	if !ok && len(s.changes) >= maxPools {
-		clear(s.changes)
-	}
-	s.changes[id] = change{backends, time.Now()}
-	return true
-}
-
-// caughtUp forgets the change of a rule.
-func (s *Server) caughtUp(id RuleID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.changes, id)
+	return behind && s.changes.mayCatchUp(id, backends)
 }
 
 // noteOf returns the part of each cluster of a rule, its pools, and what has no effect on them.
@@ -382,7 +360,7 @@ func (s *Server) translated(named map[string][]api.GatewayPool, ignored []string
 	}
 }
 
-// Gateways are those of which something is known.
+// Gateways returns those of which something is known.
 func (s *Server) Gateways() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -399,9 +377,12 @@ func (s *Server) Forget(gateway string) {
 }
 
 // failed notes an answer that is an error.
-func (s *Server) failed(err error, details ...any) error {
+func (s *Server) failed(err error, in any, details ...any) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if q, ok := in.(*extension.PostClusterModifyRequest); ok {
+		s.failing.note(q, err)
+	}
 	s.state.Failures++
 	s.state.LastError, s.state.LastErrorAt = status.Convert(err).Message(), api.At(time.Now())
 	s.options.Log.Warn("Envoy Gateway was refused, and keeps the configuration that its Envoys have",

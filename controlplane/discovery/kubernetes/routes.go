@@ -67,8 +67,9 @@ func named(out []BackendRef, namespace string, filters []filter) []BackendRef {
 	return out
 }
 
-// Backends returns the backends of a rule of a route, and what its filters name, as the API has them now: weights that are older than the
-// gateway's would be in force until it asks again. A route that is gone has none: the gateway will soon know.
+// Backends returns the backends of a rule of a route, and what its filters name, as the API has them now: weights that
+// are older than the gateway's would be in force until it asks again. A route that is gone has none: the gateway will
+// soon know.
 func (c *Client) Backends(ctx context.Context, kind, namespace, name string, rule int) ([]BackendRef, error) {
 	resource, ok := routeResources[kind]
 	if !ok {
