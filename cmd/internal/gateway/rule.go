@@ -25,6 +25,17 @@ func (r RuleID) String() string {
 	return fmt.Sprintf("%s/%s/%s/rule/%d", r.Kind, r.Namespace, r.Name, r.Rule)
 }
 
+// A Backend is one of a rule's.
+type Backend struct {
+	Pool            bool // an InferencePool
+	Namespace, Name string
+	Weight          uint32
+	ByFilter        bool   // only a filter of the rule names it, so it gets no requests
+	Generation      int64  // of its route: each change of that has another
+	Filters         bool   // it has some of its own
+	TLSPolicy       string // of a pool, a BackendTLSPolicy of its namespace; empty: none
+}
+
 // grpcRoute is the kind of rules whose pools are not served.
 const grpcRoute = "grpcroute"
 

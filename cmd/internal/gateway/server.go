@@ -22,17 +22,6 @@ import (
 	"steelyard/internal/extension"
 )
 
-// A Backend is one of a rule's.
-type Backend struct {
-	Pool            bool // an InferencePool
-	Namespace, Name string
-	Weight          uint32
-	ByFilter        bool   // only a filter of the rule names it, so it gets no requests
-	Generation      int64  // of its route: each change of that has another
-	Filters         bool   // it has some of its own
-	TLSPolicy       string // of a pool, a BackendTLSPolicy of its namespace; empty: none
-}
-
 // Options have what a Server asks its caller for.
 type Options struct {
 	// Backends reads those of a rule, as the Kubernetes API has them now.
