@@ -23,7 +23,6 @@ var (
 	listedUp = map[string]int{ // arrows that run back up, by package
 		"cmd/internal/console":              3,
 		"cmd/internal/daemon":               27,
-		"cmd/internal/gateway":              2,
 		"collectors/replicas":               7,
 		"collectors/replicas/merge":         2,
 		"controlplane/discovery/kubernetes": 7,
