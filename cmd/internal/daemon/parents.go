@@ -346,7 +346,7 @@ func (p *parents) clear(ctx context.Context, now time.Time, v *parentsView) {
 	}
 }
 
-// putBack keeps the Gateways that are not written into all pools for the next pass, and for these pools alone, unless
+// putBack keeps the Gateways that are not written into all pools for the next pass, for only these pools, unless
 // there was a translation since.
 func (p *parents) putBack(v *parentsView) {
 	p.mu.Lock()
