@@ -49,8 +49,8 @@ func (d *Daemon) withPools(cfg *config.Config) (*config.Config, map[types.Namesp
 }
 
 // shareOut returns the pools that get a cluster, and why others do not. Each namespace has the same number of clusters
-// to give, and gives them to its oldest pools: replicas agree, and a pool that comes later, in this namespace or another,
-// takes no cluster of an older one. A configuration with more namespaces or clusters may, since the shares are smaller.
+// to give, and gives them to its oldest pools: replicas agree, and a pool that comes later, in this namespace or
+// another, takes no cluster of an older one. A configuration with more namespaces or clusters may: shares get smaller.
 func shareOut(found map[string][]kubernetes.FoundPool, cfg *config.Config, own string) (
 	served []config.PoolName, unserved map[types.NamespacedName]string) {
 	unserved = map[types.NamespacedName]string{}
