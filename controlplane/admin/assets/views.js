@@ -538,7 +538,7 @@ const sourceNames = {
 };
 const sourceKinds = { ok: 'good', partial: 'warning', partly: 'warning', idle: 'none', off: 'none', stale: 'warning',
 	down: 'error' };
-// sourceKind is that of the incident about a source, if there is one: red where the source fails for most of
+// sourceKind is the kind of the incident about a source, if there is one: red where the source fails for most of
 // a pool. An incident stays for some seconds after its cause.
 const sourceKind = (c, s) => (s.state !== 'ok' && S.fleet.incidents.find((i) => i.id === 'source/' + c.name + '/' +
 	s.name)?.severity) || sourceKinds[s.state] || '';
