@@ -174,11 +174,7 @@ func (s *Server) clusterOf(ctx context.Context, in *extension.PostClusterModifyR
 func (s *Server) PostTranslateModify(ctx context.Context, in *extension.PostTranslateModifyRequest) (
 	*extension.PostTranslateModifyResponse, error) {
 	named := poolsByGateway(in)
-	s.mu.Lock()
-	for _, gateway := range s.failing.still(in, named) {
-		delete(named, gateway) // its Envoys keep what they have
-	}
-	s.mu.Unlock()
+	s.leaveOut(in, named)
 	out, ignored, err := Translate(in, Surroundings{ModuleXDS: s.options.ModuleXDS,
 		ModuleGateways: s.options.ModuleGateways, cache: &s.parts,
 		Members: func(cluster string) []string { return s.options.Members(ctx, cluster) }})
@@ -187,6 +183,15 @@ func (s *Server) PostTranslateModify(ctx context.Context, in *extension.PostTran
 	}
 	s.translated(named, ignored)
 	return out, nil
+}
+
+// leaveOut deletes the Gateways whose Envoys keep what they have.
+func (s *Server) leaveOut(in *extension.PostTranslateModifyRequest, named map[string][]api.GatewayPool) {
+	s.mu.Lock()
+	defer s.mu.Unlock() // after a panic, too
+	for _, gateway := range s.failing.still(in, named) {
+		delete(named, gateway)
+	}
 }
 
 // A pool is an InferencePool as Envoy Gateway passes it on.
