@@ -8,8 +8,9 @@ import (
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 )
 
-// setMembers gives a cluster its members, IP:port, instead of those that Envoy would ask Envoy Gateway for. Without
-// any, and where another extension has made something else of it, it stays as it is.
+// setMembers gives a cluster its members, IP:port, also if there are none, instead of those that Envoy would ask Envoy
+// Gateway for: while it waits for an answer that does not come, for 15 s, Envoy takes no other clusters, but routes to
+// them. Where another extension has made something else of it, it stays as it is.
 func setMembers(c *clusterv3.Cluster, addresses []string) {
 	if c.GetType() != clusterv3.Cluster_EDS {
 		return
@@ -25,9 +26,6 @@ func setMembers(c *clusterv3.Cluster, addresses []string) {
 				Address: &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
 					Address:       at.Addr().String(),
 					PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: uint32(at.Port())}}}}}}})
-	}
-	if len(l.LbEndpoints) == 0 {
-		return
 	}
 	c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}
 	c.EdsClusterConfig = nil

@@ -217,7 +217,7 @@ func TestTheOwnClusterOfARuleOfPoolsHasTheirMembers(t *testing.T) {
 		{"two pools, and one has a picker", []Backend{ofPool("llama", 1), ofPool("picked", 1)}, -1},
 		{"a Service without weight", []Backend{ofPool("llama", 1), ofService(0)}, 2},
 		{"a pool that is not served", []Backend{ofPool("llama", 1), far("llama")}, -1},
-		{"a pool that is empty", []Backend{ofPool("empty", 1)}, -1},
+		{"a pool that is empty", []Backend{ofPool("empty", 1)}, 0},
 	} {
 		s := fake{ruleOfLlama: c.backends}.server()
 		s.options.Cluster = func(namespace, name string) (string, error) {
