@@ -155,6 +155,8 @@ func (s *Server) clusterOf(ctx context.Context, in *extension.PostClusterModifyR
 	switch {
 	case !served && before.Shares != nil: // of another installation, which serves them
 		return out, nil
+	case len(backends) == 0: // the rule is gone, and Envoy Gateway may no longer answer for its endpoints
+		setMembers(in.Cluster, nil)
 	case !served:
 		n.Shares = nil
 	case !rest:

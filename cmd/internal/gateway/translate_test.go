@@ -325,3 +325,11 @@ func TestTheStateNamesThePoolsOfEachGateway(t *testing.T) {
 		t.Errorf("without routes it is %+v", state)
 	}
 }
+
+// While a cluster waits for endpoints, Envoy takes no other clusters, but the routes to them.
+func TestTheClusterOfARouteThatIsGoneWaitsForNoEndpoints(t *testing.T) {
+	s := fake{ruleOfLlama: nil}.server()
+	if c := asked(t, s, ruleOfLlama, resource("models", "llama", "")); c.GetType() != clusterv3.Cluster_STATIC {
+		t.Errorf("the cluster is %v", c)
+	}
+}
